@@ -37,9 +37,9 @@ from translane_export.train.data import SentencePair
 from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity
-from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.shortlist import SHORTLIST_FILE, Shortlist, write_shortlist
 from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.languages import LanguagePair, LanguagePairs
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
 

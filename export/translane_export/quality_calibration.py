@@ -23,7 +23,7 @@ from translane_server.bundle import Bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import QualityEstimation
 from translane_server.quality_estimate import UNCALIBRATED, Calibration, estimated_quality, log_odds
-from translane_server.requests.language_pairs import LanguagePair
+from translane_server.translation.languages import LanguagePair
 
 MOST_SENTENCES = 4_000
 FEWEST_SENTENCES = 100

@@ -8,7 +8,7 @@ from pathlib import Path
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_text
-from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.translation.languages import LanguagePairs
 
 
 def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]:

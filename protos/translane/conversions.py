@@ -40,11 +40,6 @@ _FORMATS = {
     Format.MARKDOWN: pb.FORMAT_MARKDOWN,
     Format.XLIFF: pb.FORMAT_XLIFF,
 }
-_FINISH_REASONS = {
-    FinishReason.UNSPECIFIED: pb.FINISH_REASON_UNSPECIFIED,
-    FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
-    FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
-}
 _TERM_OUTCOMES = {
     TermOutcome.UNSPECIFIED: pb.TERM_OUTCOME_UNSPECIFIED,
     TermOutcome.APPLIED: pb.TERM_OUTCOME_APPLIED,
@@ -55,7 +50,17 @@ _TERM_OUTCOMES = {
     TermOutcome.MISSED: pb.TERM_OUTCOME_MISSED,
 }
 _FORMAT_OF: Mapping[int, str] = {pb.FORMAT_TEXT: Format.TEXT, **{value: name for name, value in _FORMATS.items()}}
-_FINISH_REASON_OF: Mapping[int, FinishReason] = {value: name for name, value in _FINISH_REASONS.items()}
+# Names of this module: to look a member up in its enumeration takes longer than to make a message.
+_ENDED, _CUT_OFF = FinishReason.END_OF_SENTENCE, FinishReason.MAX_LENGTH
+_ENDED_NUMBER, _CUT_OFF_NUMBER = pb.FINISH_REASON_END_OF_SENTENCE, pb.FINISH_REASON_MAX_LENGTH
+_NO_REASON = pb.FINISH_REASON_UNSPECIFIED
+_NO_OPTIONS = Options()
+_TEXT: str = Format.TEXT
+
+_FINISH_REASON_OF: Mapping[int, FinishReason] = {
+    pb.FINISH_REASON_END_OF_SENTENCE: FinishReason.END_OF_SENTENCE,
+    pb.FINISH_REASON_MAX_LENGTH: FinishReason.MAX_LENGTH,
+}
 _TERM_OUTCOME_OF: Mapping[int, TermOutcome] = {value: name for name, value in _TERM_OUTCOMES.items()}
 
 
@@ -102,8 +107,8 @@ def translation_request_of(message: pb.TranslateRequest) -> TranslationRequest:
         message.model,
         message.source_language,
         message.target_language,
-        options_of(message.options),
-        _format_of(message.format) if message.format else Format.TEXT,
+        options_of(message.options) if message.HasField("options") else _NO_OPTIONS,
+        _format_of(message.format) if message.format else _TEXT,
     )
 
 
@@ -211,26 +216,31 @@ def score_of(score: pb.Score) -> Score:
 
 
 def _translation_message(translation: Translation) -> pb.Translation:
-    treatment = translation.treatment
-    return pb.Translation(
+    message = pb.Translation(
         hypotheses=[_hypothesis_message(each) for each in translation.hypotheses],
         source_tokens=translation.source_tokens,
-        source_pieces=translation.source_pieces,
-        treatment=_treatment_message(treatment) if treatment else None,
     )
+    if translation.source_pieces:
+        message.source_pieces.extend(translation.source_pieces)
+    if translation.treatment:
+        message.treatment.CopyFrom(_treatment_message(translation.treatment))
+    return message
 
 
 def _hypothesis_message(hypothesis: Hypothesis) -> pb.Hypothesis:
-    alignment = hypothesis.alignment
-    return pb.Hypothesis(
-        text=hypothesis.text,
-        score=hypothesis.score,
-        tokens=hypothesis.tokens,
-        token_log_probs=hypothesis.token_log_probs,
-        finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
-        alignment=pb.Alignment(points=[_point_message(each) for each in alignment]) if alignment else None,
-        quality=hypothesis.quality,
-    )
+    # Most hypotheses have no more than this. Each further argument would cost some time, even if it is empty.
+    reason = hypothesis.finish_reason
+    number = _ENDED_NUMBER if reason is _ENDED else _CUT_OFF_NUMBER if reason is _CUT_OFF else _NO_REASON
+    message = pb.Hypothesis(text=hypothesis.text, score=hypothesis.score, finish_reason=number)
+    if hypothesis.tokens:
+        message.tokens.extend(hypothesis.tokens)
+    if hypothesis.token_log_probs:
+        message.token_log_probs.extend(hypothesis.token_log_probs)
+    if hypothesis.alignment:
+        message.alignment.points.extend(map(_point_message, hypothesis.alignment))
+    if hypothesis.quality is not None:
+        message.quality = hypothesis.quality
+    return message
 
 
 def _point_message(point: AlignmentPoint) -> pb.AlignmentPoint:
@@ -290,13 +300,12 @@ def treatment_of(message: pb.Translation | pb.TranslateStreamResponse) -> Treatm
 
 
 def _timing_message(timing: Timing) -> pb.Timing:
-    return pb.Timing(
-        queue=_duration(timing.queue),
-        encode=_duration(timing.encode),
-        decode=_duration(timing.decode),
-        total=_duration(timing.total),
-        cached_texts=timing.cached_texts,
-    )
+    message = pb.Timing(cached_texts=timing.cached_texts)
+    _set(message.queue, timing.queue)
+    _set(message.encode, timing.encode)
+    _set(message.decode, timing.decode)
+    _set(message.total, timing.total)
+    return message
 
 
 def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timing | None:
@@ -313,9 +322,8 @@ def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Ti
     )
 
 
-def _duration(seconds: float) -> Duration:
-    whole, nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)
-    return Duration(seconds=whole, nanos=nanos)
+def _set(duration: Duration, seconds: float) -> None:
+    duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)
 
 
 def _seconds(duration: Duration) -> float:

@@ -31,8 +31,8 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
     settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
     with packages_load():
-        from translane_server.rpc.text_workers import any_thread_runs
         from translane_server.serving import run
+        from translane_server.translation.tokenizer_pool import any_thread_runs
     for name in _NEEDED_BY_REPLICAS:
         if find_spec(name) is None:
             raise ModuleNotFoundError(name=name)

@@ -26,7 +26,6 @@ from translane_server.rpc.model_service import ModelService
 from translane_server.rpc.port import grpc_server
 from translane_server.rpc.reflection import enable_reflection
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
-from translane_server.rpc.text_workers import TextWorkers
 from translane_server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -85,10 +84,7 @@ class Server:
         self._is_front_end = is_front_end
         self._door = door
         self.guard = guard or Guard(settings, metrics)
-        self._workers = TextWorkers()
-        self._service = TranslationService(
-            models, settings.max_request_texts, self._workers, log_texts=settings.log_texts
-        )
+        self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
         self._health = HealthService()
         self.health: Mapping[str, int] = {}
         self.health_changed: Callable[[Mapping[str, int]], None] = lambda _: None
@@ -216,7 +212,6 @@ class Server:
         drained = await _first(self._service.idle(), hurry, grace)
         if drained and self.models.can_translate:
             await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
-        self._workers.stop()
         await self.models.stop()
         if self._grpc:
             if not drained:  # the dispatchers have failed the unfinished requests, whose answers are written now

@@ -15,11 +15,12 @@ from translane_server.errors import UnavailableError
 from translane_server.manifest import Manifest
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.model_list import ModelDescription
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics
-from translane_server.requests.limits import RequestLimits
-from translane_server.requests.model_list import ModelDescription
+from translane_server.translation.limits import RequestLimits
+from translane_server.translation.tokenizer_pool import TokenizerPool
 
 
 class FakeDispatcher:
@@ -75,6 +76,7 @@ class FakeLoader:
             self._limits,
             cast("Dispatcher", FakeDispatcher()),
             self._metrics,
+            TokenizerPool(),
             fingerprint=newest,
         )
         await loaded.start()
@@ -101,11 +103,8 @@ class Model(ServedModel):
 @contextmanager
 def request_to(model: LoadedModel) -> Iterator[None]:
     """A request that uses `model`."""
-    model.begin_request()
-    try:
+    with model:
         yield
-    finally:
-        model.end_request()
 
 
 async def turns(count: int = 20) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,17 +20,18 @@ from translane_server.models.checked_model import answer_cache
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics
-from translane_server.requests.answers import AnswerCache
-from translane_server.requests.limits import RequestLimits
-from translane_server.requests.model_list import ModelDescription
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.cache import AnswerCache
+from translane_server.translation.limits import RequestLimits
+from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.vocabulary import TargetVocabulary
 
 UNKNOWN = 1 + OFFSET
@@ -134,8 +136,10 @@ class FakeLoader:
         make: Callable[[], Dispatcher],
         glossaries: GlossaryFolder,
         answers: Callable[[], AnswerCache | None],
+        pool: Callable[[], TokenizerPool],
     ) -> None:
         self._answers = answers
+        self._pool = pool
         self._model = model
         self._limits = limits
         self._metrics = metrics
@@ -154,6 +158,7 @@ class FakeLoader:
             self._limits,
             self._make(),
             self._metrics,
+            self._pool(),
             fingerprint="only",
             stored=lambda: self._glossaries.current,
             answers=self._answers(),
@@ -169,6 +174,7 @@ def make_registry(
     make: Callable[[ModelMetrics], Dispatcher],
     *,
     idle_timeout: float = 0,
+    most_texts: int = sys.maxsize,
     glossaries: GlossaryFolder | None = None,
     answers: Callable[[ModelMetrics], AnswerCache | None] = lambda _metrics: None,
 ) -> Registry:
@@ -178,11 +184,23 @@ def make_registry(
     of_model = metrics.of_model(name)
     served = ServedModel(
         ModelDescription(name, model.manifest, "cpu", limits),
-        FakeLoader(model, limits, of_model, lambda: make(of_model), glossaries, lambda: answers(of_model)),
+        FakeLoader(
+            model,
+            limits,
+            of_model,
+            lambda: make(of_model),
+            glossaries,
+            lambda: answers(of_model),
+            lambda: registry.pool,
+        ),
         of_model,
     )
     registry = Registry(
-        lambda: {name: Path()}, lambda _name, _folder: served, idle_timeout=idle_timeout, glossaries=glossaries
+        lambda: {name: Path()},
+        lambda _name, _folder: served,
+        most_texts=most_texts,
+        idle_timeout=idle_timeout,
+        glossaries=glossaries,
     )
     registry.add(served)
     return registry
@@ -234,6 +252,7 @@ async def serving(
         limits_of(settings, model.manifest),
         metrics,
         lambda of_model: make_dispatcher(backend, of_model, settings.max_queue_size),
+        most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
         answers=lambda of_model: answer_cache(settings, of_model, lambda: glossaries.current),

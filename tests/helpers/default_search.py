@@ -23,14 +23,15 @@ from transformers import GenerationConfig
 from helpers import hugging_face
 from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
-from translane.v1 import translation_pb2 as pb
+from translane.options import checked_options
+from translane.requests import TranslationRequest
 from translane_export.sources.generation_config import generation_settings, read_search
 from translane_export.sources.huggingface import CONFIG, GENERATION_CONFIG, read_lengths, read_settings
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.manifest import DecodingDefaults, LanguageTemplates, LanguageTokens, Manifest
 from translane_server.models.limits import limits_of
-from translane_server.requests.translate import TranslateReader
 from translane_server.settings import ServerSettings
+from translane_server.translation.reader import TranslateReader
 
 NAMES = ("Marian", "BART", "T5", "M2M100, NLLB-200", "mBART-50")
 RENORMALIZED = ("Marian", "BART")  # their files ban an id
@@ -95,7 +96,7 @@ def compare(name: str, files: int, sentences: int, *, renormalize: bool = False,
 def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, texts: list[str], tally: Tally) -> None:
     manifest = _manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
     reader = TranslateReader(manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS), manifest))
-    sentences = reader.read(pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**AS_THEY_ARE))).sentences
+    sentences = reader.read(TranslationRequest(texts, options=checked_options(AS_THEY_ARE))).sentences
     beams = model.generation_config.num_beams or 1
     sources = [sentence.source_ids for sentence in sentences]
     wanted = hugging_face.run_generate(model, sources, beams)

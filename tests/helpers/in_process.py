@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from translane.v1 import translation_pb2 as pb
+from translane.options import checked_options
+from translane.requests import TranslationRequest
+from translane.results import Translation
 from translane_server.bundle import load_bundle
 from translane_server.local import LocalDecoder
-from translane_server.requests.limits import RequestLimits, TokenLimits
-from translane_server.requests.translate import TranslateReader
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.reader import TranslateReader
 from translane_server.vocabulary import TargetVocabulary
 
 _ROWS = 64
@@ -52,13 +54,13 @@ class InProcess:
     def __exit__(self, *exception: object) -> None:
         self._decoder.__exit__(*exception)
 
-    def translations(self, texts: Sequence[str], **options: Any) -> list[pb.Translation]:
+    def translations(self, texts: Sequence[str], **options: Any) -> list[Translation]:
         """Translate `texts` with these decoding options.
 
         Raises:
             InvalidRequestError: the request is wrong.
         """
-        request = pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**options))
+        request = TranslationRequest(texts, options=checked_options(options))
         self.reader.check(request)
         prepared = self.reader.read(request)
         return prepared.translations(self._decoder.decode(prepared.sentences))

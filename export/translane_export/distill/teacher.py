@@ -20,12 +20,12 @@ from translane_server.devices import choose_device
 from translane_server.errors import RequestError, SettingsError
 from translane_server.local import LocalDecoder
 from translane_server.options import DecodingOptions
-from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
-from translane_server.requests.limits import CHARACTERS_PER_TOKEN
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.languages import LanguagePair, LanguagePairs
+from translane_server.translation.limits import CHARACTERS_PER_TOKEN
 from translane_server.vocabulary import TargetVocabulary
 
 NO_PIECES, TOO_LONG, UNENDED = "no pieces", "source too long", "translation did not end"

@@ -10,12 +10,12 @@ from translane_server.bundle import Bundle
 from translane_server.errors import RequestError, SettingsError
 from translane_server.local import LocalDecoder
 from translane_server.options import DecodingOptions
-from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
-from translane_server.requests.limits import CHARACTERS_PER_TOKEN
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.sentence import Hypothesis, Sentence
 from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.languages import LanguagePair, LanguagePairs
+from translane_server.translation.limits import CHARACTERS_PER_TOKEN
 from translane_server.vocabulary import TargetVocabulary
 
 

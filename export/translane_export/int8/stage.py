@@ -35,7 +35,7 @@ from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score
 from translane_server.bundle import Bundle, file_entry
 from translane_server.manifest import Graphs, Manifest, Quality
-from translane_server.requests.language_pairs import LanguagePair
+from translane_server.translation.languages import LanguagePair
 
 _MOST_CALIBRATED = 400  # sentences
 

@@ -13,10 +13,10 @@ from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loading import ModelLoader
+from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.metrics import Metrics
-from translane_server.requests.model_list import ModelDescription
 from translane_server.settings import ServerSettings
 from translane_server.store.remote_model import RemoteModel, remote_models
 
@@ -52,6 +52,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         lambda: find_models(fixed, settings.models),
         builder.serve,
         pivots=settings.pivot,
+        most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
     )
@@ -124,6 +125,7 @@ class _Builder:
             settings,
             metrics,
             lambda: divide_cpus(sorted({*self.registry.models, name}), self._cpus)[name],
+            self.registry.pool,
             named_by_manifest=name in self._named_by_manifest,
             stored=lambda: self.registry.stored,
             remote=self._remote.get(folder),

@@ -17,11 +17,11 @@ from translane_server.dispatch.supervisor import Supervisor
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
-from translane_server.requests.answers import AnswerCache
-from translane_server.requests.limits import RequestLimits
 from translane_server.settings import ServerSettings
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.cache import AnswerCache
+from translane_server.translation.limits import RequestLimits
 from translane_server.vocabulary import TargetVocabulary
 
 _log = logging.getLogger(__name__)

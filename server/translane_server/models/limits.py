@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from translane_server.errors import SettingsError
 from translane_server.manifest import Manifest, SearchDefaults
-from translane_server.requests.limits import RequestLimits, TokenLimits
 from translane_server.settings import ServerSettings
+from translane_server.translation.limits import RequestLimits, TokenLimits
 
 # Default limit of source and target lengths [tokens]. A larger capacity of the rows costs memory, and space in the
 # processor's caches, even if all sentences are short.

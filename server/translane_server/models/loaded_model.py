@@ -12,15 +12,15 @@ from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import StartupError
 from translane_server.manifest import Manifest
 from translane_server.models.memory import shared_memory
+from translane_server.models.model_list import kernels_of
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import ModelMetrics, Pids
-from translane_server.requests.answers import AnswerCache
-from translane_server.requests.limits import RequestLimits
-from translane_server.requests.model_list import kernels_of
-from translane_server.requests.score import ScoreReader
-from translane_server.requests.translate import TranslateReader
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.cache import AnswerCache
+from translane_server.translation.limits import RequestLimits
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import Translator
 
 # Time for the running requests of a version that is replaced or unloaded [seconds]. Then they are answered with
 # UNAVAILABLE, so that a stream whose caller does not read keeps no version in memory for ever.
@@ -40,6 +40,7 @@ class LoadedModel:
         limits: the limits of requests to the model.
         dispatcher: decodes with the model; it is not started.
         metrics: the metrics of the model.
+        pool: turns texts into tokens, and tokens into texts.
         fingerprint: identifies the version; see `folders.fingerprint`.
         pids: the processes of the replicas.
         stored: returns the glossaries of the server.
@@ -48,8 +49,7 @@ class LoadedModel:
         clock: monotonic clock [seconds].
 
     Attributes:
-        translate: reads requests for translations.
-        score: reads requests for scores.
+        translator: translates with the version.
         last_used: when the last request ended [seconds of the clock].
     """
 
@@ -62,6 +62,7 @@ class LoadedModel:
         limits: RequestLimits,
         dispatcher: Dispatcher,
         metrics: ModelMetrics,
+        pool: TokenizerPool,
         *,
         fingerprint: str = "",
         pids: Pids = (),
@@ -77,9 +78,9 @@ class LoadedModel:
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.fingerprint = fingerprint
-        self.translate = TranslateReader(manifest, tokenizer, limits, stored)
-        self.score = ScoreReader(manifest, tokenizer, limits)
-        self.answers = answers
+        self.translator = Translator(
+            name, manifest, tokenizer, limits, dispatcher, pool, metrics, stored=stored, cache=answers
+        )
         self._pids = pids
         self._release = release
         self._clock = clock
@@ -126,8 +127,8 @@ class LoadedModel:
             dispatcher.waiting_limit,
             self._pids,
         )
-        if self.answers:
-            store = self.answers.store
+        if cache := self.translator.cache:
+            store = cache.store
             self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
         self.metrics.set_memory(memory)
@@ -141,13 +142,13 @@ class LoadedModel:
         )
         _log.info("serving on %s with %d rows", self.device, dispatcher.rows, extra=facts)
 
-    def begin_request(self) -> None:
-        """Count a request that uses the model. `retire` waits until `end_request` is called for it."""
+    def __enter__(self) -> LoadedModel:
+        """Count a request that uses the model. `retire` waits for its end."""
         self._users += 1
         self._unused.clear()
+        return self
 
-    def end_request(self) -> None:
-        """Count a request no longer."""
+    def __exit__(self, *exception: object) -> None:
         self.last_used = self._clock()
         self._users -= 1
         if not self._users:
@@ -159,8 +160,8 @@ class LoadedModel:
         Args:
             patience: time for the running requests [seconds]. Then they are answered with UNAVAILABLE.
         """
-        if self.answers:
-            self.answers.close()
+        if cache := self.translator.cache:
+            cache.close()
         try:
             await asyncio.wait_for(self._unused.wait(), patience)
         except TimeoutError:

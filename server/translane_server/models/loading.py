@@ -19,6 +19,7 @@ from translane_server.settings import ServerSettings
 from translane_server.store.remote_model import RemoteModel
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.tokenizer_pool import TokenizerPool
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class ModelLoader:
         settings: the settings of this model.
         metrics: the metrics of this model.
         cpus: returns the number of CPUs of this model.
+        pool: turns texts into tokens, and tokens into texts.
         named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
         stored: returns the glossaries of the server.
         remote: brings new versions from a URL into the folder; None if other people bring them.
@@ -44,6 +46,7 @@ class ModelLoader:
         settings: ServerSettings,
         metrics: ModelMetrics,
         cpus: Callable[[], int],
+        pool: TokenizerPool,
         *,
         named_by_manifest: bool = False,
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
@@ -55,6 +58,7 @@ class ModelLoader:
         self._settings = settings
         self._metrics = metrics
         self._cpus = cpus
+        self._pool = pool
         self._named_by_manifest = named_by_manifest
         self._remote = remote
         self._checked: CheckedModel | None = None  # the first version, until it is loaded
@@ -141,6 +145,7 @@ class ModelLoader:
             checked.limits,
             dispatcher,
             self._metrics,
+            self._pool,
             fingerprint=checked.fingerprint,
             pids=pids,
             stored=self._stored,

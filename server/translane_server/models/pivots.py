@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 
 from translane_server.manifest import Languages
 from translane_server.models.choice import has_pair, names, sources_of, targets_of
 from translane_server.models.served_model import ServedModel
 from translane_server.text.language_tags import UNDETERMINED, language_of
+from translane_server.translation.routing import ThroughPivot
 
 # Most models have English on one side, and more text to learn from.
 _PREFERRED = "en"
 
 
-@dataclass(frozen=True)
-class Pivot:
-    """Two models that translate one after the other.
-
-    Attributes:
-        first: translates the source language to `language`.
-        second: translates `language` to the target language.
-        language: the language in the middle, by the tag that `first` has for it.
-    """
-
-    first: ServedModel
-    second: ServedModel
-    language: str
-
-    @property
-    def name(self) -> str:
-        """The names of both models, as a response has them."""
-        return f"{self.first.name} + {self.second.name}"
-
-
-def find_pivot(models: Iterable[ServedModel], source: str, target: str) -> Pivot | None:
+def find_pivot(models: Iterable[ServedModel], source: str, target: str) -> ThroughPivot | None:
     """Return the models that translate `source` to `target` through a third language; None if there are none.
 
     English is taken first, then the other languages in the order of the models. Where several models translate a step,
@@ -54,7 +34,7 @@ def find_pivot(models: Iterable[ServedModel], source: str, target: str) -> Pivot
     steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
     for first, language in steps:
         if second := _reader(seconds, first, language, target):
-            return Pivot(first, second, language)
+            return ThroughPivot(first, second, language)
     return None
 
 

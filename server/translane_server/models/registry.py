@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -21,12 +22,15 @@ from translane_server.models.choice import (
     with_pair,
 )
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.pivots import Pivot, find_pivot, sources_through
+from translane_server.models.pivots import find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
 from translane_server.printable import shown
-from translane_server.text.language_tags import UNDETERMINED
+from translane_server.text.language_tags import UNDETERMINED, is_auto
 from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.translation.limits import Named
+from translane_server.translation.routing import ByLanguage, ThroughPivot
+from translane_server.translation.tokenizer_pool import TokenizerPool
 
 _REMEMBERED_PAIRS = 1024
 # How often models are checked for disuse: so many times in the time after which they are unloaded.
@@ -44,11 +48,13 @@ class Registry:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
         pivots: whether two models may translate one after the other.
+        most_texts: maximum number of texts of a request.
         idle_timeout: time without requests after which a model is unloaded [seconds]; 0 is never.
         glossaries: the stored glossaries; by default none.
 
     Attributes:
         changed: called when the state of any model has changed.
+        pool: turns texts into tokens, and tokens into texts, for all models.
     """
 
     def __init__(
@@ -57,10 +63,13 @@ class Registry:
         serve: Callable[[str, Path], ServedModel],
         *,
         pivots: bool = True,
+        most_texts: int = sys.maxsize,
         idle_timeout: float = 0.0,
         glossaries: GlossaryFolder | None = None,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
+        self.pool = TokenizerPool()
+        self._by_language = ByLanguage(self.source_languages, self._route, self.pool, most_texts)
         self._find = find
         self._serve = serve
         self._pivots = pivots
@@ -132,6 +141,7 @@ class Registry:
         self._closed = True
         for task in self._tasks:
             task.cancel()
+        self.pool.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(model.stop() for model in self._models.values()))
 
@@ -164,13 +174,20 @@ class Registry:
             raise several_models(model.name for model in found)
         raise no_model_for(source_language, target_language, self._models)
 
-    def route(self, name: str, source_language: str, target_language: str) -> ServedModel | Pivot:
-        """Return the model of a request as `choose` does; or two models for a language pair that no model has.
+    def translator(self, request: Named) -> ServedModel | ThroughPivot | ByLanguage:
+        """Return what translates a request: a model, two models for a pair that no model has, or what finds languages.
+
+        The lengths of the names must be checked before, as for `choose`.
 
         Raises:
             ModelNotFoundError: no model has the name, and no one or two models have the language pair.
             InvalidRequestError: several models have the language pair.
         """
+        if is_auto(request.source_language):
+            return self._by_language
+        return self._route(request.model, request.source_language, request.target_language)
+
+    def _route(self, name: str, source_language: str, target_language: str) -> ServedModel | ThroughPivot:
         try:
             return self.choose(name, source_language, target_language)
         except ModelNotFoundError:
@@ -179,7 +196,7 @@ class Registry:
                 raise
             return pivot
 
-    def pivot(self, source_language: str, target_language: str) -> Pivot | None:
+    def pivot(self, source_language: str, target_language: str) -> ThroughPivot | None:
         """Return two models for a language pair that no model has; None if there are none, or none are wanted.
 
         The lengths of the tags must be checked before, as for `choose`.
@@ -363,7 +380,7 @@ class Registry:
         languages = {name: model.description.manifest.languages for name, model in self._models.items()}
         return tuple(self._models[name] for name in with_pair(languages, source_language, target_language))
 
-    def _find_pivot(self, source_language: str, target_language: str) -> Pivot | None:
+    def _find_pivot(self, source_language: str, target_language: str) -> ThroughPivot | None:
         return find_pivot(self._models.values(), source_language, target_language) if self._pivots else None
 
     def _find_sources(self, target_language: str) -> tuple[str, ...]:

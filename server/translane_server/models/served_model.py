@@ -6,17 +6,20 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
 
+from translane.requests import ScoringRequest, TranslationRequest
+from translane.results import Delta, Score, Translations
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.model_list import ModelDescription, model_message
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import REFUSED, RELOADED, ModelMetrics
-from translane_server.requests.model_list import ModelDescription, model_message
 from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.translation.translator import FREE, Ticket
 
 # How long a caller should wait before it tries again [seconds].
 _RETRY_FULL = 1.0
@@ -166,6 +169,31 @@ class ServedModel:
             await self.ready.stop()
 
     # Requests
+
+    async def check(self, request: TranslationRequest, ticket: Ticket = FREE) -> None:
+        """See `Step`."""
+        with self.ready or await self.wait_until_ready() as version:
+            await version.translator.check(request, ticket)
+
+    async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
+        """See `Translates`. The request keeps its version of the model to its end."""
+        started = time.perf_counter()
+        with self.ready or await self.wait_until_ready() as version:
+            return await version.translator.translate(request, ticket, started)
+
+    async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
+        """See `Translates`. The request keeps its version of the model to its end."""
+        started = time.perf_counter()
+        with self.ready or await self.wait_until_ready() as version:
+            async with aclosing(version.translator.stream(request, ticket, started)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    async def score(self, request: ScoringRequest, ticket: Ticket = FREE) -> Sequence[Score]:
+        """See `Translator`. The request keeps its version of the model to its end."""
+        started = time.perf_counter()
+        with self.ready or await self.wait_until_ready() as version:
+            return await version.translator.score(request, ticket, started)
 
     async def wait_until_ready(self) -> LoadedModel:
         """Return the version for a request, after the model is loaded if it was not in use for a time.

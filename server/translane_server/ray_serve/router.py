@@ -17,11 +17,11 @@ from ray.serve.handle import DeploymentHandle
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import MessageTooLargeError, ModelNotFoundError, RequestError, starting
 from translane_server.manifest import Languages
+from translane_server.models.model_list import model_list
 from translane_server.ray_serve.calls import ATTEMPTS, RETRY_AFTER, Answer, Call, engines_lost, queue_full
 from translane_server.ray_serve.groups import group_of
 from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE, Rpcs
-from translane_server.requests.limits import check_names
-from translane_server.requests.model_list import model_list
+from translane_server.translation.limits import check_names
 
 _log = logging.getLogger(__name__)
 

@@ -373,7 +373,7 @@ async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
         found = server.metrics.registry.get_sample_value
         served = server.models.models["fake"]
         await stub.Translate(request)
-        store = served.ready.answers.store
+        store = served.ready.translator.cache.store
         assert len(store) == found("translane_cache_entries", {"model": "fake"}) == 1
         await served.unload()
         assert len(store) == 0
@@ -403,8 +403,8 @@ async def test_a_model_may_have_a_cache_of_its_own_size(tmp_path):
     put(tmp_path / "ja-en", source_languages=["ja"])
     changes = {"cache_bytes": CACHE, "model_settings": {"ja-en": {"cache_bytes": 0}}}
     async with serving_library(tmp_path, **changes) as (server, _):
-        assert server.models.models["zh-en"].ready.answers is not None
-        assert server.models.models["ja-en"].ready.answers is None
+        assert server.models.models["zh-en"].ready.translator.cache is not None
+        assert server.models.models["ja-en"].ready.translator.cache is None
 
 
 async def test_the_log_has_counts_and_no_texts(caplog):
@@ -420,7 +420,7 @@ async def test_the_log_has_counts_and_no_texts(caplog):
 async def test_without_a_cache_nothing_is_known_and_nothing_is_counted(caplog):
     caplog.set_level(logging.DEBUG)
     async with serving() as running:
-        assert running.model.answers is None
+        assert running.model.translator.cache is None
         for _ in range(2):
             answer = await running.stub.Translate(pb.TranslateRequest(texts=["one"]))
             assert answer.timing.cached_texts == 0

@@ -15,9 +15,9 @@ from translane_server.errors import BundleError
 from translane_server.model_places import ModelPlace
 from translane_server.models.checked_model import CheckedModel, make_dispatcher
 from translane_server.observation.metrics import Metrics
-from translane_server.requests.limits import RequestLimits, TokenLimits
 from translane_server.settings import ServerSettings
 from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.limits import RequestLimits, TokenLimits
 
 
 @pytest.fixture(scope="module")

@@ -241,7 +241,7 @@ async def test_a_malformed_message(message, caplog):
 
 async def test_a_bug_says_nothing_to_the_caller(caplog):
     async with serving() as running:
-        running.model.translate.read = None  # type: ignore[assignment]
+        running.model.translator._reader.read = None  # type: ignore[assignment]
         code, reason, details = await failure(running.stub.Translate(request("secret")))
         assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
         assert set(details) == {"ErrorInfo"}

@@ -20,8 +20,8 @@ from helpers import foreign_folders
 from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_export.sources import foreign_tokenizers, language_codes
 from translane_server.manifest import SpecialIds
-from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.text.tokenizer import ModelIds, make_tokenizer
+from translane_server.translation.languages import LanguagePairs
 
 TEXTS = ["", " ", *FRAGMENTS, *map("".join, itertools.product(FRAGMENTS, FRAGMENTS))]
 NAMES = {"de": "German", "fr": "French"}

@@ -17,8 +17,8 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.sentence import Sentence
+from translane_server.translation.languages import LanguagePairs
 
 TEXTS = list(dict.fromkeys(line.strip() for line in corpus()[::40] if line.strip()))
 MAX_LENGTH = 24

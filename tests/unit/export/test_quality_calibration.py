@@ -10,7 +10,8 @@ from helpers.bundles import SOURCES
 from helpers.commands import export as main
 from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
-from translane.v1 import translation_pb2 as pb
+from translane.options import checked_options
+from translane.requests import TranslationRequest
 from translane_export.checkpoint import load_checkpoint
 from translane_export.combinations import check_checkpoint
 from translane_export.errors import ExportError
@@ -29,11 +30,11 @@ from translane_export.train.data import SentencePair
 from translane_server.bundle import load_bundle
 from translane_server.manifest import Languages
 from translane_server.quality_estimate import Calibration, estimated_quality
-from translane_server.requests.language_pairs import LanguagePairs
-from translane_server.requests.limits import RequestLimits, TokenLimits
-from translane_server.requests.translate import TranslateReader
 from translane_server.sentence import SentenceResult, Timing
 from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.languages import LanguagePairs
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.reader import TranslateReader
 
 WRONG = "zzz"  # nothing that the model writes
 
@@ -50,10 +51,10 @@ def pair_of(bundle):
 
 
 def translations(bundle, texts, *, together=True, **options):
-    """The messages of a server's answers."""
+    """The answers of a server."""
     limits = RequestLimits(len(texts), len(texts), TokenLimits(16, 16, 16), beam_size=4)
     reader = TranslateReader(bundle.manifest, load_tokenizer(bundle), limits)
-    prepared = reader.read(pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**AS_THEY_ARE, **options)))
+    prepared = reader.read(TranslationRequest(texts, options=checked_options({**AS_THEY_ARE, **options})))
     with BundleDecoder(bundle) as decoder:
         found = (decoder.together if together else decoder.one_by_one)(prepared.sentences)
     return prepared.translations([SentenceResult(each, Timing(0, 0, 0)) for each in found])

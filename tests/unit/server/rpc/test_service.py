@@ -15,10 +15,9 @@ from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import token_limits
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
-from translane_server.requests.limits import RequestLimits
 from translane_server.rpc.service import TranslationService
-from translane_server.rpc.text_workers import TextWorkers
 from translane_server.sentence import AlignedToken, Hypothesis, Sentence, SentenceResult, Timing
+from translane_server.translation.limits import RequestLimits
 
 
 class Asked(NamedTuple):
@@ -74,12 +73,8 @@ def engine():
 
 @pytest.fixture
 async def make_service(engine):
-    workers = TextWorkers(1)
-
     async def make(open_=True, model=None, engine=engine, glossaries=None):
-        registry, service = make_service_of(
-            model or make_model(), engine, workers, texts_per_request=4, glossaries=glossaries
-        )
+        registry, service = make_service_of(model or make_model(), engine, most_texts=4, glossaries=glossaries)
         if open_:
             await registry.start()
             registries.append(registry)
@@ -89,13 +84,14 @@ async def make_service(engine):
     yield make
     for registry in registries:
         await registry.stop()
-    workers.stop()
 
 
-def make_service_of(model, engine, workers, *, texts_per_request, glossaries=None):
-    limits = RequestLimits(texts_per_request, 2 * texts_per_request, token_limits(make_settings(), model.manifest), 6)
-    registry = make_registry(model, limits, Metrics(), lambda _metrics: engine, glossaries=glossaries)
-    return registry, TranslationService(registry, texts_per_request, workers)
+def make_service_of(model, engine, *, most_texts, glossaries=None):
+    limits = RequestLimits(most_texts, 2 * most_texts, token_limits(make_settings(), model.manifest), 6)
+    registry = make_registry(
+        model, limits, Metrics(), lambda _metrics: engine, most_texts=most_texts, glossaries=glossaries
+    )
+    return registry, TranslationService(registry, most_texts)
 
 
 async def translate(service, *texts, **fields):
@@ -124,12 +120,10 @@ async def test_long_requests_are_prepared_away_from_the_event_loop(engine, chara
 
     model = FakeModel(make_manifest(), SeenTokenizer())
     texts = ["x" * 30] * (characters // 30)
-    workers = TextWorkers(1)
-    registry, service = make_service_of(model, engine, workers, texts_per_request=64)
+    registry, service = make_service_of(model, engine, most_texts=64)
     await registry.start()
     response = await translate(service, *texts)
     await registry.stop()
-    workers.stop()
     assert [t.hypotheses[0].text for t in response.translations] == texts
     assert seen == {thread}
 

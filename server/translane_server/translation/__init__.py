@@ -1,0 +1,1 @@
+"""Translates texts with one model or several: from plain requests to plain translations, without any protocol."""

@@ -1,0 +1,329 @@
+"""Translates with several models: one for each language that is found, or two one after the other.
+
+Of two models, the first translates the texts into the language in the middle, the second its translations into the
+target language. What concerns the source text holds in the first step: format, sentences, and what is preserved. The
+format and what is preserved hold in the second step, too, whose texts still have them. What concerns the translation
+holds in the second step alone: its beginning, length, phrases, hypotheses, samples, and what is returned. Both steps
+search with the same beams, and with shortlists or without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from translane.options import Format, Options
+from translane.requests import TranslationRequest
+from translane.results import Delta, FinishReason, Hypothesis, Timing, Translation, Translations, Treatment
+from translane_server.budget import Budget, OverBudgetError
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.text.language_id import LanguageIdentifier
+from translane_server.translation.limits import refuse, takes_too_long, too_many
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import FREE, Ticket, Translates
+
+# The options of the first of two steps.
+_OF_BOTH_STEPS = (
+    "beam_size",
+    "length_penalty",
+    "early_stopping",
+    "patience",
+    "coverage_penalty",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "suppress_unknown",
+    "replace_unknowns",
+    "split_sentences",
+    "preserve",
+    "preserve_untranslatable",
+    "use_shortlist",
+)
+# The options that pair the source text with the translation. No step sees both.
+_OF_NO_STEP = ("terminology", "glossaries")
+
+# The work of finding the language of a short text [bytes of a request that take as long to read].
+_WORK_OF_A_TEXT = 128
+
+# Tags of markup. Their names and attributes belong to no language.
+_TAG = re.compile("<[^<>]*+>")
+
+_Result = TypeVar("_Result")
+
+
+class Step(Translates, Protocol):
+    """Translates with one model."""
+
+    async def check(self, request: TranslationRequest, ticket: Ticket = FREE) -> None:
+        """Refuse a request whose options are wrong, or for which the model's queue has no room.
+
+        Raises:
+            RequestError: the request is refused.
+        """
+
+
+@dataclass(frozen=True)
+class ThroughPivot:
+    """Translates with two models, one after the other. The second one streams.
+
+    Attributes:
+        first: translates the source language to `language`.
+        second: translates `language` to the target language.
+        language: the language in the middle, by the tag that `first` has for it.
+    """
+
+    first: Step
+    second: Step
+    language: str
+
+    @property
+    def name(self) -> str:
+        """The names of both models, as an answer has them."""
+        return f"{self.first.name} + {self.second.name}"
+
+    async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
+        """See `Translates`."""
+        started = time.perf_counter()
+        first = await self._first_step(request, ticket)
+        with self._of_the_text_between():
+            second = await self.second.translate(self._second(request, first.translations), ticket.paid())
+        translations = [
+            replace(
+                after,
+                hypotheses=tuple([_cut_off_as(before, each) for each in after.hypotheses]),
+                treatment=self._treatment(before, after.treatment),
+            )
+            for before, after in zip(first.translations, second.translations, strict=True)
+        ]
+        timing = _added(first.timing, second.timing, time.perf_counter() - started)
+        ticket.note(source_tokens=sum(each.source_tokens for each in translations))
+        return Translations(translations, self.name, timing)
+
+    async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
+        """See `Translates`."""
+        started = time.perf_counter()
+        first = await self._first_step(request, ticket)
+        (before,) = first.translations
+        with self._of_the_text_between():
+            async with aclosing(self.second.stream(self._second(request, first.translations), ticket.paid())) as deltas:
+                async for delta in deltas:
+                    end = delta.translation
+                    if end and end.timing:
+                        end = replace(
+                            end,
+                            hypothesis=_cut_off_as(before, end.hypothesis),
+                            timing=_added(first.timing, end.timing, time.perf_counter() - started),
+                            treatment=self._treatment(before, end.treatment),
+                        )
+                    yield Delta(delta.text, end)
+
+    async def _first_step(self, request: TranslationRequest, ticket: Ticket) -> Translations:
+        """Translate into the language in the middle, unless the second step would be refused."""
+        problem = f"cannot be kept through a third language, {self.language}: the second model does not see the source"
+        refuse([FieldViolation(f"options.{name}", problem) for name in _OF_NO_STEP if getattr(request.options, name)])
+        blank = Translation((Hypothesis("", None),), 0)
+        await self.second.check(self._second(request, [blank] * len(request.texts)), ticket)
+        options = Options(**{name: getattr(request.options, name) for name in _OF_BOTH_STEPS})
+        first = replace(request, model=self.first.name, target_language=self.language, options=options)
+        return await self.first.translate(first, ticket)
+
+    def _second(self, request: TranslationRequest, translations: Sequence[Translation]) -> TranslationRequest:
+        """Return the request to the second model: its texts are the translations of the first step."""
+        texts = [each.hypotheses[0].text for each in translations]
+        return replace(request, texts=texts, model=self.second.name, source_language=self.language)
+
+    def _treatment(self, before: Translation, after: Treatment | None) -> Treatment:
+        """Return what both steps did with a text."""
+        first, second = before.treatment or Treatment(), after or Treatment()
+        return replace(
+            second,
+            pivot_language=self.language,
+            sentences=first.sentences,
+            cut_sentences=first.cut_sentences + second.cut_sentences,
+            preserved=first.preserved,
+        )
+
+    @contextmanager
+    def _of_the_text_between(self) -> Iterator[None]:
+        """Say in the errors of the second step that they are about texts that the caller did not send."""
+        try:
+            yield
+        except InvalidRequestError as error:
+            raise InvalidRequestError(
+                *(
+                    FieldViolation(each.field, f"its translation into {self.language} {each.description}")
+                    if each.field.startswith("text")
+                    else each
+                    for each in error.violations
+                )
+            ) from None
+
+
+class ByLanguage:
+    """Finds the language of each text, and translates the texts of each language as a request of its own.
+
+    Args:
+        candidates: returns the languages that can be translated, by the request's model and target language.
+        route: returns what translates a request whose language is known.
+        pool: finds the languages.
+        most_texts: maximum number of texts of a request.
+    """
+
+    name = ""
+
+    def __init__(
+        self,
+        candidates: Callable[[str, str], Sequence[str]],
+        route: Callable[[str, str, str], Translates],
+        pool: TokenizerPool,
+        most_texts: int,
+    ) -> None:
+        self._languages = SourceLanguages(candidates, pool)
+        self._route = route
+        self._most_texts = most_texts
+
+    async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
+        """See `Translates`. The texts of all languages are translated at the same time."""
+        started = time.perf_counter()
+        count = len(request.texts)
+        if not count:
+            raise InvalidRequestError(FieldViolation("texts", "is empty; at least one is needed"))
+        refuse(too_many("texts", count, self._most_texts))
+        parts: dict[str, list[int]] = {}
+        for number, language in enumerate(await self._languages.find(request, ticket.caller)):
+            parts.setdefault(language, []).append(number)
+        answers = await _together(
+            [self._part(request, language, numbers, ticket) for language, numbers in parts.items()]
+        )
+        found: dict[int, Translation] = {}
+        for (language, numbers), answer in zip(parts.items(), answers, strict=True):
+            for number, each in zip(numbers, answer.translations, strict=True):
+                treatment = replace(each.treatment or Treatment(), source_language=language)
+                found[number] = replace(each, treatment=treatment)
+        name = ", ".join(dict.fromkeys(answer.model for answer in answers))
+        translations = [found[number] for number in range(count)]
+        ticket.note(model=name, source_tokens=sum(each.source_tokens for each in translations))
+        timing = _slowest([answer.timing for answer in answers], time.perf_counter() - started)
+        return Translations(translations, name, timing)
+
+    async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
+        """See `Translates`."""
+        started = time.perf_counter()
+        (language,) = await self._languages.find(request, ticket.caller)
+        translator = self._routed(request, language)
+        ticket.note(model=translator.name)
+        async with aclosing(translator.stream(replace(request, source_language=language), ticket)) as deltas:
+            async for delta in deltas:
+                end = delta.translation
+                if end and end.timing:
+                    end = replace(
+                        end,
+                        timing=replace(end.timing, total=time.perf_counter() - started),
+                        treatment=replace(end.treatment or Treatment(), source_language=language),
+                    )
+                yield Delta(delta.text, end)
+
+    async def _part(
+        self, request: TranslationRequest, language: str, numbers: Sequence[int], ticket: Ticket
+    ) -> Translations:
+        """Translate some texts of a request, which have the same language."""
+        texts = [request.texts[number] for number in numbers]
+        part = replace(request, texts=texts, source_language=language)
+        try:
+            return await self._routed(request, language).translate(part, ticket)
+        except InvalidRequestError as error:  # the caller has other numbers for the texts
+            renamed = [FieldViolation(_renumbered(each.field, numbers), each.description) for each in error.violations]
+            raise InvalidRequestError(*renamed) from None
+
+    def _routed(self, request: TranslationRequest, language: str) -> Translates:
+        return self._route(request.model, language, request.target_language)
+
+
+class SourceLanguages:
+    """Finds the languages of texts. What finds them is loaded at its first use.
+
+    Args:
+        candidates: returns the languages that can be translated, by the request's model and target language.
+        pool: does the work.
+    """
+
+    def __init__(self, candidates: Callable[[str, str], Sequence[str]], pool: TokenizerPool) -> None:
+        self._candidates = candidates
+        self._pool = pool
+        self._identifier: LanguageIdentifier | None = None
+        self._loading = asyncio.Lock()
+
+    async def find(self, request: TranslationRequest, caller: str = "") -> list[str]:
+        """Return the language of each text, among those that can be translated to the request's target language.
+
+        Raises:
+            RequestError: no language can be translated, the identifier is not installed, or finding takes too long.
+        """
+        texts = request.texts
+        candidates = self._candidates(request.model, request.target_language)
+        if len(candidates) == 1:
+            return [candidates[0]] * len(texts)
+        identifier = await self._loaded()
+
+        def find(budget: Budget) -> list[str]:
+            try:
+                written = texts if request.format == Format.TEXT else [_TAG.sub(" ", text) for text in texts]
+                return identifier.find(written, candidates, budget)
+            except OverBudgetError:
+                raise takes_too_long("text" if request.streamed else "texts", budget) from None
+
+        work = sum([len(text.encode()) + _WORK_OF_A_TEXT for text in texts])
+        return await self._pool.read(work, find, caller)
+
+    async def _loaded(self) -> LanguageIdentifier:
+        async with self._loading:
+            if self._identifier is None:
+                self._identifier = await asyncio.to_thread(LanguageIdentifier)
+            return self._identifier
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """Return the results of calls that run at the same time. If one of them fails, the others are cancelled."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _renumbered(field: str, numbers: Sequence[int]) -> str:
+    return re.sub(r"^texts\[(\d+)\]", lambda match: f"texts[{numbers[int(match[1])]}]", field)
+
+
+def _cut_off_as(before: Translation, hypothesis: Hypothesis) -> Hypothesis:
+    """Return a hypothesis of the second step. A translation of a text that was cut off is cut off."""
+    if before.hypotheses[0].finish_reason == FinishReason.MAX_LENGTH:
+        return replace(hypothesis, finish_reason=FinishReason.MAX_LENGTH)
+    return hypothesis
+
+
+def _slowest(timings: Sequence[Timing], total: float) -> Timing:
+    """Return the longest time of each phase, for parts of a request that run at the same time. Add cached texts."""
+    return Timing(
+        max(each.queue for each in timings),
+        max(each.encode for each in timings),
+        max(each.decode for each in timings),
+        total,
+        sum(each.cached_texts for each in timings),
+    )
+
+
+def _added(first: Timing, second: Timing, total: float) -> Timing:
+    """Return the times of steps that run one after the other. Cached texts are the last step's."""
+    return Timing(
+        first.queue + second.queue,
+        first.encode + second.encode,
+        first.decode + second.decode,
+        total,
+        second.cached_texts,
+    )

@@ -1,0 +1,129 @@
+"""Turns given translations into sentences to score, and results into scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from translane.requests import ScoringRequest
+from translane.results import Score
+from translane_server.budget import UNLIMITED, Budget, OverBudgetError
+from translane_server.errors import FieldViolation
+from translane_server.manifest import Manifest
+from translane_server.options import DecodingOptions
+from translane_server.sentence import Sentence, SentenceResult
+from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.languages import LanguagePairs
+from translane_server.translation.limits import (
+    RequestLimits,
+    check_inputs,
+    check_names,
+    check_tokens,
+    refuse,
+    takes_too_long,
+)
+from translane_server.translation.segmentation import tokenize
+
+_SOURCE, _TARGET = "inputs[{}].source", "inputs[{}].target"
+_FORCED_ONLY = DecodingOptions(max_length=0)
+
+
+@dataclass(frozen=True)
+class PreparedScores:
+    """The sentences to score. The first `language_tokens` forced tokens name a language, and have no score."""
+
+    sentences: Sequence[Sentence]
+    language_tokens: int = 0
+
+
+class ScoreReader:
+    """Turns `Score` requests to one model into sentences.
+
+    Args:
+        manifest: the model's manifest.
+        tokenizer: the model's tokenizer.
+        limits: the limits of every request.
+    """
+
+    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
+        self._manifest = manifest
+        self._tokenizer = tokenizer
+        self._pairs = LanguagePairs(manifest.languages, tokenizer)
+        self._limits = limits
+
+    def check(self, request: ScoringRequest) -> int:
+        """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
+
+        Returns:
+            How many sentences the request has.
+
+        Raises:
+            InvalidRequestError: there are no texts, or a field is too large.
+        """
+        check_names(request)
+        check_inputs(request, self._limits)
+        if not request.inputs:
+            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
+            refuse([FieldViolation("inputs", "is empty; at least one is needed"), *wrong_languages])
+        return len(request.inputs)
+
+    def read(self, request: ScoringRequest, budget: Budget = UNLIMITED) -> PreparedScores:
+        """Tokenize a request that passed `check`. A long request takes too long for the event loop.
+
+        An empty target is scored, too. It has one token, the end-of-sentence token.
+
+        Args:
+            request: the request.
+            budget: how long this may take; it is checked between the texts.
+
+        Raises:
+            InvalidRequestError: the request is wrong, or takes too long. If it is wrong, the error names everything
+                that is wrong.
+            WorkEndedError: the budget has ended.
+        """
+        try:
+            return self._read(request, budget)
+        except OverBudgetError:
+            raise takes_too_long("inputs", budget) from None
+
+    def _read(self, request: ScoringRequest, budget: Budget) -> PreparedScores:
+        limits, eos = self._limits.tokens, self._manifest.special_ids.eos
+        pair, wrong = self._pairs.find(request.source_language, request.target_language)
+        sources = tokenize(pair.encode, [source for source, _ in request.inputs], budget)
+        encoded = tokenize(pair.tokenizer.encode_target, [target for _, target in request.inputs], budget)
+        targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
+        refuse(
+            [
+                *[
+                    FieldViolation(_SOURCE.format(number), "has no tokens")
+                    for number, ids in enumerate(sources)
+                    if not ids
+                ],
+                *check_tokens(_SOURCE, sources, limits.source),
+                *check_tokens(_TARGET, targets, limits.target),
+                *wrong,
+            ]
+        )
+        sentences = [
+            Sentence(source, _FORCED_ONLY, forced_ids=tuple(target))
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        return PreparedScores(sentences, len(pair.forced_ids))
+
+    def scores(
+        self, prepared: PreparedScores, results: Sequence[SentenceResult], tokens: bool, budget: Budget = UNLIMITED
+    ) -> list[Score]:
+        """Return the score of each sentence, with the tokens if `tokens` is set.
+
+        Raises:
+            WorkEndedError: the budget, which is checked between the sentences, has ended.
+        """
+        hidden = prepared.language_tokens
+        scores = []
+        for sentence, result in zip(prepared.sentences, results, strict=True):
+            budget.check()
+            log_probs = result.hypotheses[0].token_log_probs[hidden:]
+            pieces = self._tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else ()
+            scores.append(Score(math.fsum(log_probs), tuple(log_probs), tuple(pieces)))
+        return scores

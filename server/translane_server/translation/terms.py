@@ -1,0 +1,210 @@
+"""Chooses the terms that the translation of a sentence must keep, and reports what became of them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from translane.results import TermOutcome, TermReport
+from translane_server.options import RequiredPhrase
+from translane_server.text.glossary import Glossary, Term
+from translane_server.text.tokenizer import Tokenizer
+from translane_server.text.words import Words
+
+_REMEMBERED_PHRASES = 8192  # of some 500 bytes each
+
+# Maximum terms of one sentence: each term takes a share of the beams.
+MAX_TERMS_OF_SENTENCE = 16
+
+# Maximum reports about the terms of one text, and about those of all texts of a request. With many texts, a text has a
+# share of the latter.
+MAX_REPORTS_OF_TEXT = 256
+MAX_REPORTS = 4096
+
+# Outcomes, the worst first. A term of several sentences has the worst one.
+_WORST_FIRST = (
+    TermOutcome.UNSPELLABLE,
+    TermOutcome.TOO_MANY,
+    TermOutcome.MISSED,
+    TermOutcome.APPLIED,
+)
+_BADNESS = {outcome: place for place, outcome in enumerate(reversed(_WORST_FIRST))}
+
+_REQUIRED = TermOutcome.UNSPECIFIED  # the translation must have the term; its outcome is not known yet
+
+
+class Spelling:
+    """Spells phrases for a model. What was spelled is remembered.
+
+    Args:
+        tokenizer: the model's tokenizer.
+        unknown: the target id of the unknown token.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, unknown: int) -> None:
+        self._tokenizer = tokenizer
+        self._unknown = unknown
+        self.phrase = lru_cache(_REMEMBERED_PHRASES)(self._phrase)
+
+    def ids(self, text: str) -> tuple[tuple[int, ...], bool]:
+        """Return the tokens of a text, and whether the vocabulary can spell the text."""
+        if not text:
+            return (), True
+        (ids,) = self._tokenizer.encode_target([text])
+        return tuple(ids), self._unknown not in ids
+
+    def _phrase(self, text: str) -> RequiredPhrase | None:
+        """Return `text` as the model writes it, for a translation that must have it.
+
+        Returns:
+            The phrase. It differs from `text` by white space, case and compatibility characters at most, where the
+            vocabulary has no others. None if the vocabulary cannot spell the text.
+        """
+        ids, can_spell = self.ids(text)
+        if not can_spell:
+            return None
+        (spelled,) = self._tokenizer.decode([ids])
+        spelled = spelled.strip()
+        if not spelled or _rough(spelled) != _rough(text):
+            return None
+        return RequiredPhrase(spelled.encode(), ids)
+
+
+def _rough(text: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+class FoundTerm(NamedTuple):
+    """A term that occurs in a sentence.
+
+    Attributes:
+        glossary: the name of its stored glossary; "" for a term of the request.
+        term: the term.
+        phrase: its target as the model writes it; None if the model's vocabulary cannot spell the target.
+        outcome: why the translation need not have the term; UNSPECIFIED if it must.
+    """
+
+    glossary: str
+    term: Term
+    phrase: RequiredPhrase | None
+    outcome: TermOutcome
+
+    def is_in(self, translation: str) -> bool:
+        """Whether the target is in `translation`."""
+        spelled = self.phrase is not None and self.phrase.text.decode(errors="replace") in translation
+        return spelled or self.term.target in translation
+
+
+@dataclass(frozen=True)
+class SentenceTerms:
+    """The terms that occur in a sentence, in the order of the text; those of the request come first."""
+
+    found: Sequence[FoundTerm] = ()
+
+    @property
+    def phrases(self) -> tuple[RequiredPhrase, ...]:
+        """The phrases that the translation must have, each once."""
+        required = [each.phrase for each in self.found if each.outcome == _REQUIRED and each.phrase]
+        return tuple(dict.fromkeys(required))
+
+
+@dataclass(frozen=True)
+class KeptTerms:
+    """The terms of a request.
+
+    Attributes:
+        own: the terms in the request itself.
+        stored: the stored glossaries that the request names. In each text, terms of the request come before theirs, and
+            an earlier glossary before a later one: the words of a term that is found are no part of another term.
+        spelling: spells targets.
+        suppressed: phrases that must not occur in translations. A stored term whose target has one is not required.
+    """
+
+    own: Glossary
+    stored: Sequence[Glossary]
+    spelling: Spelling
+    suppressed: Sequence[str] = field(default=())
+
+    def in_sentence(self, text: str) -> SentenceTerms:
+        """Return the terms that occur in a sentence. The translation must have at most 16 phrases of them."""
+        found = self._found(text)
+        most = MAX_TERMS_OF_SENTENCE
+        longest_first = sorted(range(len(found)), key=lambda place: -len(found[place].term.source))
+        phrases = dict.fromkeys(found[place].phrase for place in longest_first if found[place].outcome == _REQUIRED)
+        if len(phrases) > most:
+            kept = set(islice(phrases, most))
+            found = [
+                each._replace(outcome=TermOutcome.TOO_MANY)
+                if each.outcome == _REQUIRED and each.phrase not in kept
+                else each
+                for each in found
+            ]
+        return SentenceTerms(found)
+
+    def _found(self, text: str) -> list[FoundTerm]:
+        words = Words(text)
+        taken = bytearray(len(words))
+        return [
+            self._judged(glossary.name, term)
+            for glossary in (self.own, *self.stored)
+            for term in glossary.find(words, taken)
+        ]
+
+    def _judged(self, glossary: str, term: Term) -> FoundTerm:
+        phrase = self.spelling.phrase(term.target)
+        outcome = TermOutcome.UNSPELLABLE if phrase is None else _REQUIRED
+        if glossary and any(suppressed in term.target for suppressed in self.suppressed):
+            outcome = TermOutcome.MISSED
+        return FoundTerm(glossary, term, phrase, outcome)
+
+    def reports(
+        self, sentences: Sequence[tuple[SentenceTerms, str]], most: int, written: str | None = None
+    ) -> list[TermReport]:
+        """Report what became of the terms in one text.
+
+        Terms of the request are all reported. Stored terms are reported if they occur in the text. A term that occurs
+        in several sentences is applied if the translation of each of them has it.
+
+        Args:
+            sentences: the terms of each sentence of the text, and the sentence's translation.
+            most: maximum number of reports. Terms that do not occur in the text are left out first.
+            written: the text as the caller wrote it, if what was translated lacks parts of it.
+        """
+        outcomes: dict[tuple[str, Term], TermOutcome] = {}
+        for terms, translation in sentences:
+            for each in terms.found:
+                key = (each.glossary, each.term)
+                outcome = TermOutcome.APPLIED if each.is_in(translation) else each.outcome
+                outcomes[key] = _worse(outcomes.get(key), TermOutcome.MISSED if outcome == _REQUIRED else outcome)
+        own = {("", term): outcomes.pop(("", term), None) for term in self.own.terms}
+        absent = self._absent([term for (_, term), outcome in own.items() if outcome is None], written)
+        reports = [(key, outcome or absent[key[1]]) for key, outcome in [*own.items(), *outcomes.items()]]
+        if len(reports) > most:
+            reports.sort(key=lambda report: report[1] == TermOutcome.NOT_FOUND)
+        return [TermReport(term.source, term.target, outcome, glossary) for (glossary, term), outcome in reports[:most]]
+
+    def _absent(self, terms: Sequence[Term], written: str | None) -> Mapping[Term, TermOutcome]:
+        """Return the outcome of each term of the request that occurs in no sentence."""
+        in_written: set[Term] = set()
+        if terms and written is not None:
+            words = Words(written)
+            in_written = set(self.own.find(words, bytearray(len(words))))
+        return {term: self._outcome_without(term, term in in_written) for term in terms}
+
+    def _outcome_without(self, term: Term, preserved: bool) -> TermOutcome:
+        if preserved:
+            return TermOutcome.PRESERVED
+        return TermOutcome.NOT_FOUND if self.spelling.phrase(term.target) else TermOutcome.UNSPELLABLE
+
+
+def most_reports(texts: int) -> int:
+    """Return the maximum number of reports of each of `texts` texts of a request (texts ≥ 1)."""
+    return min(MAX_REPORTS_OF_TEXT, max(MAX_TERMS_OF_SENTENCE, MAX_REPORTS // texts))
+
+
+def _worse(one: TermOutcome | None, other: TermOutcome) -> TermOutcome:
+    return other if one is None or _BADNESS[other] > _BADNESS[one] else one

@@ -1,0 +1,216 @@
+"""Threads that turn texts into tokens and back, away from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from translane_server.budget import UNLIMITED, Budget
+from translane_server.dispatch.fair_queue import FairQueue
+from translane_server.errors import QueueFullError, shutting_down
+
+# The other CPUs run the model.
+_THREADS = 2
+
+# The maximum work that is done on the event loop [bytes of the request + tokens of the answer]. It takes less than a
+# millisecond, and mostly less than handing the work to another thread and back.
+LITTLE_WORK = 1024
+
+# More work than this may not take all threads, so that the requests of most callers find a thread [the same units].
+_LARGE = 65536
+
+# Maximum size of the requests that wait for a thread [bytes].
+_WAITING_BYTES = 16 * 1024 * 1024
+
+# Processor time that reading a request may take [seconds]. A million characters take half of it at worst, with the
+# slowest of the tokenizers.
+_READING_TIME = 10.0
+
+# How long a caller should wait before it tries again [seconds].
+_RETRY_FULL = 1.0
+
+_Result = TypeVar("_Result")
+
+
+class TokenizerPool:
+    """Does the work on texts: little work at once, and other work on a few threads.
+
+    The work of one caller is done in the order of arrival. Callers whose work waits get equal shares of the threads.
+
+    All calls come from one event loop. The work checks its budget between its pieces. The work ends early if its caller
+    is cancelled, or if the workers are stopped. The exit of the process does not wait for the threads.
+
+    Args:
+        threads: maximum number of threads (≥ 1). They are started when they are needed.
+        waiting_bytes: maximum size of the requests that wait for a thread [bytes].
+        reading_time: processor time that reading a request may take [seconds].
+    """
+
+    def __init__(
+        self,
+        threads: int = _THREADS,
+        *,
+        waiting_bytes: int = _WAITING_BYTES,
+        reading_time: float = _READING_TIME,
+    ) -> None:
+        self._most_threads = threads
+        self._most_large = max(1, threads - 1)
+        self._most_bytes = waiting_bytes
+        self._reading_time = reading_time
+        self._threads: list[_WorkerThread] = []
+        self._handed: SimpleQueue[_Work[Any] | None] = SimpleQueue()
+        self._numbers = itertools.count()
+        # Work apart by whether it is large, fair between callers. Both kinds take turns.
+        self._waiting: dict[bool, FairQueue[_Work[Any]]] = {False: FairQueue(), True: FairQueue()}
+        self._last_was_large = False
+        self._open: dict[int, _Work[Any]] = {}  # that waits or runs
+        self._running: dict[int, _Work[Any]] = {}
+        self._bytes = 0  # of the requests that wait
+        self._stopped = False
+
+    async def read(self, size: int, call: Callable[[Budget], _Result], caller: str = "") -> _Result:
+        """Return what `call` returns, which reads a request. Its budget has a limit of time, unless the work is little.
+
+        Args:
+            size: size of the request [bytes].
+            call: takes the budget that it checks.
+            caller: who asks.
+
+        Raises:
+            QueueFullError: too much work waits for the threads.
+            UnavailableError: the workers have stopped.
+        """
+        if size <= LITTLE_WORK:
+            return call(UNLIMITED)
+        if self._bytes + size > self._most_bytes:
+            problem = f"{self._bytes} bytes of requests wait to be read, {size} more would exceed the limit"
+            raise QueueFullError(f"{problem} of {self._most_bytes}", retry_after=_RETRY_FULL)
+        return await self._on_thread(size, size, Budget(self._reading_time), call, caller)
+
+    async def build(self, work: int, call: Callable[[Budget], _Result], caller: str = "") -> _Result:
+        """Return what `call` returns, which builds an answer. It is never refused, and its time has no limit.
+
+        Args:
+            work: size of the request [bytes] + tokens of the answer.
+            call: takes the budget that it checks.
+            caller: who asks.
+
+        Raises:
+            UnavailableError: the workers have stopped.
+        """
+        if work <= LITTLE_WORK:
+            return call(UNLIMITED)
+        return await self._on_thread(work, 0, Budget(), call, caller)
+
+    def stop(self) -> None:
+        """End all work. Its callers get an UnavailableError."""
+        self._stopped = True
+        for work in self._open.values():
+            work.budget.end()
+            if not work.outcome.done():
+                work.outcome.set_exception(shutting_down())
+        for _ in self._threads:
+            self._handed.put(None)
+
+    async def _on_thread(
+        self, work: int, size: int, budget: Budget, call: Callable[[Budget], _Result], caller: str
+    ) -> _Result:
+        if self._stopped:
+            raise shutting_down()
+        mine = _Work(next(self._numbers), size, work > _LARGE, budget, call)
+        waiting = self._waiting[mine.is_large]
+        entry = waiting.add(mine, caller, cost=work)
+        self._open[mine.number] = mine
+        self._bytes += size
+        self._hand_out()
+        try:
+            return await mine.outcome
+        finally:
+            budget.end()
+            if waiting.remove(entry):
+                self._bytes -= size
+                del self._open[mine.number]
+
+    def _hand_out(self) -> None:
+        """Give work to the threads that have none."""
+        while len(self._running) < self._most_threads and (work := self._next()):
+            self._running[work.number] = work
+            self._bytes -= work.size
+            if len(self._threads) < len(self._running):
+                self._threads.append(_WorkerThread(self._handed, self._ended))
+                self._threads[-1].start()
+            self._handed.put(work)
+
+    def _next(self) -> _Work[Any] | None:
+        """Take the next work that may run now from those that wait."""
+        small, large = self._waiting[False], self._waiting[True]
+        takes_large = bool(large) and sum(work.is_large for work in self._running.values()) < self._most_large
+        if not small and not takes_large:
+            return None
+        self._last_was_large = takes_large and not (small and self._last_was_large)
+        return (large if self._last_was_large else small).pop()
+
+    def _ended(self, work: _Work[Any], result: object, error: BaseException | None) -> None:
+        del self._running[work.number], self._open[work.number]
+        if work.outcome.done():  # the caller has gone, or the workers have stopped
+            pass
+        elif error:
+            work.outcome.set_exception(error)
+        else:
+            work.outcome.set_result(result)
+        if not self._stopped:
+            self._hand_out()
+
+
+def any_thread_runs() -> bool:
+    """Whether a thread of this process still works on a text, or waits for work."""
+    return any(isinstance(thread, _WorkerThread) for thread in threading.enumerate())
+
+
+class _Work(Generic[_Result]):
+    """A call for a thread, its place in the order of arrival, and what comes of it."""
+
+    def __init__(
+        self, number: int, size: int, is_large: bool, budget: Budget, call: Callable[[Budget], _Result]
+    ) -> None:
+        self.number = number
+        self.size = size
+        self.is_large = is_large
+        self.budget = budget
+        self.call = call
+        self.loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[_Result] = self.loop.create_future()
+
+
+class _WorkerThread(threading.Thread):
+    """Does the work that is `handed` to it, until it gets None.
+
+    The interpreter does not wait for a daemon thread when it exits. A thread cannot be ended within a library's call.
+    """
+
+    def __init__(
+        self,
+        handed: SimpleQueue[_Work[Any] | None],
+        ended: Callable[[_Work[Any], object, BaseException | None], None],
+    ) -> None:
+        super().__init__(name="texts", daemon=True)
+        self._handed = handed
+        self._ended = ended
+
+    def run(self) -> None:
+        while work := self._handed.get():
+            result, error = None, None
+            try:
+                work.budget.start()
+                result = work.call(work.budget)
+            except BaseException as raised:  # noqa: BLE001 the caller raises it
+                error = raised
+            try:
+                work.loop.call_soon_threadsafe(self._ended, work, result, error)
+            except RuntimeError:  # the event loop is closed
+                return
+            del work, result, error  # a thread that waits holds no request

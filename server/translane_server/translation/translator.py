@@ -1,0 +1,316 @@
+"""Translates texts with one version of a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from translane.options import Format
+from translane.requests import ScoringRequest, TranslationRequest
+from translane.results import Delta, Score, StreamedTranslation, Timing, Translation, Translations
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.manifest import Manifest
+from translane_server.observation.call_trace import ModelRun, current_trace, exemplar
+from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.sentence import CertainTokens, Sentence, SentenceResult
+from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.answers import request_timing
+from translane_server.translation.cache import AnswerCache, Recalled
+from translane_server.translation.limits import RequestLimits, option_characters
+from translane_server.translation.reader import PreparedRequest, TranslateReader
+from translane_server.translation.score import ScoreReader
+from translane_server.translation.segmentation import Segment
+from translane_server.translation.streaming import StreamedSentence, StreamEnd, stream_text
+from translane_server.translation.tokenizer_pool import LITTLE_WORK, TokenizerPool
+
+_TEXT: str = Format.TEXT
+
+
+def _nothing(*_arguments: Any, **_named: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Who asks, how urgent it is, and what it costs. By default nothing is paid.
+
+    Attributes:
+        caller: the one who asks. Callers get equal shares.
+        priority: sentences of a higher priority enter the batch first.
+        pay: takes sentences from the caller's quota; raises a `RequestError` if there are not enough.
+        note: is told facts about the request, for its line in the log.
+    """
+
+    caller: str = ""
+    priority: int = 0
+    pay: Callable[[int], None] = _nothing
+    note: Callable[..., None] = _nothing
+
+    def paid(self) -> Ticket:
+        """Return a ticket for a step whose sentences were paid for in the step before."""
+        return replace(self, pay=_nothing)
+
+
+FREE = Ticket()
+
+
+class Translates(Protocol):
+    """Translates requests: with one model, with two, or with one for each language."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model, or the names of both; empty if the texts decide."""
+
+    async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
+        """Translate texts.
+
+        Raises:
+            RequestError: the request is refused, or decoding fails.
+        """
+
+    def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
+        """Translate the one text of a request, and yield the translation while it is decoded.
+
+        Raises:
+            RequestError: the request is refused, or decoding fails.
+        """
+
+
+class Translator:
+    """Translates with one version of a model. All calls come from one event loop.
+
+    Args:
+        name: the name under which the model is served.
+        manifest: the version's manifest.
+        tokenizer: the version's tokenizer.
+        limits: the limits of requests.
+        dispatcher: decodes; whoever makes it starts and stops it.
+        pool: turns texts into tokens, and tokens into texts.
+        metrics: counts requests and tokens.
+        stored: returns the glossaries of the server. They are other ones after a change.
+        cache: the cache of the version's answers; None without one.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        manifest: Manifest,
+        tokenizer: Tokenizer,
+        limits: RequestLimits,
+        dispatcher: Dispatcher,
+        pool: TokenizerPool,
+        metrics: ModelMetrics,
+        *,
+        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
+        cache: AnswerCache | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.name = name
+        self._version = manifest.version
+        self._reader = TranslateReader(manifest, tokenizer, limits, stored)
+        self._scores = ScoreReader(manifest, tokenizer, limits)
+        self._dispatcher = dispatcher
+        self._pool = pool
+        self._metrics = metrics
+        self.cache = cache
+        self._clock = clock
+
+    async def check(self, request: TranslationRequest, ticket: Ticket = FREE) -> None:
+        """Refuse a request whose options are wrong, or for which the queue has no room. Nothing is paid.
+
+        Raises:
+            RequestError: the request is refused.
+        """
+        self._dispatcher.check_room(self._reader.check(request), ticket.caller)
+        await self._read(request, _work(request), ticket.paid())
+
+    async def translate(
+        self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
+    ) -> Translations:
+        """See `Translates`. `started` is when the request was accepted; by default now."""
+        reading = self._clock()
+        recalled = self._recall(request, ticket)
+        left = recalled.request if recalled else request
+        work = _work(left)
+        prepared = await self._read(left, work, ticket)
+        submitted = self._clock()
+        results = await self._dispatcher.decode(prepared.sentences, ticket.priority, ticket.caller)
+        generated = _generated_tokens(results)
+        if recalled:
+            translations = await self._pool.build(
+                work + generated + recalled.size,
+                lambda budget: recalled.whole(prepared.translations(results, budget)),
+                ticket.caller,
+            )
+            recalled.keep()
+        else:
+            translations = await self._pool.build(
+                work + generated, partial(prepared.translations, results), ticket.caller
+            )
+        started = reading if started is None else started
+        timing = self._timed(started, results, recalled, ticket)
+        self._trace((started, reading, submitted), prepared.sentences, results)
+        self._metrics.generated_tokens.inc(generated)
+        ticket.note(generated_tokens=generated)
+        return Translations(translations, self.name, timing)
+
+    async def stream(
+        self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
+    ) -> AsyncGenerator[Delta]:
+        """See `Translates`. `started` is when the request was accepted; by default now."""
+        reading = self._clock()
+        recalled = self._recall(request, ticket)
+        left = recalled.request if recalled else request
+        work = _work(left)
+        prepared = await self._read(left, work, ticket)
+        (text,) = prepared.texts
+        gaps = text.stream_gaps(prepared.target_language)
+        known = recalled.count if recalled else 0
+        is_sent_whole = gaps is None or known > 0
+        translations: list[Translation] = []
+        sentences = self._streamed(prepared, work, translations, ticket.caller, is_sent_whole=is_sent_whole)
+        submitted = self._clock()
+        parts = stream_text(
+            self._dispatcher,
+            sentences,
+            gaps or [""] * (len(sentences) + 1),
+            priority=ticket.priority,
+            caller=ticket.caller,
+        )
+        async with aclosing(parts):
+            async for part in parts:
+                if isinstance(part, StreamEnd):
+                    end = part
+                else:
+                    yield Delta(part)
+        generated = _generated_tokens(end.results)
+
+        def build(_budget: object) -> Sequence[Translation]:
+            built = [prepared.translation(text, translations)]
+            return recalled.whole(built) if recalled else built
+
+        size = recalled.size if recalled else 0
+        (translation,) = await self._pool.build(work + generated + size, build, ticket.caller)
+        if recalled:
+            recalled.keep()
+        hypothesis = translation.hypotheses[0]
+        started = reading if started is None else started
+        timing = self._timed(started, end.results, recalled, ticket)
+        self._trace((started, reading, submitted), prepared.sentences, end.results)
+        self._metrics.generated_tokens.inc(generated)
+        ticket.note(generated_tokens=generated)
+        yield Delta(
+            hypothesis.text if is_sent_whole else end.rest,
+            StreamedTranslation(hypothesis, timing, translation.treatment),
+        )
+
+    async def score(
+        self, request: ScoringRequest, ticket: Ticket = FREE, started: float | None = None
+    ) -> Sequence[Score]:
+        """Return how probable the model finds the translations of a request. `started` is as in `translate`.
+
+        Raises:
+            RequestError: the request is refused, or decoding fails.
+        """
+        reading = self._clock()
+        count = self._scores.check(request)
+        self._dispatcher.check_room(count, ticket.caller)
+        ticket.pay(count)
+        size = sum([len(source.encode()) + len(target.encode()) for source, target in request.inputs])
+        prepared = await self._pool.read(size, partial(self._scores.read, request), ticket.caller)
+        sentences = prepared.sentences
+        target_tokens = sum(len(sentence.forced_ids) for sentence in sentences)
+        ticket.note(source_tokens=sum(len(sentence.source_ids) for sentence in sentences), target_tokens=target_tokens)
+        submitted = self._clock()
+        results = await self._dispatcher.decode(sentences, ticket.priority, ticket.caller)
+        scores = await self._pool.build(
+            size + target_tokens, partial(self._scores.scores, prepared, results, request.return_tokens), ticket.caller
+        )
+        self._trace((reading if started is None else started, reading, submitted), sentences, results)
+        return scores
+
+    def _recall(self, request: TranslationRequest, ticket: Ticket) -> Recalled | None:
+        """Check the sizes of a request, let it pay, and find what is known of it. A text that is known pays, too."""
+        count = self._reader.check(request)
+        recalled = self.cache.recall(request, ticket.caller) if self.cache else None
+        if unknown := count - (recalled.count if recalled else 0):
+            self._dispatcher.check_room(unknown, ticket.caller)
+        ticket.pay(count)
+        return recalled
+
+    async def _read(self, request: TranslationRequest, work: int, ticket: Ticket) -> PreparedRequest:
+        """Turn a request whose sizes are checked into sentences."""
+        prepared = await self._pool.read(work, partial(self._reader.read, request), ticket.caller)
+        if (more := len(prepared.sentences) - len(request.texts)) > 0:  # texts were cut
+            ticket.pay(more)
+        ticket.note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
+        return prepared
+
+    def _streamed(
+        self,
+        prepared: PreparedRequest,
+        size: int,
+        translations: list[Translation],
+        caller: str,
+        *,
+        is_sent_whole: bool,
+    ) -> list[StreamedSentence]:
+        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends.
+
+        A sentence from which something was taken out is sent when it ends, because the places of what was taken out are
+        known only then. If the whole text `is_sent_whole`, its sentences send nothing.
+        """
+        builder = prepared.builder
+
+        async def text(segment: Segment, result: SentenceResult) -> str:
+            built = await self._pool.build(size, lambda _budget: builder.translation(segment, result), caller)
+            translations.append(built)
+            return "" if is_sent_whole else built.hypotheses[0].text
+
+        return [
+            StreamedSentence(
+                sentence,
+                partial(builder.surfaces, segment) if segment.marked is None else _no_surfaces,
+                partial(text, segment),
+            )
+            for sentence, segment in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
+        ]
+
+    def _timed(
+        self, started: float, results: Sequence[SentenceResult], recalled: Recalled | None, ticket: Ticket
+    ) -> Timing:
+        """Record how long a request took until now, and return its timing."""
+        cached = recalled.count if recalled else 0
+        if recalled:
+            ticket.note(cached_texts=cached)
+        seconds = self._clock() - started
+        self._metrics.requests.observe(seconds, exemplar())
+        return request_timing(results, seconds, cached)
+
+    def _trace(
+        self, times: tuple[float, float, float], sentences: Sequence[Sentence], results: Sequence[SentenceResult]
+    ) -> None:
+        """Record what the model did in the trace of the current call. The times are the first three of `ModelRun`."""
+        if trace := current_trace():
+            trace.add(ModelRun(self.name, self._version, *times, self._clock(), sentences, results))
+
+
+def _work(request: TranslationRequest) -> int:
+    """Return the size of a request [bytes], or more: markup and patterns take longer than the event loop may wait."""
+    options = request.options
+    size = sum([len(text.encode()) for text in request.texts]) + option_characters(options)
+    return max(size, LITTLE_WORK + 1) if options.preserve or request.format != _TEXT else size
+
+
+def _no_surfaces(_tokens: CertainTokens) -> Sequence[bytes]:
+    return ()
+
+
+def _generated_tokens(results: Sequence[SentenceResult]) -> int:
+    return sum([len(each.token_ids) + each.is_complete for result in results for each in result.hypotheses])

@@ -1,0 +1,107 @@
+"""Messages to plain types and back: no field is lost on the way."""
+
+from typing import Any
+
+import pytest
+
+from translane import conversions
+from translane.results import Delta, StreamedTranslation, Timing, Translations
+from translane.v1 import translation_pb2 as pb
+
+
+def filled(message: Any) -> Any:
+    """The message with a value in each of its fields, down to the last."""
+    for number, field in enumerate(message.DESCRIPTOR.fields, start=1):
+        if field.message_type:
+            value = getattr(message, field.name)
+            filled(value.add() if field.is_repeated else value)
+            continue
+        values = {field.CPPTYPE_STRING: f"text {number}", field.CPPTYPE_BOOL: True, field.CPPTYPE_ENUM: 1}
+        value = values.get(field.cpp_type, number)
+        if field.is_repeated:
+            getattr(message, field.name).extend([value, value])
+        else:
+            setattr(message, field.name, value)
+    return message
+
+
+def test_options_come_back():
+    message = filled(pb.DecodingOptions())
+    assert conversions.options_message(conversions.options_of(message)) == message
+    empty = pb.DecodingOptions()
+    assert conversions.options_message(conversions.options_of(empty)) == empty
+
+
+@pytest.mark.parametrize("field", [*pb.DecodingOptions.DESCRIPTOR.fields], ids=lambda field: field.name)
+def test_an_option_that_is_set_to_nothing_is_set(field):
+    if field.is_repeated:
+        return
+    message = pb.DecodingOptions()
+    setattr(message, field.name, type(getattr(message, field.name))())
+    assert conversions.options_message(conversions.options_of(message)) == message
+
+
+def test_options_that_are_remembered_are_told_apart():
+    one, other = pb.DecodingOptions(beam_size=2), pb.DecodingOptions(beam_size=3)
+    found = [conversions.options_of(message).beam_size for message in (one, other, one)]
+    assert found == [2, 3, 2]
+
+
+def test_translations_come_back():
+    message = filled(pb.TranslateResponse())
+    message.timing.queue.nanos = 999_999_999
+    (translation, *_) = conversions.translations_of(message)
+    plain = Translations([translation], translation.model, translation.timing or Timing(0, 0, 0, 0))
+    assert conversions.translate_response(plain) == message
+
+
+def test_what_is_not_there_stays_unset():
+    message = pb.TranslateResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="x")])], model="m")
+    (translation,) = conversions.translations_of(message)
+    response = conversions.translate_response(Translations([translation], "m", Timing(0, 0, 0, 0)))
+    assert response.translations == message.translations
+    assert {field.name for field, _ in response.timing.ListFields()} == {"queue", "encode", "decode", "total"}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.123456789, 0.9999999999, 1.0, 59.5, 86400.25])
+def test_durations_are_told_to_the_nanosecond(seconds):
+    timing = Timing(seconds, seconds, seconds, seconds)
+    message = conversions.translate_response(Translations([], "", timing)).timing
+    for duration in (message.queue, message.encode, message.decode, message.total):
+        assert duration.ToNanoseconds() == round(seconds * 1e9)
+        assert 0 <= duration.nanos < 1_000_000_000
+
+
+def test_the_end_of_a_stream_comes_back():
+    message = filled(pb.TranslateStreamResponse())
+    end = StreamedTranslation(
+        conversions.hypothesis_of(message.hypothesis),
+        conversions.timing_of(message),
+        conversions.treatment_of(message),
+    )
+    assert conversions.stream_response(Delta(message.text_delta, end)) == message
+    assert conversions.stream_response(Delta("x")) == pb.TranslateStreamResponse(text_delta="x")
+
+
+def test_scores_come_back():
+    message = filled(pb.Score())
+    assert conversions.score_message(conversions.score_of(message)) == message
+
+
+def test_requests_keep_their_fields():
+    fields: Any = {"model": "m", "source_language": "zh", "target_language": "en", "format": pb.FORMAT_MARKDOWN}
+    options = pb.DecodingOptions(beam_size=2)
+    many = conversions.translation_request_of(pb.TranslateRequest(texts=["a", "b"], options=options, **fields))
+    one = conversions.stream_request_of(pb.TranslateStreamRequest(text="a", options=options, **fields))
+    for request, texts in ((many, ("a", "b")), (one, ("a",))):
+        assert (request.texts, request.model) == (texts, "m")
+        assert (request.source_language, request.target_language, request.format) == ("zh", "en", "markdown")
+        assert request.options.beam_size == 2
+    assert (many.field, one.field) == ("texts[{}]", "text")
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(0, "text"), (pb.FORMAT_TEXT, "text"), (pb.FORMAT_XLIFF, "xliff"), (77, "77")]
+)
+def test_formats(number, name):
+    assert conversions.translation_request_of(pb.TranslateRequest(texts=["a"], format=number)).format == name

@@ -1,0 +1,199 @@
+"""Which texts find an answer in the cache: those whose answer would be the same, for the same caller."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from translane.options import Format, Options, Term, checked_options
+from translane.requests import TranslationRequest
+from translane.results import (
+    AlignmentPoint,
+    FinishReason,
+    Hypothesis,
+    TermOutcome,
+    TermReport,
+    Translation,
+    Treatment,
+)
+from translane_server.manifest import SearchDefaults
+from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.translation.cache import AnswerCache
+from translane_server.translation.terms import MAX_REPORTS, MAX_REPORTS_OF_TEXT
+
+SAMPLED = {"temperature": 0.7, "top_k": 5, "top_p": 0.9}
+
+
+def request(*texts, **fields):
+    options = fields.pop("options", {})
+    return TranslationRequest(texts or ["one"], options=checked_options(options), **fields)
+
+
+def stream(text="one", **fields):
+    return request(text, streamed=True, **fields)
+
+
+def translated(asked):
+    return [Translation((Hypothesis(text.upper(), None),), len(text)) for text in asked.texts]
+
+
+def answer(cache, asked, caller="me"):
+    """Return the translations of a request, and how many of them were known."""
+    recalled = cache.recall(asked, caller)
+    whole = recalled.whole(translated(recalled.request))
+    recalled.keep()
+    return whole, recalled.count
+
+
+def known(cache, asked, caller="me"):
+    whole, count = answer(cache, asked, caller)
+    assert whole == translated(asked)
+    return count
+
+
+@pytest.fixture
+def cache():
+    return AnswerCache(1_000_000)
+
+
+def value_of(field):
+    """A value of an option that is not its default."""
+    values = {"int": 1, "float": 1.0, "bool": True, "str": "one", "tuple[str, ...]": ["one"]}
+    return values.get(field.type.removesuffix(" | None"), [Term("a", "b")])
+
+
+@pytest.mark.parametrize("field", fields(Options), ids=lambda field: field.name)
+def test_every_option_asks_for_another_answer(cache, field):
+    seeded = {"seed": 0} if field.name in SAMPLED else {}
+    other = request(options={field.name: value_of(field), **seeded})
+    assert known(cache, request(options=seeded)) == 0
+    assert known(cache, other) == 0
+    assert known(cache, other) == 1
+    assert known(cache, request(options=seeded)) == 1
+
+
+@pytest.mark.parametrize("field", fields(TranslationRequest), ids=lambda field: field.name)
+def test_every_field_but_the_model_asks_for_another_answer(cache, field):
+    """A cache belongs to a model, so whichever way the request came to the model is the same, and a stream, too."""
+    values: dict[str, Any] = {
+        "model": "m",
+        "source_language": "zh",
+        "target_language": "en",
+        "options": {"beam_size": 1},
+    }
+    values |= {"format": Format.HTML, "streamed": True}
+    other = request(**{field.name: values[field.name]}) if field.name != "texts" else request("two")
+    assert known(cache, request()) == 0
+    assert known(cache, other) == (1 if field.name in ("model", "streamed") else 0)
+
+
+def test_an_option_that_is_set_to_zero_is_not_one_that_is_unset(cache):
+    assert known(cache, request(options={"return_tokens": False})) == 0
+    assert known(cache, request()) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (request("bc", source_language="a"), request("c", source_language="ab")),
+        (request("x", source_language="a", target_language="b"), request("x", source_language="ab")),
+        (request("x", options={"target_prefix": "a"}), request("x", options={"suppressed_phrases": ["a"]})),
+        (request("e\u0301"), request("\u00e9")),
+        (request("a"), request("a ")),
+    ],
+)
+def test_fields_do_not_flow_into_each_other(cache, one, other):
+    assert known(cache, one) == 0
+    assert known(cache, other) == 0
+
+
+def test_the_request_of_the_caller_stays_as_it_is(cache):
+    known(cache, request("one"))
+    asked = request("one", "two")
+    assert list(cache.recall(asked, "me").request.texts) == ["", "two"]
+    assert asked == request("one", "two")
+
+
+def test_a_request_gets_two_megabytes_of_answers_at_most():
+    cache = AnswerCache(100_000_000)
+    long = [Translation((Hypothesis("x" * 600_000, None),), 1)]
+    first = cache.recall(request("one"), "me")
+    first.whole(long)
+    first.keep()
+    recalled = cache.recall(request(*["one"] * 256), "me")
+    assert recalled.count == 3
+    assert list(recalled.request.texts) == ["", "", "", *["one"] * 253]
+    assert cache.recall(request("one"), "me").count == 1
+
+
+def test_a_known_translation_is_the_one_that_was_kept(cache):
+    """Cut, with terms, and with everything that a request can ask for."""
+    whole = Translation(
+        hypotheses=(
+            Hypothesis(
+                "one", -0.1, FinishReason.MAX_LENGTH, ("o", "ne"), (-0.1, -1e-30), (AlignmentPoint(0, 1, 0.3),), 0.9
+            ),
+            Hypothesis("\N{CAT}", None),
+        ),
+        source_tokens=7,
+        source_pieces=("a", "</s>"),
+        treatment=Treatment(2, 1, 3, (TermReport("a", "b", TermOutcome.MISSED, "law"),)),
+    )
+    recalled = cache.recall(request(), "me")
+    assert recalled.whole([whole]) == [whole]
+    recalled.keep()
+    assert answer(cache, request()) == ([whole], 1)
+
+
+def test_streams_and_requests_share_answers(cache):
+    assert known(cache, stream("one")) == 0
+    assert known(cache, request("two", "one")) == 1
+    assert known(cache, stream("two")) == 1
+    assert cache.recall(stream("two"), "me").request.texts == [""]
+
+
+def test_a_stream_that_is_to_be_refused_finds_nothing(cache):
+    several = {"num_hypotheses": 2, "beam_size": 2}
+    assert known(cache, request(options=several)) == 0
+    assert known(cache, request(options=several)) == 1
+    assert known(cache, stream(options=several)) == 0
+
+
+def test_no_default_of_a_model_samples():
+    assert not SAMPLED.keys() & SearchDefaults.model_fields.keys()
+
+
+def test_a_change_of_glossaries_makes_requests_that_name_any_unknown():
+    stored = StoredGlossaries()
+    cache = AnswerCache(1_000_000, stored=lambda: stored)
+    named = request(options={"glossaries": ["g"]})
+    assert [known(cache, request()), known(cache, named), known(cache, named)] == [0, 0, 1]
+    late = cache.recall(named, "late")
+    stored = StoredGlossaries()
+    late.whole(translated(named))
+    late.keep()
+    assert known(cache, named, "late") == 0
+    assert [known(cache, request()), known(cache, named), known(cache, named)] == [1, 0, 1]
+
+
+def test_reports_of_terms_depend_on_the_number_of_texts(cache):
+    few, many = MAX_REPORTS // MAX_REPORTS_OF_TEXT, MAX_REPORTS // MAX_REPORTS_OF_TEXT + 1
+    terms = {"terminology": [Term("a", "b")]}
+    assert known(cache, request("x", options=terms)) == 0
+    assert known(cache, request(*["x"] * few, options=terms)) == few
+    assert known(cache, request(*["x"] * many, options=terms)) == 0
+    assert known(cache, request("x")) == 0
+    assert known(cache, request(*["x"] * many)) == many
+
+
+def test_a_request_that_ends_after_its_version_leaves_nothing(cache):
+    recalled = cache.recall(request(), "me")
+    cache.close()
+    recalled.whole(translated(request()))
+    recalled.keep()
+    assert len(cache.store) == 0
+
+
+def test_a_key_is_short_however_long_the_text_is(cache):
+    known(cache, request("x" * 100_000))
+    assert all(len(key) == 32 for key in cache.store._answers)

@@ -1,0 +1,217 @@
+"""Requests as the engine's sentences: what is kept of one request for the next; the rest is test_service's."""
+
+import math
+
+import pytest
+
+from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_settings
+from translane.options import Options, Term, checked_options
+from translane.requests import TranslationRequest
+from translane_server.budget import Budget, WorkEndedError
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.models.limits import token_limits
+from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult, Timing
+from translane_server.text.glossary import Glossary
+from translane_server.translation import request_plan
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.reader import TranslateReader
+from translane_server.translation.resolved_options import resolve
+
+
+@pytest.fixture
+def resolved(monkeypatch):
+    """The options that were resolved, in their order."""
+    seen = []
+
+    def seen_resolve(options, *others):
+        seen.append(options)
+        return resolve(options, *others)
+
+    monkeypatch.setattr(request_plan, "resolve", seen_resolve)
+    return seen
+
+
+@pytest.fixture
+def prepare():
+    manifest = make_manifest(target_languages=["en", "fr"])
+    limits = RequestLimits(4, 8, token_limits(make_settings(), manifest), beam_size=6)
+    reader = TranslateReader(manifest, FakeTokenizer(), limits)
+
+    def prepare(text="x", target="en", *, streamed=False, **options):
+        request = TranslationRequest(
+            [text], target_language=target, options=checked_options(options), streamed=streamed
+        )
+        reader.check(request)
+        return reader.read(request)
+
+    return prepare
+
+
+def test_options_are_resolved_once(prepare, resolved):
+    lengths = [prepare(text, max_length=7).sentences[0].options.max_length for text in ("a", "b")]
+    assert lengths == [7, 7]
+    assert len(resolved) == 1
+
+
+def test_other_options_or_languages_are_resolved_anew(prepare, resolved):
+    assert prepare(max_length=7).sentences[0].options.max_length == 7
+    assert prepare(max_length=8).sentences[0].options.max_length == 8
+    assert prepare(max_length=8, target="fr").target_language == "fr"
+    assert prepare(max_length=8).target_language == "en"
+    assert prepare().sentences[0].options.max_length == 20
+    assert len(resolved) == 4
+
+
+def test_every_sampled_text_has_a_seed_of_its_own(prepare, resolved):
+    seeds = {prepare(top_k=2).sentences[0].options.sampling.seed for _ in range(8)}
+    assert len(seeds) == 8
+    assert len(resolved) == 1
+
+
+def test_what_is_wrong_stays_wrong(prepare):
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError) as caught:
+            prepare(max_length=0, target="xx")
+        assert {violation.field for violation in caught.value.violations} == {"options.max_length", "target_language"}
+
+
+def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
+    options = {"beam_size": 2, "num_hypotheses": 2}
+    assert prepare(**options).sentences[0].options.num_hypotheses == 2
+    with pytest.raises(InvalidRequestError, match="a stream has one"):
+        prepare(streamed=True, **options)
+
+
+def test_log_probabilities_are_computed_for_an_estimated_quality(prepare):
+    assert not prepare().sentences[0].options.scores
+    assert prepare(return_quality=True).sentences[0].options.scores
+
+
+def test_every_hypothesis_has_its_estimated_quality(prepare):
+    several = {"num_hypotheses": 2, "return_alternatives": True, "return_quality": True}
+    prepared = prepare(target_prefix="p", **several)
+    ids = tuple(FakeTokenizer().encode_target(["px"])[0])
+    hypotheses = [
+        Hypothesis(ids, -1.0, is_complete=True, token_log_probs=(-9.0, -0.5, -0.5)),
+        Hypothesis(ids, -2.0, is_complete=False, token_log_probs=(-9.0, -2.0)),
+    ]
+    (translation,) = prepared.translations([SentenceResult(tuple(hypotheses), Timing(0, 0, 0))])
+    assert [each.quality for each in translation.hypotheses] == pytest.approx([math.exp(-0.5), math.exp(-2)])
+    assert [each.score for each in translation.hypotheses] == [-1, -2]
+
+
+def test_what_is_remembered_is_bounded(prepare, resolved):
+    for seed in range(request_plan._PLANS + 1):
+        prepare(top_k=2, seed=seed)
+    prepare(top_k=2, seed=request_plan._PLANS)
+    assert len(resolved) == request_plan._PLANS + 1
+    prepare(top_k=2, seed=0)
+    assert len(resolved) == request_plan._PLANS + 2
+
+
+def test_options_of_any_length_are_not_remembered(prepare, resolved):
+    for _ in range(2):
+        prepare(suppressed_phrases=["x" * 128] * 64)
+    assert len(resolved) == 2
+
+
+class SlowTokenizer(FakeTokenizer):
+    """Takes a second for each call; or ends the budget, as a caller does who goes."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = 0.0
+        self.budget = Budget(2.5, clock=lambda: self.now)
+        self.goes = False
+
+    def encode(self, texts):
+        self.now += 1
+        if self.goes:
+            self.budget.end()
+        return super().encode(texts)
+
+
+LONG = RequestLimits(64, 8, TokenLimits(2000, 24, 24), beam_size=6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (TranslationRequest(["x" * 1000] * 3, options=Options(split_sentences=True)), "texts"),
+        (TranslationRequest(["y" * 8000], options=Options(split_sentences=True), streamed=True), "text"),
+        (TranslationRequest(["x" * 60_000] * 4), "texts"),
+    ],
+)
+@pytest.mark.parametrize("goes", [False, True])
+def test_reading_ends_with_its_time_and_with_its_caller(asked, field, goes):
+    tokenizer = SlowTokenizer()
+    tokenizer.goes = goes
+    reader = TranslateReader(make_manifest(), tokenizer, LONG)
+    reader.check(asked)
+    tokenizer.budget.start()
+    with pytest.raises(WorkEndedError if goes else InvalidRequestError) as caught:
+        reader.read(asked, tokenizer.budget)
+    if isinstance(caught.value, InvalidRequestError):
+        problem = "takes more than 2.5 seconds to read; send less text in a request"
+        assert caught.value.violations == (FieldViolation(field, problem),)
+
+
+def test_terms_are_looked_for_within_the_time(monkeypatch):
+    tokenizer = SlowTokenizer()
+    found = []
+
+    def find(_glossary, words, _taken):
+        tokenizer.now += 1
+        found.append(words)
+        return []
+
+    monkeypatch.setattr(Glossary, "find", find)
+    reader = TranslateReader(make_manifest(), tokenizer, LONG)
+    options = Options(terminology=(Term("a", "b"),))
+    tokenizer.budget.start()
+    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
+        reader.read(TranslationRequest(["a"] * 50, options=options), tokenizer.budget)
+    assert len(found) < 5
+
+
+def test_answers_are_built_until_the_caller_goes(prepare):
+    prepared = prepare()
+    hypothesis = Hypothesis((UNKNOWN,), None, True)
+    results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
+    budget = Budget()
+    assert len(prepared.translations(results, budget)) == 1
+    budget.end()
+    with pytest.raises(WorkEndedError):
+        prepared.translations(results, budget)
+
+
+def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monkeypatch):
+    """A token of a stream is turned into text on the event loop; the source is not tokenized again there."""
+    calls = []
+
+    def source_surfaces(_tokenizer, text):
+        calls.append(text)
+        return [*text, ""]
+
+    monkeypatch.setattr(FakeTokenizer, "source_surfaces", source_surfaces)
+    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
+    options = Options(replace_unknowns=True)
+    prepared = reader.read(TranslationRequest(["ab"], options=options, streamed=True))
+    assert calls == ["ab"]
+    (source,) = prepared.texts[0].sources
+    tokens = CertainTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    for _ in range(3):
+        assert prepared.builder.surfaces(source, tokens) == [b"b", b"a"]
+    assert calls == ["ab"]
+
+
+def test_a_replaced_unknown_word_keeps_the_space_before_it(monkeypatch):
+    """Where tokens are words, the unknown one has that space, as every other has."""
+    surfaces = list(FakeTokenizer().target_surfaces)
+    surfaces[UNKNOWN] = " \N{DOUBLE QUESTION MARK}".encode()
+    monkeypatch.setattr(FakeTokenizer, "target_surfaces", surfaces)
+    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
+    prepared = reader.read(TranslationRequest(["ab"], options=Options(replace_unknowns=True), streamed=True))
+    (source,) = prepared.texts[0].sources
+    tokens = CertainTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    assert prepared.builder.surfaces(source, tokens) == [b" b", b" a"]

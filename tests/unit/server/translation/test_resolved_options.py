@@ -1,0 +1,159 @@
+"""Options of the protocol to options of the engine, over a vocabulary of letters."""
+
+import pytest
+
+from fakes.backend import OFFSET
+from fakes.serving import UNKNOWN, FakeTokenizer
+from translane.options import Options, Term
+from translane_server.options import DecodingOptions, Sampling
+from translane_server.translation.limits import TokenLimits
+from translane_server.translation.option_checks import OptionLimits
+from translane_server.translation.resolved_options import resolve
+from translane_server.translation.segmentation import Segment
+
+TOKENIZER = FakeTokenizer()
+LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
+
+
+def resolved(limits=LIMITS, **options):
+    found, wrong = resolve(Options(**options), limits, TOKENIZER, UNKNOWN)
+    assert not wrong
+    return found
+
+
+def wrong(**options):
+    found, violations = resolve(Options(**options), LIMITS, TOKENIZER, UNKNOWN)
+    assert (found is None) == bool(violations)
+    return {each.field.removeprefix("options."): each.description for each in violations}
+
+
+def sentence(text="abc", **options):
+    return resolved(**options).sentence(Segment(text, TOKENIZER.encode([text])[0]))
+
+
+def target(text):
+    return tuple(ord(c) + 10 + OFFSET for c in text)
+
+
+def test_nothing_set_is_greedy_search():
+    assert resolved().decoding == DecodingOptions(max_length=20, scores=False)
+    assert resolved(return_token_scores=True).decoding == DecodingOptions(max_length=20)
+    assert resolved(return_alternatives=True, num_hypotheses=2).decoding.scores
+
+
+def test_beams():
+    options = {"beam_size": 4, "num_hypotheses": 2, "length_penalty": 0.5, "early_stopping": True, "patience": 2}
+    assert resolved(**options, coverage_penalty=0.25).decoding == DecodingOptions(
+        max_length=20, beam_size=4, num_hypotheses=2, length_penalty=0.5, early_stopping=True, patience=2.0,
+        coverage_penalty=0.25,
+    )  # fmt: skip
+
+
+def test_what_concerns_beams_has_no_effect_on_others():
+    decoding = resolved(length_penalty=0.5, early_stopping=True, patience=2, coverage_penalty=1).decoding
+    assert decoding == DecodingOptions(max_length=20, scores=False)
+    assert not decoding.attention
+
+
+@pytest.mark.parametrize(
+    ("options", "sampling"),
+    [
+        ({"temperature": 0.5}, Sampling(7, temperature=0.5)),
+        ({"top_k": 5}, Sampling(7, top_k=5)),
+        ({"top_p": 0.5}, Sampling(7, top_p=0.5)),
+    ],
+)
+def test_sampling(options, sampling):
+    assert resolved(**options, seed=7).decoding.sampling == sampling
+
+
+def test_a_seed_alone_samples_nothing():
+    assert resolved(seed=7).decoding.sampling is None
+
+
+def test_each_text_has_its_own_seed_unless_one_is_given():
+    options = resolved(top_k=5)
+    seeds = {options.sentence(Segment("a", [1])).options.sampling.seed for _ in range(20)}
+    assert len(seeds) == 20
+    assert max(seeds) > 2**32
+    options = resolved(top_k=5, seed=0)
+    assert {options.sentence(Segment("a", [1])).options.sampling.seed for _ in range(3)} == {0}
+
+
+def test_constraints():
+    found = resolved(
+        repetition_penalty=1.5, no_repeat_ngram_size=3, min_length=2, max_length=9, suppress_unknown=True,
+        suppressed_phrases=["e\u0301", "x"], replace_unknowns=True,
+    )  # fmt: skip
+    assert found.decoding == DecodingOptions(
+        max_length=9, min_length=2, repetition_penalty=1.5, no_repeat_ngram_size=3, suppressed_ids=(UNKNOWN,),
+        suppressed_phrases=("e\u0301".encode(), "\u00e9".encode(), b"x"), alignment=True,
+        scores=False,
+    )  # fmt: skip
+
+
+def test_a_prefix_is_forced_and_shortens_what_is_generated():
+    found = sentence(target_prefix="the fox ")
+    assert found.forced_ids == target("the fox")
+    assert found.word_follows
+    assert found.options.max_length == 24 - 7
+    assert not sentence(target_prefix="the fox").word_follows
+    assert not sentence(target_prefix=" ").word_follows
+    assert sentence(target_prefix="ab").options.max_length == 20
+
+
+def test_a_prefix_leaves_room():
+    assert sentence(target_prefix="x" * 23).options.max_length == 1
+    assert wrong(target_prefix="x" * 24) == {"target_prefix": "has 24 tokens, at most 23 are accepted"}
+    assert set(wrong(target_prefix="x" * 20, max_length=5)) == {"max_length"}
+    assert set(wrong(target_prefix="x" * 20, min_length=5)) == {"min_length"}
+    assert set(wrong(min_length=21)) == {"min_length"}
+
+
+def test_what_the_vocabulary_cannot_spell():
+    assert wrong(target_prefix="\u03c0") == {
+        "target_prefix": "has characters that the model's vocabulary cannot spell",
+    }
+    assert sentence("a", terminology=[Term(source="a", target="b\u03c0")]).required_phrases == ()
+
+
+def test_terms_that_occur_are_required():
+    terms = [Term(source=a, target=b) for a, b in (("fox", "Fuchs"), ("dog", "Hund"), ("brown", " Fuchs "))]
+    found = sentence("the brown fox", terminology=terms)
+    assert [(phrase.text, phrase.token_ids) for phrase in found.required_phrases] == [(b"Fuchs", target("Fuchs"))]
+    assert found.options.beam_size == 4
+
+
+def test_a_text_without_terms_is_decoded_as_if_there_were_none():
+    terms = [Term(source="fox", target="Fuchs"), Term(source="cat", target="\u03c0")]
+    for text in ("the dog", "the cat"):
+        assert sentence(text, terminology=terms).options == sentence(text).options
+    assert sentence("the dog", terminology=terms, num_hypotheses=3).options.beam_size == 4
+    assert sentence("the dog", terminology=terms, beam_size=2).options.beam_size == 2
+
+
+def test_terminology_takes_as_many_beams_as_there_are():
+    limits = OptionLimits(LIMITS.tokens, 3, alignment=True)
+    assert resolved(limits, terminology=[Term(source="a", target="b")]).with_terms.beam_size == 3
+    assert resolved(beam_size=2, terminology=[Term(source="a", target="b")]).with_terms.beam_size == 2
+
+
+def test_a_phrase_cannot_be_both_required_and_suppressed():
+    terms = [Term(source="a", target="xy"), Term(source="b", target="Hund")]
+    assert wrong(terminology=terms, suppressed_phrases=["z", "un"]) == {
+        "suppressed_phrases[1]": "occurs in terminology[1].target"
+    }
+
+
+def test_of_too_many_terms_the_longest_are_required():
+    letters = "abcdefghijklmnopq"
+    terms = [Term(source=letter, target=letter) for letter in letters] + [Term(source="long word", target="x")]
+    assert len(sentence("a b c", terminology=terms).required_phrases) == 3
+    found = sentence(" ".join(letters) + " long word", terminology=terms)
+    assert {phrase.text.decode() for phrase in found.required_phrases} == {*letters[:15], "x"}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_shortlist(asked):
+    limits = OptionLimits(LIMITS.tokens, 6, alignment=True, shortlist=True)
+    assert resolved(limits, use_shortlist=asked).decoding.shortlist is asked

@@ -1,0 +1,324 @@
+"""Requests to several models: which requests the models get, and what becomes of their answers."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from fakes.models import Model
+from translane.options import Options, Term
+from translane.requests import TranslationRequest
+from translane.results import (
+    Delta,
+    FinishReason,
+    Hypothesis,
+    StreamedTranslation,
+    Timing,
+    Translation,
+    Translations,
+    Treatment,
+)
+from translane_server import errors
+from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
+from translane_server.models.registry import Registry
+from translane_server.observation.metrics import Metrics
+from translane_server.translation.translator import FREE, Ticket
+
+GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
+FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
+CUT = FinishReason.MAX_LENGTH
+END = FinishReason.END_OF_SENTENCE
+
+
+def never(name, folder):
+    """No model is found in a folder here."""
+    raise AssertionError(name)
+
+
+class Steps:
+    """What all models of a test have seen. `problems` has the errors of models, `checks` those of checks."""
+
+    def __init__(self):
+        self.requests = []
+        self.checked = []
+        self.problems = {}
+        self.checks = {}
+        self.ended = []
+        self.gate = None
+        self.cut = set()
+
+
+class Step(Model):
+    """A model that puts its name before a text."""
+
+    steps: Steps
+
+    async def check(self, request, ticket=FREE):
+        self.steps.checked.append((self.name, request))
+        if self.name in self.steps.checks:
+            raise self.steps.checks[self.name]
+
+    async def translate(self, request, ticket=FREE):
+        self.steps.requests.append((self.name, request))
+        ticket.pay(len(request.texts))
+        try:
+            await (self.steps.gate.wait() if self.steps.gate else asyncio.sleep(0))
+        except asyncio.CancelledError:
+            self.steps.ended.append(self.name)
+            raise
+        if self.name in self.steps.problems:
+            raise self.steps.problems[self.name]
+        reason = CUT if self.name in self.steps.cut else END
+        treatment = Treatment(sentences=len(self.name), cut_sentences=1, preserved=2)
+        translations = [
+            Translation((Hypothesis(f"{self.name}({text})", None, reason),), len(text), treatment=treatment)
+            for text in request.texts
+        ]
+        return Translations(translations, self.name, self._timing())
+
+    async def stream(self, request, ticket=FREE):
+        self.steps.requests.append((self.name, request))
+        ticket.pay(1)
+        if self.name in self.steps.problems:
+            raise self.steps.problems[self.name]
+        text = f"{self.name}({request.texts[0]})"
+        yield Delta(text[:3])
+        yield Delta(text[3:], StreamedTranslation(Hypothesis(text, None, END), self._timing()))
+
+    def _timing(self):
+        return Timing(queue=len(self.name), encode=1, decode=2, total=100, cached_texts=len(self.name))
+
+
+@pytest.fixture
+def steps():
+    return Steps()
+
+
+@pytest.fixture
+def make_registry(steps):
+    registries = []
+
+    def make(*pairs, **settings):
+        registry, metrics = Registry(dict, never, most_texts=4, **settings), Metrics()
+        for pair in pairs:
+            source, target = (side.split(".") for side in pair.split("--"))
+            model = Step(metrics, pair, source_languages=source, target_languages=target)
+            model.steps = steps
+            registry.add(model)
+        registries.append(registry)
+        return registry
+
+    yield make
+    for registry in registries:
+        registry.pool.stop()
+
+
+def pivoted(*texts, **others):
+    return TranslationRequest(texts, source_language="de", target_language="zh", **others)
+
+
+def automatic(*texts, target="en", **others):
+    return TranslationRequest(texts, source_language="auto", target_language=target, **others)
+
+
+async def translate(registry, request, ticket=FREE):
+    return await registry.translator(request).translate(request, ticket)
+
+
+async def stream(registry, request, ticket=FREE):
+    request = replace(request, streamed=True)
+    async with aclosing(registry.translator(request).stream(request, ticket)) as deltas:
+        return [delta async for delta in deltas]
+
+
+# Two models
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_the_sentences_of_both_steps_are_paid_for_once(make_registry, streams):
+    paid: list[int] = []
+    registry, ticket = make_registry("de--en", "en--zh"), Ticket(pay=paid.append)
+    await (stream(registry, pivoted("a"), ticket) if streams else translate(registry, pivoted("a", "b"), ticket))
+    assert paid == [1 if streams else 2]
+
+
+async def test_the_answer_tells_of_both_steps(make_registry):
+    answer = await translate(make_registry("de--en", "en--zho_Hans"), pivoted("a"))
+    (translation,) = answer.translations
+    assert translation.treatment == Treatment(len("de--en"), 2, 2, pivot_language="en")
+    assert translation.source_tokens == len("de--en(a)")
+    assert answer.model == "de--en + en--zho_Hans"
+    timing = answer.timing
+    assert (timing.queue, timing.encode, timing.decode) == (len("de--en") + len("en--zho_Hans"), 2, 4)
+    assert 0 < timing.total < 2
+    assert timing.cached_texts == len("en--zho_Hans")
+
+
+async def test_a_stream_tells_of_both_steps_at_its_end(make_registry, steps):
+    steps.cut.add("de--en")
+    deltas = await stream(make_registry("de--en", "en--zh"), pivoted("a"))
+    assert "".join(delta.text for delta in deltas) == "en--zh(de--en(a))"
+    *others, end = [delta.translation for delta in deltas]
+    assert others == [None]
+    assert end.treatment == Treatment(len("de--en"), 1, 2, pivot_language="en")
+    assert end.finish_reason == CUT
+    assert (end.timing.queue, end.timing.encode, end.timing.decode) == (12, 2, 4)
+
+
+@pytest.mark.parametrize("reason", [CUT, END])
+async def test_a_translation_of_a_cut_translation_is_cut(make_registry, steps, reason):
+    if reason == CUT:
+        steps.cut.add("de--en")
+    answer = await translate(make_registry("de--en", "en--zh"), pivoted("a"))
+    assert answer.translations[0].finish_reason == reason
+
+
+OF_BOTH_STEPS = {
+    *("beam_size", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty"),
+    *("no_repeat_ngram_size", "suppress_unknown", "replace_unknowns", "split_sentences", "preserve"),
+    *("preserve_untranslatable", "use_shortlist"),
+}
+OF_NO_STEP = {"terminology", "glossaries"}
+OF_THE_SECOND_STEP = {
+    *("num_hypotheses", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix"),
+    *("suppressed_phrases", "return_tokens", "return_token_scores", "return_alignment", "return_alternatives"),
+    "return_quality",
+}
+
+
+def all_options():
+    """Options of which each field is set."""
+    values: dict[str, Any] = {"int": 2, "float": 2.0, "bool": True, "str": "x", "tuple[str, ...]": ("x",)}
+    return Options(
+        **{each.name: values.get(str(each.type).removesuffix(" | None"), (Term("a", "b"),)) for each in fields(Options)}
+    )
+
+
+def names(options):
+    return {each.name for each in fields(Options) if getattr(options, each.name) not in (None, ())}
+
+
+async def test_each_option_is_of_both_steps_of_the_second_or_of_none(make_registry, steps):
+    """A new option takes a decision: which of the three sets is it in?"""
+    options, registry = all_options(), make_registry("de--en", "en--zh")
+    sets = [OF_BOTH_STEPS, OF_NO_STEP, OF_THE_SECOND_STEP]
+    assert sorted(name for each in sets for name in each) == sorted(names(options))
+    assert names(options) == {each.name for each in fields(Options)}
+    with pytest.raises(InvalidRequestError, match="cannot be kept through a third language, en: the second") as caught:
+        await translate(registry, pivoted("a", options=options))
+    assert {violation.field.removeprefix("options.") for violation in caught.value.violations} == OF_NO_STEP
+    options = replace(options, terminology=(), glossaries=())
+    request = pivoted("a", "b", options=options, format="html")
+    await translate(registry, request)
+    (_, first), (_, second) = steps.requests
+    assert names(first.options) == OF_BOTH_STEPS
+    assert all(getattr(first.options, name) == getattr(options, name) for name in OF_BOTH_STEPS)
+    assert (first.model, first.source_language, first.target_language) == ("de--en", "de", "en")
+    assert (list(first.texts), first.format) == (["a", "b"], "html")
+    assert (second.options, second.format) == (options, "html")
+    assert (second.model, second.source_language, second.target_language) == ("en--zh", "en", "zh")
+    assert list(second.texts) == ["de--en(a)", "de--en(b)"]
+
+
+async def test_a_request_that_the_second_model_refuses_takes_no_work(make_registry, steps):
+    steps.checks["en--zh"] = QueueFullError("full", retry_after=1)
+    with pytest.raises(QueueFullError):
+        await translate(make_registry("de--en", "en--zh"), pivoted("a", "b"))
+    assert steps.requests == []
+    ((_, checked),) = steps.checked
+    assert list(checked.texts) == ["", ""]
+
+
+async def test_errors_of_the_second_step_are_about_the_text_between(make_registry, steps):
+    wrong = FieldViolation("texts[1]", "has 99 tokens"), FieldViolation("options.seed", "is odd")
+    steps.problems["en--zh"] = InvalidRequestError(*wrong)
+    with pytest.raises(InvalidRequestError) as caught:
+        await translate(make_registry("de--en", "en--zh"), pivoted("a", "b"))
+    assert str(caught.value) == "texts[1]: its translation into en has 99 tokens; options.seed: is odd"
+
+
+async def test_a_caller_who_goes_ends_the_step_that_runs(make_registry, steps):
+    steps.gate = asyncio.Event()
+    task = asyncio.create_task(translate(make_registry("de--en", "en--zh"), pivoted("a")))
+    while not steps.requests:  # noqa: ASYNC110 nobody tells
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert steps.ended == ["de--en"]
+    assert len(steps.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("de--en", "text: has 99 tokens"), ("en--zh", "text: its translation into en has 99 tokens")],
+)
+async def test_errors_of_a_stream_name_its_text(make_registry, steps, model, expected):
+    steps.problems[model] = InvalidRequestError(FieldViolation("text", "has 99 tokens"))
+    with pytest.raises(InvalidRequestError) as caught:
+        await stream(make_registry("de--en", "en--zh"), pivoted("a"))
+    assert str(caught.value) == expected
+    assert all(request.field == "text" for _, request in steps.requests)
+
+
+# The language of the source
+
+
+async def test_the_only_language_needs_no_library(make_registry, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
+    answer = await translate(make_registry("de--en"), automatic(FRENCH))
+    assert answer.translations[0].treatment.source_language == "de"
+    with pytest.raises(InvalidRequestError, match=r"translane\[language-id\]"):
+        await translate(make_registry("de.fr--en"), automatic(FRENCH))
+
+
+async def test_languages_at_the_same_time_take_as_long_as_the_slowest(make_registry):
+    answer = await translate(make_registry("fr--en", "de--en"), automatic(FRENCH, GERMAN, FRENCH))
+    assert [each.text for each in answer.translations] == [
+        f"fr--en({FRENCH})",
+        f"de--en({GERMAN})",
+        f"fr--en({FRENCH})",
+    ]
+    assert answer.model == "fr--en, de--en"
+    timing = answer.timing
+    assert (timing.queue, timing.encode, timing.decode, timing.cached_texts) == (6, 1, 2, 12)
+    assert 0 < timing.total < 20
+
+
+async def test_errors_name_the_texts_of_the_whole_request(make_registry, steps):
+    steps.problems["fr--en"] = InvalidRequestError(
+        FieldViolation("texts[1]", "is long"), FieldViolation("options.seed", "x")
+    )
+    with pytest.raises(InvalidRequestError) as caught:
+        await translate(make_registry("fr--en", "de--en"), automatic(FRENCH, GERMAN, FRENCH))
+    assert str(caught.value) == "texts[2]: is long; options.seed: x"
+
+
+async def test_the_first_failure_ends_the_requests_of_the_other_languages(make_registry, steps):
+    registry = make_registry("fr--en", "de--en")
+    steps.gate = asyncio.Event()
+    task = asyncio.create_task(translate(registry, automatic(FRENCH, GERMAN)))
+    while len(steps.requests) < 2:  # noqa: ASYNC110 nobody tells
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(steps.ended) == ["de--en", "fr--en"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (automatic(), "texts: is empty; at least one is needed"),
+        (automatic(*"abcde"), "texts: has 5 entries, at most 4 are accepted"),
+        (automatic("a", target="ja"), "target_language: no model translates to 'ja'; this server has fr--en, de--en"),
+        (automatic("a", model="xx"), "model: there is no model 'xx'; this server has fr--en, de--en"),
+    ],
+)
+async def test_refusals(make_registry, steps, request_, expected):
+    with pytest.raises(errors.RequestError) as caught:
+        await translate(make_registry("fr--en", "de--en"), request_)
+    assert str(caught.value) == expected
+    assert steps.requests == []

@@ -1,0 +1,259 @@
+"""What becomes of terms: which a sentence must keep, and what the answer reports."""
+
+import random
+from typing import Any
+
+import pytest
+
+from fakes.language_model import DECODER_START, EOS, RandomBackend, RandomModel
+from fakes.serving import FakeTokenizer, make_manifest
+from translane import options as plain
+from translane.options import checked_options
+from translane.requests import TranslationRequest
+from translane.results import TermOutcome, Treatment
+from translane_server.errors import InvalidRequestError
+from translane_server.local import LocalDecoder
+from translane_server.text.glossary import Glossary, Term
+from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
+from translane_server.text.words import Words
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.reader import TranslateReader
+from translane_server.translation.terms import KeptTerms, Spelling, most_reports
+from translane_server.vocabulary import TargetVocabulary
+
+TOKENIZER = FakeTokenizer()
+UNKNOWN = make_manifest().special_ids.unk
+SOURCES, TARGET = 64, 32  # tokens
+
+
+def kept(*terms, stored=(), **others):
+    return KeptTerms(Glossary([Term(*term) for term in terms]), stored, Spelling(TOKENIZER, UNKNOWN), **others)
+
+
+def glossary(name, *terms):
+    return Glossary([Term(*term) for term in terms], name=name)
+
+
+def reported(terms, *sentences, most=256, written=None):
+    """Term's source and glossary → name of the outcome. A sentence is a text and its translation."""
+    reports = terms.reports([(terms.in_sentence(text), out) for text, out in sentences], most, written)
+    return {each.source + each.glossary: each.outcome.name for each in reports}
+
+
+def test_a_term_of_the_request_has_an_outcome():
+    terms = kept(("cat", "Katze"), ("dog", "Hund"), ("owl", "Eule"), ("fox", "\u03c0"), ("ape", "\U0001f642"))
+    assert reported(terms, ("the cat, the dog and the fox", "die Katze")) == {
+        "cat": "APPLIED", "dog": "MISSED", "owl": "NOT_FOUND", "fox": "UNSPELLABLE", "ape": "UNSPELLABLE",
+    }  # fmt: skip
+
+
+def test_a_term_of_several_sentences_has_the_worst_outcome():
+    terms = kept(("cat", "Katze"), ("dog", "Hund"))
+    sentences = [("a cat and a dog", "Katze, Hund"), ("no animal", "x"), ("a cat", "x")]
+    assert reported(terms, *sentences) == {"cat": "MISSED", "dog": "APPLIED"}
+    assert reported(terms) == {"cat": "NOT_FOUND", "dog": "NOT_FOUND"}
+
+
+def test_a_term_in_what_is_preserved_is_told():
+    terms = kept(("cat", "Katze"), ("dog", "Hund"))
+    assert reported(terms, ("a ", "x"), written="a {cat}") == {"cat": "PRESERVED", "dog": "NOT_FOUND"}
+
+
+def test_terms_beyond_the_longest_are_too_many():
+    letters = [chr(ord("a") + number) for number in range(18)]
+    terms = kept(*((letter, letter.upper()) for letter in letters), ("long", "x"))
+    outcomes = reported(terms, (" ".join(letters) + " long", "A x"))
+    assert outcomes["long"] == outcomes["a"] == "APPLIED"
+    assert [letter for letter in letters if outcomes[letter] == "TOO_MANY"] == letters[15:]
+    assert outcomes["o"] == "MISSED"
+    assert len(terms.in_sentence(" ".join(letters)).phrases) == 16
+
+
+def test_terms_with_the_same_target_count_once():
+    letters = [chr(ord("a") + number) for number in range(18)]
+    terms = kept(*((letter, "x") for letter in letters))
+    assert len(terms.in_sentence(" ".join(letters)).phrases) == 1
+    assert set(reported(terms, (" ".join(letters), "x")).values()) == {"APPLIED"}
+
+
+def test_stored_terms_are_reported_if_they_occur():
+    stored = [glossary("one", ("cat", "Kater"), ("dog", "Hund")), glossary("two", ("cat", "Mieze"), ("owl", "\u03c0"))]
+    terms = kept(("cat", "Katze"), stored=stored)
+    assert reported(terms, ("dog, owl", "Hund")) == {"cat": "NOT_FOUND", "dogone": "APPLIED", "owltwo": "UNSPELLABLE"}
+    assert reported(terms, ("cat", "Katze")) == {"cat": "APPLIED"}
+    assert reported(kept(stored=stored), ("cat", "Kater, Mieze")) == {"catone": "APPLIED"}
+    assert reported(kept(stored=stored[::-1]), ("cat", "Kater, Mieze")) == {"cattwo": "APPLIED"}
+
+
+def test_a_term_of_the_request_comes_before_a_longer_stored_one():
+    stored = [glossary("x", ("New York", "Neu York"))]
+    assert reported(kept(("York", "Yorck"), stored=stored), ("New York", "")) == {"York": "MISSED"}
+
+
+def test_a_stored_term_whose_target_is_suppressed_is_not_required():
+    terms = kept(stored=[glossary("x", ("cat", "Katze"))], suppressed=("atz",))
+    assert terms.in_sentence("cat").phrases == ()
+    assert reported(terms, ("cat", "Hund")) == {"catx": "MISSED"}
+
+
+def test_reports_are_bounded():
+    assert [most_reports(texts) for texts in (1, 16, 17, 256, 100_000)] == [256, 256, 240, 16, 16]
+    terms = kept(*((f"t{number}", "x") for number in range(9)), ("cat", "Katze"))
+    assert reported(terms, ("cat", ""), most=2) == {"cat": "MISSED", "t0": "NOT_FOUND"}
+
+
+class NormalizingTokenizer(FakeTokenizer):
+    """Writes no capitals, no full-width letters, and no question marks."""
+
+    def encode_target(self, texts):
+        return super().encode_target([text.lower().replace("ａ", "a").replace("?", "") for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("Fuchs", b"fuchs"),
+        (" x\u3000", b"x"),
+        ("Ａb", b"ab"),
+        ("why?", None),
+        ("?", None),
+        ("\u03c0", None),
+        (" ", None),
+    ],
+)
+def test_a_phrase_is_what_the_model_writes_if_that_says_the_same(text, spelled):
+    phrase = Spelling(NormalizingTokenizer(), UNKNOWN).phrase(text)
+    assert (phrase.text if phrase else None) == spelled
+
+
+# Generated requests, through the search: none is refused, and what is said to be applied is there.
+
+
+class LetterTokenizer(FakeTokenizer):
+    """Makes one token of each character of a small vocabulary, which source and target share."""
+
+    UNKNOWN = 2
+    SURFACES = ("", "", "\u2047", *" abcdefghiklnortuwxyzKNY日本é")
+
+    @property
+    def target_surfaces(self):
+        return [surface.encode() for surface in self.SURFACES]
+
+    def encode(self, texts):
+        return [[*ids, EOS] if ids else [] for ids in self.encode_target(texts)]
+
+    def encode_target(self, texts):
+        known = {surface: number for number, surface in enumerate(self.SURFACES) if surface}
+        return [[known.get(character, self.UNKNOWN) for character in text.strip()] for text in texts]
+
+    def decode(self, ids, unknowns=()):
+        return ["".join(self.SURFACES[token] for token in sentence).strip() for sentence in ids]
+
+
+WORDS = ["a", "b", "c", "cat", "cats", "Cat", "New", "York", "owl", "π", "🙂", "<b>", "日本", "x1"]
+TARGETS = ["Katze", "Neu York", "x", "\u03c0", "\U0001f642", "<b>", "a b", "zz zz", "日本", "\u202e", "y" * 40, "é"]
+
+
+def random_term(pick):
+    source = " ".join(pick.choices(WORDS, k=pick.choice((1, 1, 1, 2, 3))))
+    flags = {"ignore_case": pick.random() < 0.3, "inflected": pick.random() < 0.3}
+    return plain.Term(source, pick.choice(TARGETS), **flags)
+
+
+def random_text(pick):
+    return " ".join(pick.choices(WORDS, k=pick.randint(0, 12)))[: SOURCES - 1]
+
+
+def random_request(pick):
+    options: dict[str, Any] = {"terminology": [random_term(pick) for _ in range(pick.choice((0, 1, 3, 20)))]}
+    options["glossaries"] = pick.sample(["one", "two"], k=pick.choice((0, 1, 2)))
+    if pick.random() < 0.3:
+        options["beam_size"] = pick.randint(2, 6)
+    if pick.random() < 0.3:
+        options |= {"beam_size": 3, "num_hypotheses": 2}
+    elif pick.random() < 0.5:
+        options["split_sentences"] = True
+    if pick.random() < 0.2:
+        options["max_length"] = pick.randint(1, 20)
+    if pick.random() < 0.2:
+        options["no_repeat_ngram_size"] = 2
+    texts = [random_text(pick) for _ in range(8)]
+    return TranslationRequest(texts, source_language="zh", options=checked_options(options))
+
+
+def stored_of(pick, name):
+    terms = {term.source: term for term in (random_term(pick) for _ in range(12))}.values()
+    read = [Term(term.source, term.target, term.ignore_case, term.inflected) for term in terms]
+    return StoredGlossary("zh", "en", Glossary(read, "en", name))
+
+
+REQUESTS = 4  # of each seed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_term_refuses_a_request_and_what_is_applied_is_there(seed):
+    pick = random.Random(seed)
+    stored = StoredGlossaries([stored_of(pick, "one"), stored_of(pick, "two")])
+    limits = RequestLimits(8, 512, TokenLimits(SOURCES, TARGET, TARGET), beam_size=6)
+    tokenizer = LetterTokenizer()
+    special_ids = make_manifest().special_ids.model_dump() | {"unk": tokenizer.UNKNOWN}
+    reader = TranslateReader(make_manifest(special_ids=special_ids), tokenizer, limits, lambda: stored)
+    model = RandomModel(vocab_size=len(tokenizer.SURFACES), seed=seed, eos_bias=2.0)
+    backend = RandomBackend(model, rows=64, source_capacity=SOURCES, target_capacity=TARGET)
+    vocabulary = TargetVocabulary(DECODER_START, EOS, tokenizer.target_surfaces)
+    seen = set()
+    with LocalDecoder(backend, vocabulary) as decoder:
+        for _ in range(REQUESTS):
+            request = random_request(pick)
+            reader.check(request)
+            prepared = reader.read(request)
+            translations = prepared.translations(decoder.decode(prepared.sentences))
+            for text, translation in zip(request.texts, translations, strict=True):
+                reports = (translation.treatment or Treatment()).terms
+                seen |= {report.outcome for report in reports}
+                of_request = [(each.source, each.target) for each in reports if not each.glossary]
+                assert set(of_request) == {(term.source, term.target) for term in request.options.terminology}
+                for report in reports:
+                    if report.outcome == TermOutcome.APPLIED:
+                        assert report.target in translation.hypotheses[0].text
+                    if not Glossary([Term(report.source, "x", True, True)], "en").find(*words_of(text)):
+                        assert report.outcome in (TermOutcome.NOT_FOUND, TermOutcome.UNSPELLABLE)
+    assert {TermOutcome.APPLIED, TermOutcome.NOT_FOUND, TermOutcome.UNSPELLABLE} <= seen
+
+
+def words_of(text):
+    words = Words(text)
+    return words, bytearray(len(words))
+
+
+def request_for(texts, *glossaries):
+    return TranslationRequest(texts, options=checked_options({"glossaries": glossaries}))
+
+
+def reader_with(stored):
+    limits = RequestLimits(4, 8, TokenLimits(SOURCES, TARGET, TARGET), beam_size=6)
+    return TranslateReader(make_manifest(), TOKENIZER, limits, stored)
+
+
+def test_a_glossary_that_is_not_there_is_named_with_what_there_is():
+    stored = StoredGlossaries([StoredGlossary("zh", "en", glossary("law", ("a", "b")))])
+    with pytest.raises(InvalidRequestError) as caught:
+        reader_with(lambda: stored).read(request_for(["a"], "law", "lax"))
+    assert str(caught.value) == (
+        "options.glossaries[1]: 'lax' is not a glossary of this server; for zh to en there is law"
+    )
+
+
+def test_a_request_keeps_its_glossaries_and_the_next_one_has_the_new_ones():
+    versions = [
+        StoredGlossaries([StoredGlossary("zh", "en", glossary("law", ("a", target)))]) for target in ("old", "new")
+    ]
+    current = [versions[0]]
+    reader = reader_with(lambda: current[0])
+    request = request_for(["a", "b"], "law")
+    old = reader.read(request)
+    current[0] = versions[1]
+    new = reader.read(request)
+    assert [sentence.required_phrases for sentence in new.sentences][1] == ()
+    assert [each.sentences[0].required_phrases[0].text for each in (old, new)] == [b"old", b"new"]
+    assert [sentence.options.beam_size for sentence in new.sentences] == [4, 1]
