@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.api.current_call import note, unpaid
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.requests.limits import TranslationRequest, refuse, too_many
 from translane_server.requests.timings import add_times, keep_slowest, set_total
-from translane_server.rpc.current_call import note, unpaid
 from translane_server.rpc.pivoted import (
     add_first_step,
     check_pivoted,

@@ -13,6 +13,7 @@ import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
+from translane_server.api.current_call import caller, note, pay, unpaid
 from translane_server.errors import shutting_down
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.pivots import Pivot
@@ -25,7 +26,6 @@ from translane_server.requests.model_list import model_list
 from translane_server.requests.prepared import PreparedRequest
 from translane_server.requests.source import Source
 from translane_server.requests.timings import timing
-from translane_server.rpc.current_call import caller, note, pay, unpaid
 from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers

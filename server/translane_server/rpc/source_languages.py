@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.api.current_call import caller
 from translane_server.budget import Budget, OverBudgetError
 from translane_server.models.registry import Registry
 from translane_server.requests.limits import TranslationRequest, takes_too_long
-from translane_server.rpc.current_call import caller
 from translane_server.rpc.text_workers import TextWorkers
 from translane_server.text.language_id import LanguageIdentifier
 

@@ -12,10 +12,10 @@ from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.access.allowances import Account, Allowance
 from translane_server.access.keys import KeyHolder
+from translane_server.api import current_call
 from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc import current_call
 from translane_server.rpc.detours import Detours
 from translane_server.rpc.pivoted import check_pivoted, first_step, second_step
 from translane_server.rpc.text_workers import TextWorkers
