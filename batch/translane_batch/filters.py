@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from translane.results import FinishReason, Translation
 from translane_batch.answers import Answer
 from translane_batch.errors import BatchError
 from translane_batch.model_identity import Languages
 from translane_batch.settings import BatchSettings
-from translane_client.results import FinishReason, Translation
 from translane_server.errors import InvalidRequestError
 from translane_server.suspect_pairs import COPY, suspicion
 from translane_server.text.language_id import LanguageIdentifier

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from translane.results import ModelInfo, ServerInfo
 from translane_batch.settings import BatchSettings
-from translane_client.results import ModelInfo, ServerInfo
 from translane_server.bundle import MANIFEST, read_manifest
 from translane_server.bundle_choice import PRECISIONS
 from translane_server.models.folders import versions

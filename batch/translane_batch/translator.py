@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import suppress
 from typing import Any, cast
 
+from translane.options import DecodingOptions
+from translane.results import Translation
 from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
@@ -22,8 +24,6 @@ from translane_client.errors import (
     ResourceExhausted,
     TranslaneError,
 )
-from translane_client.options import DecodingOptions
-from translane_client.results import Translation
 
 TEXTS = 64
 """Most texts of a request."""

@@ -12,6 +12,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from translane.options import DecodingOptions, Format, Term
+    from translane.results import (
+        AlignmentPoint,
+        FinishReason,
+        Hypothesis,
+        Limits,
+        ModelInfo,
+        Score,
+        ServerInfo,
+        StreamedTranslation,
+        TermOutcome,
+        TermReport,
+        Timing,
+        Translation,
+        Treatment,
+    )
     from translane_client.aio import AsyncClient
     from translane_client.client import Client
     from translane_client.connection import Connection, ConnectionOptions
@@ -29,22 +45,6 @@ if TYPE_CHECKING:
         Unauthenticated,
         Unavailable,
         Unimplemented,
-    )
-    from translane_client.options import DecodingOptions, Format, Term
-    from translane_client.results import (
-        AlignmentPoint,
-        FinishReason,
-        Hypothesis,
-        Limits,
-        ModelInfo,
-        Score,
-        ServerInfo,
-        StreamedTranslation,
-        TermOutcome,
-        TermReport,
-        Timing,
-        Translation,
-        Treatment,
     )
     from translane_client.retry import RetryPolicy
     from translane_client.translation_stream import AsyncTranslationStream, TranslationStream
@@ -91,10 +91,10 @@ __all__ = [
 _MODULES = {
     name: module
     for module, names in {
-        "aio": ("AsyncClient",),
-        "client": ("Client",),
-        "connection": ("Connection", "ConnectionOptions"),
-        "errors": (
+        "translane_client.aio": ("AsyncClient",),
+        "translane_client.client": ("Client",),
+        "translane_client.connection": ("Connection", "ConnectionOptions"),
+        "translane_client.errors": (
             "Cancelled",
             "DeadlineExceeded",
             "FieldViolation",
@@ -109,10 +109,10 @@ _MODULES = {
             "Unavailable",
             "Unimplemented",
         ),
-        "options": ("DecodingOptions", "Format", "Term"),
-        "retry": ("RetryPolicy",),
-        "translation_stream": ("AsyncTranslationStream", "TranslationStream"),
-        "results": (
+        "translane.options": ("DecodingOptions", "Format", "Term"),
+        "translane_client.retry": ("RetryPolicy",),
+        "translane_client.translation_stream": ("AsyncTranslationStream", "TranslationStream"),
+        "translane.results": (
             "AlignmentPoint",
             "FinishReason",
             "Hypothesis",
@@ -138,7 +138,7 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    value = globals()[name] = getattr(import_module(module), name)
     return value
 
 

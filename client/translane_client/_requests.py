@@ -8,12 +8,13 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from translane.conversions import format_message, options_message, server_info_of
+from translane.options import Format, checked_options
+from translane.results import Score, ServerInfo, Translation
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_client._responses import ReceivedStream, scores_of, server_info_of, translations_of
+from translane_client._responses import ReceivedStream, scores_of, translations_of
 from translane_client.errors import FieldViolation, InvalidArgument
-from translane_client.options import Format, format_message, options_message
-from translane_client.results import Score, ServerInfo, Translation
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -86,7 +87,7 @@ class RequestSettings:
             "source_language": self.source_language,
             "target_language": self.target_language,
             "priority": self.priority,
-            "options": options_message(self.options),
+            "options": options_message(checked_options(self.options)),
             "format": format_message(self.format),
         }
 

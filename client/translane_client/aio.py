@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Self, Unpack, overload
 import grpc
 import grpc.aio
 
+from translane.options import DecodingOptions, Format
+from translane.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client._base import BaseClient
 from translane_client._batches import async_batches
 from translane_client._exchange import Deadline
@@ -28,8 +30,6 @@ from translane_client._requests import (
 )
 from translane_client._responses import ReceivedStream
 from translane_client.errors import Cancelled
-from translane_client.options import DecodingOptions, Format
-from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import AsyncTranslationStream
 
 

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self, Unpack, overload
 
 import grpc
 
+from translane.options import DecodingOptions, Format
+from translane.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client._base import BaseClient
 from translane_client._batches import batches
 from translane_client._calls import RunningCalls
@@ -27,8 +29,6 @@ from translane_client._requests import (
 )
 from translane_client._responses import ReceivedStream
 from translane_client._tracing import in_context
-from translane_client.options import DecodingOptions, Format
-from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import TranslationStream
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Self
 
+from translane.results import StreamedTranslation
 from translane_client._responses import ReceivedStream
-from translane_client.results import StreamedTranslation
 
 
 class _Stream:

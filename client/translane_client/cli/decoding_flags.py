@@ -1,6 +1,6 @@
 """The decoding options as flags.
 
-A decoding option is a field of DecodingOptions in `translane_client.options` and a row of the table here. The protocol
+A decoding option is a field of DecodingOptions in `translane.options` and a row of the table here. The protocol
 says the type of its value.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
+from translane.options import DecodingOptions
 from translane.v1 import translation_pb2 as pb
 from translane_client.cli.flags import Flags, boolean, count, integer, number, unicode, unsigned
 from translane_client.cli.term_files import read_terms
-from translane_client.options import DecodingOptions
 
 _BEAMS_WITH_TERMS = 4
 """The server's beam size for a request with terms, where neither the request nor the model's default has one."""

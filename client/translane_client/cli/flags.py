@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from translane.arguments import Parser, with_default
-from translane_client.options import FLOAT_MAX
+from translane.options import FLOAT_MAX
 
 ENV_PREFIX = "TRANSLANE_CLIENT_"
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from translane_client.results import AlignmentPoint, Hypothesis, Score, StreamedTranslation, Translation
+from translane.results import AlignmentPoint, Hypothesis, Score, StreamedTranslation, Translation
 
 
 class TranslationFormat:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from translane.arguments import Parser
+from translane.results import ModelInfo, ServerInfo
 from translane_client.cli.flags import Flags
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
-from translane_client.results import ModelInfo, ServerInfo
 from translane_client.retry import RetryPolicy
 
 _COLUMNS = ("NAME", "VERSION", "LANGUAGES", "PRECISION", "DEVICE", "PARAMETERS", "SOURCE TOKENS", "TARGET TOKENS")

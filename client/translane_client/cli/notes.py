@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from translane.results import TermOutcome, TermReport, Treatment
 from translane_client.cli.printable import printable
-from translane_client.results import TermOutcome, TermReport, Treatment
 
 _MOST = 10
 """Notes that are shown; of the rest, only the number is."""

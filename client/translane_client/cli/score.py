@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from translane.arguments import Parser
+from translane.results import Score, perplexity_of
 from translane_client.cli import bulk, formats
 from translane_client.cli.flags import Flags, unicode
 from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, TabbedPairs
 from translane_client.cli.standard_streams import StandardStreams
-from translane_client.results import Score, perplexity_of
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from translane.options import Term
 from translane_client.cli.text_files import FileError, opened, texts_of
-from translane_client.options import Term
 
 _FLAGS = {"ignore-case": "ignore_case", "inflected": "inflected"}
 _MOST_COLUMNS = 3

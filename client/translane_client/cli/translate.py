@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from translane.arguments import Parser
+from translane.options import DecodingOptions
+from translane.results import Translation
 from translane_client.cli import bulk, decoding_flags, formats
 from translane_client.cli.bulk import Output
 from translane_client.cli.files import flags as file_flags
@@ -18,8 +20,6 @@ from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
 from translane_client.errors import TranslaneError
-from translane_client.options import DecodingOptions
-from translane_client.results import Translation
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:

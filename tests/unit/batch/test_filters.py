@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from translane.results import FinishReason, Hypothesis, Limits, ModelInfo, ServerInfo, Translation, Treatment
 from translane_batch.answers import Answer
 from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters
 from translane_batch.model_identity import Languages, identity_of_servers, languages_of
 from translane_batch.settings import BatchSettings
-from translane_client.results import FinishReason, Hypothesis, Limits, ModelInfo, ServerInfo, Translation, Treatment
 from translane_server.suspect_pairs import COPY, EMPTY, RATIO
 
 

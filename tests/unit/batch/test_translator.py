@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from translane.results import Hypothesis, Translation
 from translane_batch import translator
 from translane_batch.answers import FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
@@ -27,7 +28,6 @@ from translane_client.errors import (
     TranslaneError,
     Unavailable,
 )
-from translane_client.results import Hypothesis, Translation
 
 
 class FakeClient:

@@ -9,10 +9,11 @@ import pytest
 from unit.client.fake_server import FakeServer
 
 from helpers.client_command import Command
+from translane.conversions import options_message
+from translane.options import checked_options
 from translane.v1 import translation_pb2 as pb
 from translane_client import Client, DecodingOptions, Term
 from translane_client.cli.decoding_flags import FLAGS
-from translane_client.options import options_message
 
 FIELDS = pb.DecodingOptions.DESCRIPTOR.fields_by_name
 EVERY_OPTION: dict[str, Any] = {
@@ -128,13 +129,13 @@ def test_nothing_is_set_by_default(server: FakeServer, command: Command):
 
 def test_terms_have_flags():
     terms = [Term("a", "b", ignore_case=True), ("c", "d"), Term("e", "f", inflected=True)]
-    assert options_message({"terminology": terms}).terminology == [
+    assert options_message(checked_options({"terminology": terms})).terminology == [
         pb.Term(source="a", target="b", ignore_case=True),
         pb.Term(source="c", target="d"),
         pb.Term(source="e", target="f", inflected=True),
     ]
     with pytest.raises(TypeError, match="terminology: a bool is needed, not 1"):
-        options_message({"terminology": [Term("a", "b", 1)]})  # type: ignore[arg-type]
+        options_message(checked_options({"terminology": [Term("a", "b", 1)]}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_terms_have_flags():
     [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")]), [Term("猫", "cat")]],
 )
 def test_terms_are_a_mapping_or_pairs(terms):
-    assert options_message({"terminology": terms}).terminology == [pb.Term(source="猫", target="cat")]
+    assert options_message(checked_options({"terminology": terms})).terminology == [pb.Term(source="猫", target="cat")]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_terms_are_a_mapping_or_pairs(terms):
 )
 def test_a_value_of_a_wrong_type_or_range_names_the_option(name: str, value, kind, message: str):
     with pytest.raises(kind, match=f"^{name}: .*{message}"):
-        options_message({name: value})
+        options_message(checked_options({name: value}))
 
 
 def test_numbers_of_other_libraries_are_numbers():
@@ -184,12 +185,12 @@ def test_numbers_of_other_libraries_are_numbers():
         def __float__(self) -> float:
             return 3.0
 
-    message = options_message({"beam_size": Three(), "patience": Three(), "temperature": 1})
+    message = options_message(checked_options({"beam_size": Three(), "patience": Three(), "temperature": 1}))
     assert message == pb.DecodingOptions(beam_size=3, patience=3.0, temperature=1.0)
 
 
 def test_none_is_unset():
-    assert options_message(dict.fromkeys(FIELDS)) == pb.DecodingOptions()
+    assert options_message(checked_options(dict.fromkeys(FIELDS))) == pb.DecodingOptions()
 
 
 def test_a_mistake_is_told_before_anything_travels(refused: str):

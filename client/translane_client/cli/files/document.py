@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from translane.results import Translation
 from translane_client.cli.files.part import Part
 from translane_client.cli.text_files import FileError
-from translane_client.results import Translation
 
 LARGEST_DOCUMENT = 64 << 20
 """Bytes of the largest document, because a document is read into memory."""

@@ -6,10 +6,10 @@ import argparse
 from typing import TypedDict
 
 from translane.arguments import one_of
+from translane.options import Format
 from translane_client.cli.files.kinds import KINDS, Kind, Settings, kind_of
 from translane_client.cli.flags import Flags, count, unicode
 from translane_client.cli.formats import TranslationFormat
-from translane_client.options import Format
 
 _OF_KINDS = {"columns", "field", "output_field", "all"}
 """The flags that concern some kinds of files only."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from translane.options import Format
 from translane_client.cli.files.cue_tags import CUE_TAGS
 from translane_client.cli.files.part import Part
 from translane_client.cli.formats import TranslationFormat
-from translane_client.options import Format
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
+from translane.results import Translation
 from translane_client.cli.files.part import Part, Render
 from translane_client.cli.formats import TranslationFormat
 from translane_client.cli.text_files import FileError, Line, lines_of, on_a_line
-from translane_client.results import Translation
 
 
 def text_parts(file: BinaryIO, name: str, form: TranslationFormat) -> Iterator[Part]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from translane_client.results import Translation
+from translane.results import Translation
 
 Render = Callable[[Sequence[Translation]], bytes]
 

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from translane.results import Translation
 from translane_client.cli.files.part import Part
 from translane_client.cli.files.part_writer import PartWriter
 from translane_client.cli.inputs import Inputs, Written, is_terminal
 from translane_client.cli.text_files import FileError
-from translane_client.results import Translation
 
 
 class Parts(Inputs[str]):

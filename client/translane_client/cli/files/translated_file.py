@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from translane.options import DecodingOptions
+from translane.results import Translation
 from translane_client.cli import bulk
 from translane_client.cli.bulk import Output
 from translane_client.cli.decoding_flags import FLAGS
@@ -23,8 +25,6 @@ from translane_client.cli.notes import Notes
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError
-from translane_client.options import DecodingOptions
-from translane_client.results import Translation
 
 
 def translate_file(

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason
 
 from helpers.client_command import Command
+from translane.conversions import options_message
+from translane.options import Term, checked_options
 from translane_client.cli.term_files import read_terms
 from translane_client.cli.text_files import FileError
-from translane_client.options import Term, options_message
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n")).map(str.strip).filter(bool)
 
@@ -35,7 +36,9 @@ def test_a_line_is_a_term(server: FakeServer, command: Command, tmp_path: Path, 
     path = tmp_path / "terms.tsv"
     path.write_bytes(content)
     assert command("translate", "a", "--terms", str(path)) == 0
-    assert list(server.requests[0].options.terminology) == list(options_message({"terminology": terms}).terminology)
+    assert list(server.requests[0].options.terminology) == list(
+        options_message(checked_options({"terminology": terms})).terminology
+    )
 
 
 @pytest.mark.parametrize(

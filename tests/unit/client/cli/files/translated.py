@@ -6,9 +6,9 @@ import argparse
 import io
 from collections.abc import Callable
 
+from translane.results import Hypothesis, Translation
 from translane_client.cli.files.kinds import KINDS, Settings
 from translane_client.cli.formats import TranslationFormat
-from translane_client.results import Hypothesis, Translation
 
 _NOTHING = ("json", "nbest", "num_hypotheses", "scores", "quality", "tokens", "alignment")
 

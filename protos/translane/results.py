@@ -1,9 +1,9 @@
-"""The results of the client's methods: plain frozen values, without protobuf."""
+"""What is answered: translations, scores, models and limits, as plain frozen values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -153,6 +153,16 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
+class Translations:
+    """The translations of a request's texts, in their order."""
+
+    translations: Sequence[Translation]
+    """`model` and `timing` of each are those of the request, and are not filled."""
+    model: str
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True)
 class StreamedTranslation:
     """The whole translation at the end of a stream. `str()` is the translation's text."""
 
@@ -179,6 +189,15 @@ class StreamedTranslation:
     def finish_reason(self) -> FinishReason:
         """Why decoding ended."""
         return self.hypothesis.finish_reason
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A part of a streamed translation. The texts of a stream's deltas concatenate to the translation."""
+
+    text: str
+    translation: StreamedTranslation | None = None
+    """The whole translation, in the last delta only."""
 
 
 @dataclass(frozen=True, slots=True)

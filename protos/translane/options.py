@@ -1,16 +1,14 @@
-"""What a request says about its texts: their format, and the decoding options with their message."""
+"""What a request says about its texts: their format, and the decoding options."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, TypedDict
-
-from google.protobuf.descriptor import FieldDescriptor
-
-from translane.v1 import translation_pb2 as pb
 
 
 class Term(NamedTuple):
@@ -35,22 +33,6 @@ class Format(StrEnum):
     """Markdown (CommonMark)."""
     XLIFF = "xliff"
     """The content of an XLIFF <source>: text with inline elements."""
-
-
-_FORMATS = {
-    Format.TEXT: pb.FORMAT_UNSPECIFIED,  # plain text is the default, and is not sent
-    Format.HTML: pb.FORMAT_HTML,
-    Format.MARKDOWN: pb.FORMAT_MARKDOWN,
-    Format.XLIFF: pb.FORMAT_XLIFF,
-}
-
-
-def format_message(format: Format | str) -> pb.Format:
-    """The format as it travels. ValueError: there is no such format."""
-    try:
-        return _FORMATS[Format(format)]
-    except ValueError:
-        raise ValueError(f"format must be one of {', '.join(Format)}, not {format!r}") from None
 
 
 class DecodingOptions(TypedDict, total=False):
@@ -129,57 +111,85 @@ class DecodingOptions(TypedDict, total=False):
     """Generates only the tokens that the model's shortlist has for the source. Default: False."""
 
 
-def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:
-    """The message that sets what `options` sets, and nothing else.
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The decoding options of a request, as `DecodingOptions` describes them. None: the request does not set it."""
+
+    beam_size: int | None = None
+    num_hypotheses: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | None = None
+    patience: float | None = None
+    coverage_penalty: float | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    target_prefix: str | None = None
+    suppress_unknown: bool | None = None
+    replace_unknowns: bool | None = None
+    suppressed_phrases: tuple[str, ...] = ()
+    terminology: tuple[Term, ...] = ()
+    return_tokens: bool | None = None
+    return_token_scores: bool | None = None
+    return_alignment: bool | None = None
+    split_sentences: bool | None = None
+    return_alternatives: bool | None = None
+    preserve: tuple[str, ...] = ()
+    preserve_untranslatable: bool | None = None
+    glossaries: tuple[str, ...] = ()
+    return_quality: bool | None = None
+    use_shortlist: bool | None = None
+
+
+def checked_options(options: Mapping[str, Any]) -> Options:
+    """The options that `options` sets. A float gets the precision of 32 bits, with which it travels.
 
     Raises:
         TypeError, ValueError: an option is unknown, or its value is of the wrong type or range; the message names the
             option.
     """
-    message = pb.DecodingOptions()
+    values: dict[str, Any] = {}
     for name, value in options.items():
-        field = pb.DecodingOptions.DESCRIPTOR.fields_by_name.get(name)
-        if field is None:
+        if (convert := _CONVERTERS.get(name)) is None:
             raise TypeError(f"unknown decoding option {name!r}")
         if value is None:
             continue
         try:
-            if name == "terminology":
-                message.terminology.extend(_terms(value))
-            elif field.is_repeated:
-                getattr(message, name).extend(_phrases(value))
-            else:
-                setattr(message, name, _CONVERTERS[field.type](value))
+            values[name] = convert(value)
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from error
         except ValueError as error:  # also a UnicodeEncodeError
             raise ValueError(f"{name}: {error}") from error
-    return message
+    return Options(**values)
 
 
-def _terms(terms: Any) -> Iterator[pb.Term]:
-    for pair in terms.items() if isinstance(terms, Mapping) else terms:
-        if isinstance(pair, Term):
-            yield pb.Term(
-                source=_text(pair.source),
-                target=_text(pair.target),
-                **{name: True for name in ("ignore_case", "inflected") if _boolean(getattr(pair, name))},
-            )
-            continue
-        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # "ab" is no pair
-            raise TypeError(f"a mapping, or pairs of source and target, is needed; {pair!r} is no pair")
-        yield pb.Term(source=_text(pair[0]), target=_text(pair[1]))
+def _terms(terms: Any) -> tuple[Term, ...]:
+    return tuple(map(_term, terms.items() if isinstance(terms, Mapping) else terms))
 
 
-def _phrases(phrases: Any) -> Iterator[str]:
+def _term(pair: Any) -> Term:
+    if isinstance(pair, Term):
+        return Term(_text(pair.source), _text(pair.target), _boolean(pair.ignore_case), _boolean(pair.inflected))
+    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # "ab" is no pair
+        raise TypeError(f"a mapping, or pairs of source and target, is needed; {pair!r} is no pair")
+    return Term(_text(pair[0]), _text(pair[1]))
+
+
+def _phrases(phrases: Any) -> tuple[str, ...]:
     if isinstance(phrases, str):  # else the characters would be taken for phrases
         raise TypeError("a list of str is needed, not a str")
-    return map(_text, phrases)
+    return tuple(map(_text, phrases))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a str is needed, not {value!r}")
+    value.encode()  # a lone surrogate has no UTF-8
     return value
 
 
@@ -202,7 +212,7 @@ def _integer(low: int, high: int) -> Callable[[Any], int]:
 
 
 FLOAT_MAX = 3.4028234663852886e38
-"""Largest float of 32 bits; a message turns a larger value into infinity."""
+"""Largest float of 32 bits."""
 
 
 def _number(value: Any) -> float:
@@ -211,13 +221,20 @@ def _number(value: Any) -> float:
     number = float(value)
     if abs(number) > FLOAT_MAX and not math.isinf(number):
         raise ValueError(f"a number of 32 bits is needed, not {value!r}")
-    return number
+    return float32(number)
 
 
-_CONVERTERS: Mapping[int, Callable[[Any], Any]] = {
-    FieldDescriptor.TYPE_INT32: _integer(-(2**31), 2**31 - 1),
-    FieldDescriptor.TYPE_UINT64: _integer(0, 2**64 - 1),
-    FieldDescriptor.TYPE_FLOAT: _number,
-    FieldDescriptor.TYPE_BOOL: _boolean,
-    FieldDescriptor.TYPE_STRING: _text,
+def float32(number: float) -> float:
+    """The float of 32 bits that is nearest to `number`."""
+    return float(struct.unpack("f", struct.pack("f", number))[0])
+
+
+_BY_TYPE: Mapping[str, Callable[[Any], Any]] = {
+    "int | None": _integer(-(2**31), 2**31 - 1),
+    "float | None": _number,
+    "bool | None": _boolean,
+    "str | None": _text,
+    "tuple[str, ...]": _phrases,
+    "tuple[Term, ...]": _terms,
 }
+_CONVERTERS = {each.name: _BY_TYPE[str(each.type)] for each in fields(Options)} | {"seed": _integer(0, 2**64 - 1)}

@@ -1,0 +1,361 @@
+"""Turns plain types into messages of the protocol (`…_message`), and messages into plain types (`…_of`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from translane.options import Format, Options, Term
+from translane.requests import ScoringRequest, TranslationRequest
+from translane.results import (
+    AlignmentPoint,
+    Delta,
+    FinishReason,
+    Hypothesis,
+    Limits,
+    ModelInfo,
+    Score,
+    ServerInfo,
+    TermOutcome,
+    TermReport,
+    Timing,
+    Translation,
+    Translations,
+    Treatment,
+)
+from translane.v1 import translation_pb2 as pb
+
+_NANOSECONDS = 1_000_000_000  # of a second
+
+# How many options are remembered by their bytes, and the maximum size of each.
+_REMEMBERED = 128
+_REMEMBERED_BYTES = 4096
+
+_FORMATS = {
+    Format.TEXT: pb.FORMAT_UNSPECIFIED,  # plain text is the default, and is not sent
+    Format.HTML: pb.FORMAT_HTML,
+    Format.MARKDOWN: pb.FORMAT_MARKDOWN,
+    Format.XLIFF: pb.FORMAT_XLIFF,
+}
+_FINISH_REASONS = {
+    FinishReason.UNSPECIFIED: pb.FINISH_REASON_UNSPECIFIED,
+    FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
+    FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
+}
+_TERM_OUTCOMES = {
+    TermOutcome.UNSPECIFIED: pb.TERM_OUTCOME_UNSPECIFIED,
+    TermOutcome.APPLIED: pb.TERM_OUTCOME_APPLIED,
+    TermOutcome.NOT_FOUND: pb.TERM_OUTCOME_NOT_FOUND,
+    TermOutcome.UNSPELLABLE: pb.TERM_OUTCOME_UNSPELLABLE,
+    TermOutcome.TOO_MANY: pb.TERM_OUTCOME_TOO_MANY,
+    TermOutcome.PRESERVED: pb.TERM_OUTCOME_PRESERVED,
+    TermOutcome.MISSED: pb.TERM_OUTCOME_MISSED,
+}
+_FORMAT_OF: Mapping[int, str] = {pb.FORMAT_TEXT: Format.TEXT, **{value: name for name, value in _FORMATS.items()}}
+_FINISH_REASON_OF: Mapping[int, FinishReason] = {value: name for name, value in _FINISH_REASONS.items()}
+_TERM_OUTCOME_OF: Mapping[int, TermOutcome] = {value: name for name, value in _TERM_OUTCOMES.items()}
+
+
+# Requests
+
+
+def format_message(format: Format | str) -> pb.Format:
+    """The format as it travels. ValueError: there is no such format."""
+    try:
+        return _FORMATS[Format(format)]
+    except ValueError:
+        raise ValueError(f"format must be one of {', '.join(Format)}, not {format!r}") from None
+
+
+def options_message(options: Options) -> pb.DecodingOptions:
+    """The message that sets what `options` sets, and nothing else."""
+    message = pb.DecodingOptions()
+    for name in Options.__slots__:
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if name == "terminology":
+            message.terminology.extend(map(_term_message, value))
+        elif isinstance(value, tuple):
+            getattr(message, name).extend(value)
+        else:
+            setattr(message, name, value)
+    return message
+
+
+def _term_message(term: Term) -> pb.Term:
+    message = pb.Term(source=term.source, target=term.target)
+    if term.ignore_case:
+        message.ignore_case = True
+    if term.inflected:
+        message.inflected = True
+    return message
+
+
+def translation_request_of(message: pb.TranslateRequest) -> TranslationRequest:
+    """The request of a call of Translate."""
+    return TranslationRequest(
+        tuple(message.texts),
+        message.model,
+        message.source_language,
+        message.target_language,
+        options_of(message.options),
+        _format_of(message.format) if message.format else Format.TEXT,
+    )
+
+
+def stream_request_of(message: pb.TranslateStreamRequest) -> TranslationRequest:
+    """The request of a call of TranslateStream."""
+    return TranslationRequest(
+        (message.text,),
+        message.model,
+        message.source_language,
+        message.target_language,
+        options_of(message.options),
+        _format_of(message.format),
+        streamed=True,
+    )
+
+
+def scoring_request_of(message: pb.ScoreRequest) -> ScoringRequest:
+    """The request of a call of Score."""
+    return ScoringRequest(
+        tuple([(each.source, each.target) for each in message.inputs]),
+        message.model,
+        message.source_language,
+        message.target_language,
+        message.return_tokens,
+    )
+
+
+def options_of(message: pb.DecodingOptions) -> Options:
+    """The options that a message sets. They are remembered, because most requests have the options of another one."""
+    serialized = message.SerializeToString()
+    return _remembered(serialized) if len(serialized) <= _REMEMBERED_BYTES else _read(message)
+
+
+@lru_cache(_REMEMBERED)
+def _remembered(serialized: bytes) -> Options:
+    return _read(pb.DecodingOptions.FromString(serialized))
+
+
+def _read(message: pb.DecodingOptions) -> Options:
+    return Options(**{field.name: _value(field.name, value) for field, value in message.ListFields()})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "terminology":
+        return tuple([Term(each.source, each.target, each.ignore_case, each.inflected) for each in value])
+    return value if isinstance(value, bool | int | float | str) else tuple(value)
+
+
+def _format_of(number: int) -> str:
+    known = _FORMAT_OF.get(number)
+    if known is not None:
+        return known
+    return pb.Format.Name(pb.Format.ValueType(number)) if number in pb.Format.values() else str(number)
+
+
+# Answers
+
+
+def translate_response(answer: Translations) -> pb.TranslateResponse:
+    """The answer to a call of Translate."""
+    return pb.TranslateResponse(
+        translations=[_translation_message(each) for each in answer.translations],
+        model=answer.model,
+        timing=_timing_message(answer.timing),
+    )
+
+
+def stream_response(delta: Delta) -> pb.TranslateStreamResponse:
+    """A message of a call of TranslateStream."""
+    end = delta.translation
+    if end is None:
+        return pb.TranslateStreamResponse(text_delta=delta.text)
+    return pb.TranslateStreamResponse(
+        text_delta=delta.text,
+        hypothesis=_hypothesis_message(end.hypothesis),
+        timing=_timing_message(end.timing) if end.timing else None,
+        treatment=_treatment_message(end.treatment) if end.treatment else None,
+    )
+
+
+def score_message(score: Score) -> pb.Score:
+    """The message of a score."""
+    return pb.Score(total_log_prob=score.total_log_prob, token_log_probs=score.token_log_probs, tokens=score.tokens)
+
+
+def translations_of(response: pb.TranslateResponse) -> list[Translation]:
+    """The translations of a response, each with the response's model and timing."""
+    timing = timing_of(response)
+    return [
+        Translation(
+            hypotheses=tuple([hypothesis_of(hypothesis) for hypothesis in each.hypotheses]),
+            source_tokens=each.source_tokens,
+            model=response.model,
+            timing=timing,
+            source_pieces=tuple(each.source_pieces),
+            treatment=treatment_of(each),
+        )
+        for each in response.translations
+    ]
+
+
+def score_of(score: pb.Score) -> Score:
+    """A score."""
+    return Score(score.total_log_prob, tuple(score.token_log_probs), tuple(score.tokens))
+
+
+def _translation_message(translation: Translation) -> pb.Translation:
+    treatment = translation.treatment
+    return pb.Translation(
+        hypotheses=[_hypothesis_message(each) for each in translation.hypotheses],
+        source_tokens=translation.source_tokens,
+        source_pieces=translation.source_pieces,
+        treatment=_treatment_message(treatment) if treatment else None,
+    )
+
+
+def _hypothesis_message(hypothesis: Hypothesis) -> pb.Hypothesis:
+    alignment = hypothesis.alignment
+    return pb.Hypothesis(
+        text=hypothesis.text,
+        score=hypothesis.score,
+        tokens=hypothesis.tokens,
+        token_log_probs=hypothesis.token_log_probs,
+        finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
+        alignment=pb.Alignment(points=[_point_message(each) for each in alignment]) if alignment else None,
+        quality=hypothesis.quality,
+    )
+
+
+def _point_message(point: AlignmentPoint) -> pb.AlignmentPoint:
+    return pb.AlignmentPoint(source_token=point.source_token, target_token=point.target_token, weight=point.weight)
+
+
+def hypothesis_of(hypothesis: pb.Hypothesis) -> Hypothesis:
+    """A candidate translation."""
+    return Hypothesis(
+        text=hypothesis.text,
+        score=hypothesis.score if hypothesis.HasField("score") else None,
+        finish_reason=_FINISH_REASON_OF.get(hypothesis.finish_reason, FinishReason.UNSPECIFIED),
+        tokens=tuple(hypothesis.tokens),
+        token_log_probs=tuple(hypothesis.token_log_probs),
+        alignment=tuple(
+            AlignmentPoint(point.source_token, point.target_token, point.weight)
+            for point in hypothesis.alignment.points
+        ),
+        quality=hypothesis.quality if hypothesis.HasField("quality") else None,
+    )
+
+
+def _treatment_message(treatment: Treatment) -> pb.Treatment:
+    return pb.Treatment(
+        sentences=treatment.sentences,
+        cut_sentences=treatment.cut_sentences,
+        preserved=treatment.preserved,
+        terms=[
+            pb.TermReport(
+                source=term.source, target=term.target, outcome=_TERM_OUTCOMES[term.outcome], glossary=term.glossary
+            )
+            for term in treatment.terms
+        ],
+        source_language=treatment.source_language or "",
+        pivot_language=treatment.pivot_language or "",
+    )
+
+
+def treatment_of(message: pb.Translation | pb.TranslateStreamResponse) -> Treatment | None:
+    """What was done with a text besides translating it; None if nothing was."""
+    if not message.HasField("treatment"):
+        return None
+    treatment = message.treatment
+    return Treatment(
+        sentences=treatment.sentences,
+        cut_sentences=treatment.cut_sentences,
+        preserved=treatment.preserved,
+        terms=tuple(
+            TermReport(
+                term.source, term.target, _TERM_OUTCOME_OF.get(term.outcome, TermOutcome.UNSPECIFIED), term.glossary
+            )
+            for term in treatment.terms
+        ),
+        source_language=treatment.source_language or None,
+        pivot_language=treatment.pivot_language or None,
+    )
+
+
+def _timing_message(timing: Timing) -> pb.Timing:
+    return pb.Timing(
+        queue=_duration(timing.queue),
+        encode=_duration(timing.encode),
+        decode=_duration(timing.decode),
+        total=_duration(timing.total),
+        cached_texts=timing.cached_texts,
+    )
+
+
+def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timing | None:
+    """Where the time of a request went; None if the server does not say."""
+    if not response.HasField("timing"):
+        return None
+    timing = response.timing
+    return Timing(
+        queue=_seconds(timing.queue),
+        encode=_seconds(timing.encode),
+        decode=_seconds(timing.decode),
+        total=_seconds(timing.total),
+        cached_texts=timing.cached_texts,
+    )
+
+
+def _duration(seconds: float) -> Duration:
+    whole, nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / _NANOSECONDS
+
+
+# Models
+
+
+def server_info_of(response: pb.ListModelsResponse) -> ServerInfo:
+    """The server's version, limits and models."""
+    limits = response.limits
+    return ServerInfo(
+        version=response.server_version,
+        limits=Limits(limits.texts_per_request, limits.sentences_waiting, limits.beam_size),
+        models=tuple(_model_info(model) for model in response.models),
+    )
+
+
+def _model_info(model: pb.Model) -> ModelInfo:
+    return ModelInfo(
+        name=model.name,
+        version=model.version,
+        source_languages=tuple(model.source_languages),
+        target_languages=tuple(model.target_languages),
+        precision=model.precision,
+        device=model.device,
+        license=model.license,
+        parameters=model.parameters,
+        max_source_tokens=model.max_source_tokens,
+        max_target_tokens=model.max_target_tokens,
+        default_max_length=model.default_max_length,
+        decoding_defaults={field.name: _default(value) for field, value in model.decoding_defaults.ListFields()},
+        glossaries=tuple(model.glossaries),
+        int8_kernels=model.int8_kernels,
+    )
+
+
+def _default(value: Any) -> Any:
+    """An option's value. A float of 32 bits becomes the shortest number that such a float stands for: 0.6."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    return value if isinstance(value, bool | int | str) else list(value)
