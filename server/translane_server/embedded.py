@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from translane_server.access.guard import Guard
+from translane_server.api.forwarded import PEER, SECRET
 from translane_server.forwarding.forwarder import Forwarder, Metadata
 from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.models.build import build_registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.forwarded import PEER, SECRET
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
 

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from translane.v1.models_pb2_grpc import ModelServiceServicer
 from translane_server.access.certificates import Certificates
+from translane_server.api.health import HealthService
+from translane_server.api.health_port import HealthPort
 from translane_server.listening import ADMIN_HOST, address_of, listening_on
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
-from translane_server.rpc.health import HealthService
-from translane_server.rpc.health_port import HealthPort
 from translane_server.rpc.model_service import AdminPort
 from translane_server.settings import ServerSettings
 

@@ -13,6 +13,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard, warn_of_what_is_missing
+from translane_server.api.forwarded import Forwarding
+from translane_server.api.grpc_port import grpc_server
+from translane_server.api.health import HealthService
+from translane_server.api.reflection import enable_reflection
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.listening import Ports, address_of, listening_on, log_addresses
@@ -20,11 +24,7 @@ from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.operator_ports import OperatorPorts
-from translane_server.rpc.forwarded import Forwarding
-from translane_server.rpc.health import HealthService
 from translane_server.rpc.model_service import ModelService
-from translane_server.rpc.port import grpc_server
-from translane_server.rpc.reflection import enable_reflection
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
 from translane_server.settings import ServerSettings
 

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2
 
 from translane_server.access.guard import warn_of_what_is_missing
 from translane_server.access.shared_allowances import SharedAllowances
+from translane_server.api.health import HealthService
 from translane_server.cpus import available_cpus
 from translane_server.dispatch.processes import OwnProcess
 from translane_server.front_ends.front_end_connection import FrontEndGoneError
@@ -25,7 +26,6 @@ from translane_server.front_ends.metrics import PATIENCE, Collected, ParentMetri
 from translane_server.front_ends.parent_ports import ParentPorts
 from translane_server.front_ends.shares import shares_of
 from translane_server.listening import log_addresses
-from translane_server.rpc.health import HealthService
 from translane_server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)

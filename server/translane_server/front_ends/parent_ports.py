@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import certificates_of
+from translane_server.api.health import HealthService
 from translane_server.file_changes import INTERVAL, follow
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.metrics import Collected, FrontEndCollector, ParentMetrics
@@ -14,7 +15,6 @@ from translane_server.front_ends.model_service import ModelServiceOfAll
 from translane_server.front_ends.reserved_port import ReservedPort
 from translane_server.listening import Ports, listening_on
 from translane_server.operator_ports import OperatorPorts
-from translane_server.rpc.health import HealthService
 from translane_server.settings import ServerSettings
 
 

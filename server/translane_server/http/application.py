@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 from prometheus_client import Counter
 
+from translane_server.api.callers import caller_of_peer
+from translane_server.api.forwarded import CERTIFICATE_NAME, PEER, SECRET
 from translane_server.errors import MessageTimeoutError, MessageTooLargeError, RequestError, UnknownMethodError
 from translane_server.forwarding.forwarder import Metadata
 from translane_server.http.answers import Answer, Send
@@ -31,8 +33,6 @@ from translane_server.http.checks import (
 from translane_server.http.lines import JsonLines
 from translane_server.http.origins import Headers, Origins
 from translane_server.http.pages import JSON_TYPE, Pages
-from translane_server.rpc.callers import caller_of_peer
-from translane_server.rpc.forwarded import CERTIFICATE_NAME, PEER, SECRET
 
 _log = logging.getLogger(__name__)
 

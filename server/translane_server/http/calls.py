@@ -19,13 +19,13 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 
+from translane_server.api.status import internal, status_of
 from translane_server.errors import RequestError
 from translane_server.forwarding.forwarder import Forwarder, Metadata
 from translane_server.http.codecs import CODECS, Encoded
 from translane_server.http.gunzip import Gunzip
 from translane_server.http.json_messages import read_json, write_json
 from translane_server.http.statuses import connect_error, headers_of, status_of_call
-from translane_server.rpc.status import internal, status_of
 
 _log = logging.getLogger(__name__)
 

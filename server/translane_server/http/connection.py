@@ -12,9 +12,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from translane_server.api.status import status_of
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.http.statuses import body_of
-from translane_server.rpc.status import status_of
 
 # Largest request line and headers together [bytes].
 HEADER_BYTES = 16 * 1024

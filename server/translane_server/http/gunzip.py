@@ -6,9 +6,9 @@ import zlib
 
 from connectrpc.compression import Compression
 
+from translane_server.api.status import status_of
 from translane_server.errors import FieldViolation, InvalidRequestError, MessageTooLargeError, RequestError
 from translane_server.http.statuses import connect_error
-from translane_server.rpc.status import status_of
 
 _GZIP = 31  # zlib's number for a window of 32 KiB with gzip's header
 

@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
+from translane_server.api.status import internal, status_of
 from translane_server.errors import QueueFullError, RequestError, UnavailableError
-from translane_server.rpc.status import internal, status_of
 
 # The key in which Serve's proxy says how many seconds a call has until its deadline. A caller who writes the key itself
 # can only make its own time shorter: gRPC ends the call at its deadline in any case.

@@ -14,6 +14,7 @@ import grpc
 import ray
 from ray import serve
 
+from translane_server.api.grpc_port import largest_received
 from translane_server.embedded import EmbeddedServer
 from translane_server.errors import MessageTooLargeError, StartupError, shutting_down
 from translane_server.listening import address_of, listening_on
@@ -27,7 +28,6 @@ from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
 from translane_server.ray_serve.settings import read_settings
-from translane_server.rpc.port import largest_received
 from translane_server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)

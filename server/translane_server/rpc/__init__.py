@@ -1,1 +1,1 @@
-"""The protocol's edge: it receives every RPC and sends every answer."""
+"""The service of translations: requests to sentences, and results to answers."""

@@ -10,14 +10,14 @@ import grpc
 
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
+from translane_server.api.interceptors import CallInterceptor
+from translane_server.api.open_calls import CallLimits
+from translane_server.api.reflection import enable_reflection
 from translane_server.errors import ModelRefusedError, StartupError
 from translane_server.listening import ADMIN_HOST
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.interceptors import CallInterceptor
-from translane_server.rpc.open_calls import CallLimits
-from translane_server.rpc.reflection import enable_reflection
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
 

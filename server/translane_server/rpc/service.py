@@ -22,10 +22,10 @@ from translane.options import Options
 from translane.results import Hypothesis
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
+from translane_server.api.current_call import caller, note, pay
 from translane_server.errors import shutting_down
 from translane_server.models.model_list import model_list
 from translane_server.models.registry import Registry
-from translane_server.rpc.current_call import caller, note, pay
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
 from translane_server.translation.translator import Ticket

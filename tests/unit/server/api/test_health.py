@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from grpc_health.v1 import health_pb2 as pb
 
-from translane_server.rpc.health import HealthService
+from translane_server.api.health import HealthService
 
 SERVING = pb.HealthCheckResponse.SERVING
 NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING

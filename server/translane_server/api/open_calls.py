@@ -8,6 +8,8 @@ from typing import Any
 
 import grpc
 
+from translane_server.api.reading_slots import ReadingSlots
+from translane_server.api.timeouts import Timeouts
 from translane_server.errors import (
     FieldViolation,
     InvalidRequestError,
@@ -18,8 +20,6 @@ from translane_server.errors import (
     TooManyBytesError,
     TooManyCallsError,
 )
-from translane_server.rpc.reading_slots import ReadingSlots
-from translane_server.rpc.timeouts import Timeouts
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 import pytest
 
+from translane_server.api.interceptors import CallInterceptor
+from translane_server.api.open_calls import CallLimits
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.interceptors import CallInterceptor
-from translane_server.rpc.open_calls import CallLimits
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # missing from the stubs
 PATH = "/a.Service/Method"

@@ -5,7 +5,7 @@ import pytest
 from google.rpc import error_details_pb2
 
 from translane_server import errors
-from translane_server.rpc import status
+from translane_server.api import status
 
 HEADER_LIMIT = 8 * 1024
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from translane_server.rpc.callers import CallerOf, caller_of_peer
+from translane_server.api.callers import CallerOf, caller_of_peer
 
 Context = grpc.aio.ServicerContext[Any, Any]
 PeerOf = Callable[[Context], str]

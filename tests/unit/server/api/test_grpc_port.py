@@ -6,9 +6,9 @@ import grpc
 import pytest
 
 from fakes.serving import make_settings
+from translane_server.api import grpc_port as port
+from translane_server.api.open_calls import CallLimits
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc import port
-from translane_server.rpc.open_calls import CallLimits
 
 
 def test_the_limits_of_calls_have_the_defaults_of_the_settings():

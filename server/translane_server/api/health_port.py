@@ -5,10 +5,10 @@ from __future__ import annotations
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 
+from translane_server.api.health import HealthService
+from translane_server.api.interceptors import CallInterceptor
+from translane_server.api.open_calls import CallLimits
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.health import HealthService
-from translane_server.rpc.interceptors import CallInterceptor
-from translane_server.rpc.open_calls import CallLimits
 
 _CALLS, _STREAMS, _CONNECTIONS = 64, 16, 64
 _MESSAGE_BYTES = 4096

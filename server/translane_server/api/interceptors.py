@@ -10,14 +10,14 @@ from typing import Any
 import grpc
 
 from translane_server.access.key_ring import KeyRing
+from translane_server.api.callers import CallerOf, caller_naming
+from translane_server.api.forwarded import PeerOf, peer_of_connection
+from translane_server.api.handlers import kind, reading_handler, refusing_handler
+from translane_server.api.intercepted import Clock, Context, InterceptedCall, InterceptedMethod
+from translane_server.api.open_calls import CallLimits, OpenCalls
 from translane_server.errors import UnknownMethodError
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.callers import CallerOf, caller_naming
-from translane_server.rpc.forwarded import PeerOf, peer_of_connection
-from translane_server.rpc.handlers import kind, reading_handler, refusing_handler
-from translane_server.rpc.intercepted import Clock, Context, InterceptedCall, InterceptedMethod
-from translane_server.rpc.open_calls import CallLimits, OpenCalls
 
 # All methods that are not registered share these labels, so that callers cannot make new labels.
 _UNKNOWN = ("unary", "unknown", "unknown")

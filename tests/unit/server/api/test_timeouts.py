@@ -2,7 +2,7 @@
 
 import asyncio
 
-from translane_server.rpc.timeouts import Timeouts
+from translane_server.api.timeouts import Timeouts
 
 
 class Expired:

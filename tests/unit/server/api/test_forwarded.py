@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from translane_server.rpc.callers import caller_naming
-from translane_server.rpc.forwarded import CERTIFICATE_NAME, PEER, SECRET, Forwarding
+from translane_server.api.callers import caller_naming
+from translane_server.api.forwarded import CERTIFICATE_NAME, PEER, SECRET, Forwarding
 
 FORWARDING = Forwarding("s3cret")
 CALLER = FORWARDING.naming(caller_naming())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from translane_server.rpc.timeouts import Timeouts
+from translane_server.api.timeouts import Timeouts
 
 
 class Reader(Protocol):

@@ -7,12 +7,12 @@ import logging
 import grpc
 
 from translane_server.access.key_ring import KeyRing
+from translane_server.api.callers import caller_naming
+from translane_server.api.forwarded import Forwarding, peer_of_connection
+from translane_server.api.interceptors import CallInterceptor
+from translane_server.api.open_calls import CallLimits
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.callers import caller_naming
-from translane_server.rpc.forwarded import Forwarding, peer_of_connection
-from translane_server.rpc.interceptors import CallInterceptor
-from translane_server.rpc.open_calls import CallLimits
 from translane_server.settings import ServerSettings
 
 # A message up to this many times `max_message_bytes` is received and refused with a reason. gRPC refuses a larger one

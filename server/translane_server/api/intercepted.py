@@ -11,15 +11,15 @@ import grpc
 from prometheus_client import Counter
 
 from translane_server.access.key_ring import Admission, KeyRing, Metadata
+from translane_server.api import status
+from translane_server.api.callers import CallerOf
+from translane_server.api.current_call import facts, gather_facts, identify, note
+from translane_server.api.forwarded import PeerOf
+from translane_server.api.open_calls import OpenCall, OpenCalls
 from translane_server.errors import RequestError
 from translane_server.observation.call_trace import CallTrace, Tracer, exemplar, set_current_trace
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
-from translane_server.rpc import status
-from translane_server.rpc.callers import CallerOf
-from translane_server.rpc.current_call import facts, gather_facts, identify, note
-from translane_server.rpc.forwarded import PeerOf
-from translane_server.rpc.open_calls import OpenCall, OpenCalls
 
 _log = logging.getLogger(__name__)
 

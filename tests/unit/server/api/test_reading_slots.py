@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from translane_server.rpc.reading_slots import ReadingSlots
+from translane_server.api.reading_slots import ReadingSlots
 
 
 class Call:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from translane_server.rpc.callers import caller_naming, caller_of_peer
+from translane_server.api.callers import caller_naming, caller_of_peer
 
 
 @pytest.mark.parametrize(
