@@ -1,4 +1,4 @@
-"""Turns plain types into messages of the protocol (`…_message`), and messages into plain types (`…_of`)."""
+"""Turns plain types into messages of the protocol, and messages into plain types (`…_of`)."""
 
 from __future__ import annotations
 
@@ -168,25 +168,25 @@ def _format_of(number: int) -> str:
 
 
 def translate_response(answer: Translations) -> pb.TranslateResponse:
-    """The answer to a call of Translate."""
-    return pb.TranslateResponse(
-        translations=[_translation_message(each) for each in answer.translations],
-        model=answer.model,
-        timing=_timing_message(answer.timing),
-    )
+    """The answer to a call of Translate. Messages are filled in their places, because to copy them there is slow."""
+    response = pb.TranslateResponse(model=answer.model)
+    translations = response.translations
+    for each in answer.translations:
+        _fill_translation(translations.add(), each)
+    _fill_timing(response.timing, answer.timing)
+    return response
 
 
 def stream_response(delta: Delta) -> pb.TranslateStreamResponse:
     """A message of a call of TranslateStream."""
-    end = delta.translation
-    if end is None:
-        return pb.TranslateStreamResponse(text_delta=delta.text)
-    return pb.TranslateStreamResponse(
-        text_delta=delta.text,
-        hypothesis=_hypothesis_message(end.hypothesis),
-        timing=_timing_message(end.timing) if end.timing else None,
-        treatment=_treatment_message(end.treatment) if end.treatment else None,
-    )
+    response = pb.TranslateStreamResponse(text_delta=delta.text)
+    if end := delta.translation:
+        _fill_hypothesis(response.hypothesis, end.hypothesis)
+        if end.timing:
+            _fill_timing(response.timing, end.timing)
+        if end.treatment:
+            _fill_treatment(response.treatment, end.treatment)
+    return response
 
 
 def score_message(score: Score) -> pb.Score:
@@ -215,23 +215,23 @@ def score_of(score: pb.Score) -> Score:
     return Score(score.total_log_prob, tuple(score.token_log_probs), tuple(score.tokens))
 
 
-def _translation_message(translation: Translation) -> pb.Translation:
-    message = pb.Translation(
-        hypotheses=[_hypothesis_message(each) for each in translation.hypotheses],
-        source_tokens=translation.source_tokens,
-    )
+def _fill_translation(message: pb.Translation, translation: Translation) -> None:
+    message.source_tokens = translation.source_tokens
+    hypotheses = message.hypotheses
+    for each in translation.hypotheses:
+        _fill_hypothesis(hypotheses.add(), each)
     if translation.source_pieces:
         message.source_pieces.extend(translation.source_pieces)
     if translation.treatment:
-        message.treatment.CopyFrom(_treatment_message(translation.treatment))
-    return message
+        _fill_treatment(message.treatment, translation.treatment)
 
 
-def _hypothesis_message(hypothesis: Hypothesis) -> pb.Hypothesis:
-    # Most hypotheses have no more than this. Each further argument would cost some time, even if it is empty.
+def _fill_hypothesis(message: pb.Hypothesis, hypothesis: Hypothesis) -> None:
+    message.text = hypothesis.text
     reason = hypothesis.finish_reason
-    number = _ENDED_NUMBER if reason is _ENDED else _CUT_OFF_NUMBER if reason is _CUT_OFF else _NO_REASON
-    message = pb.Hypothesis(text=hypothesis.text, score=hypothesis.score, finish_reason=number)
+    message.finish_reason = _ENDED_NUMBER if reason is _ENDED else _CUT_OFF_NUMBER if reason is _CUT_OFF else _NO_REASON
+    if hypothesis.score is not None:
+        message.score = hypothesis.score
     if hypothesis.tokens:
         message.tokens.extend(hypothesis.tokens)
     if hypothesis.token_log_probs:
@@ -240,7 +240,6 @@ def _hypothesis_message(hypothesis: Hypothesis) -> pb.Hypothesis:
         message.alignment.points.extend(map(_point_message, hypothesis.alignment))
     if hypothesis.quality is not None:
         message.quality = hypothesis.quality
-    return message
 
 
 def _point_message(point: AlignmentPoint) -> pb.AlignmentPoint:
@@ -263,20 +262,16 @@ def hypothesis_of(hypothesis: pb.Hypothesis) -> Hypothesis:
     )
 
 
-def _treatment_message(treatment: Treatment) -> pb.Treatment:
-    return pb.Treatment(
-        sentences=treatment.sentences,
-        cut_sentences=treatment.cut_sentences,
-        preserved=treatment.preserved,
-        terms=[
-            pb.TermReport(
-                source=term.source, target=term.target, outcome=_TERM_OUTCOMES[term.outcome], glossary=term.glossary
-            )
-            for term in treatment.terms
-        ],
-        source_language=treatment.source_language or "",
-        pivot_language=treatment.pivot_language or "",
-    )
+def _fill_treatment(message: pb.Treatment, treatment: Treatment) -> None:
+    message.sentences = treatment.sentences
+    message.cut_sentences = treatment.cut_sentences
+    message.preserved = treatment.preserved
+    for term in treatment.terms:
+        message.terms.add(
+            source=term.source, target=term.target, outcome=_TERM_OUTCOMES[term.outcome], glossary=term.glossary
+        )
+    message.source_language = treatment.source_language or ""
+    message.pivot_language = treatment.pivot_language or ""
 
 
 def treatment_of(message: pb.Translation | pb.TranslateStreamResponse) -> Treatment | None:
@@ -299,13 +294,12 @@ def treatment_of(message: pb.Translation | pb.TranslateStreamResponse) -> Treatm
     )
 
 
-def _timing_message(timing: Timing) -> pb.Timing:
-    message = pb.Timing(cached_texts=timing.cached_texts)
+def _fill_timing(message: pb.Timing, timing: Timing) -> None:
+    message.cached_texts = timing.cached_texts
     _set(message.queue, timing.queue)
     _set(message.encode, timing.encode)
     _set(message.decode, timing.decode)
     _set(message.total, timing.total)
-    return message
 
 
 def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timing | None:

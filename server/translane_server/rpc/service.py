@@ -26,6 +26,7 @@ from translane_server.api.current_call import caller, note, pay
 from translane_server.errors import shutting_down
 from translane_server.models.model_list import model_list
 from translane_server.models.registry import Registry
+from translane_server.observation.call_trace import current_trace
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
 from translane_server.translation.translator import Ticket
@@ -145,4 +146,4 @@ class TranslationService(TranslationServiceServicer):
 
 def _ticket(priority: int) -> Ticket:
     """Return the ticket of the current call."""
-    return Ticket(caller(), priority, pay, note)
+    return Ticket(caller(), priority, pay, note, current_trace())

@@ -14,7 +14,7 @@ from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, Score, StreamedTranslation, Timing, Translation, Translations
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.manifest import Manifest
-from translane_server.observation.call_trace import ModelRun, current_trace, exemplar
+from translane_server.observation.call_trace import CallTrace, ModelRun
 from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult
 from translane_server.text.stored_glossaries import StoredGlossaries
@@ -44,12 +44,14 @@ class Ticket:
         priority: sentences of a higher priority enter the batch first.
         pay: takes sentences from the caller's quota; raises a `RequestError` if there are not enough.
         note: is told facts about the request, for its line in the log.
+        trace: the trace of the call that asks; None without one.
     """
 
     caller: str = ""
     priority: int = 0
     pay: Callable[[int], None] = _nothing
     note: Callable[..., None] = _nothing
+    trace: CallTrace | None = None
 
     def paid(self) -> Ticket:
         """Return a ticket for a step whose sentences were paid for in the step before."""
@@ -155,7 +157,7 @@ class Translator:
             )
         started = reading if started is None else started
         timing = self._timed(started, results, recalled, ticket)
-        self._trace((started, reading, submitted), prepared.sentences, results)
+        self._trace(ticket, (started, reading, submitted), prepared.sentences, results)
         self._metrics.generated_tokens.inc(generated)
         ticket.note(generated_tokens=generated)
         return Translations(translations, self.name, timing)
@@ -202,7 +204,7 @@ class Translator:
         hypothesis = translation.hypotheses[0]
         started = reading if started is None else started
         timing = self._timed(started, end.results, recalled, ticket)
-        self._trace((started, reading, submitted), prepared.sentences, end.results)
+        self._trace(ticket, (started, reading, submitted), prepared.sentences, end.results)
         self._metrics.generated_tokens.inc(generated)
         ticket.note(generated_tokens=generated)
         yield Delta(
@@ -232,7 +234,8 @@ class Translator:
         scores = await self._pool.build(
             size + target_tokens, partial(self._scores.scores, prepared, results, request.return_tokens), ticket.caller
         )
-        self._trace((reading if started is None else started, reading, submitted), sentences, results)
+        started = reading if started is None else started
+        self._trace(ticket, (started, reading, submitted), sentences, results)
         return scores
 
     def _recall(self, request: TranslationRequest, ticket: Ticket) -> Recalled | None:
@@ -290,15 +293,20 @@ class Translator:
         if recalled:
             ticket.note(cached_texts=cached)
         seconds = self._clock() - started
-        self._metrics.requests.observe(seconds, exemplar())
+        trace = ticket.trace
+        self._metrics.requests.observe(seconds, dict(trace.ids) if trace and trace.is_recorded else None)
         return request_timing(results, seconds, cached)
 
     def _trace(
-        self, times: tuple[float, float, float], sentences: Sequence[Sentence], results: Sequence[SentenceResult]
+        self,
+        ticket: Ticket,
+        times: tuple[float, float, float],
+        sentences: Sequence[Sentence],
+        results: Sequence[SentenceResult],
     ) -> None:
-        """Record what the model did in the trace of the current call. The times are the first three of `ModelRun`."""
-        if trace := current_trace():
-            trace.add(ModelRun(self.name, self._version, *times, self._clock(), sentences, results))
+        """Record what the model did in the trace of the call. The times are the first three of `ModelRun`."""
+        if ticket.trace:
+            ticket.trace.add(ModelRun(self.name, self._version, *times, self._clock(), sentences, results))
 
 
 def _work(request: TranslationRequest) -> int:
