@@ -7,26 +7,22 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
-
-import grpc
 
 from translane.v1 import translation_pb2 as pb
-from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server.api.current_call import caller, note, pay, unpaid
+from translane_server.api.call import Call, Write
 from translane_server.errors import shutting_down
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
-from translane_server.observation.call_trace import ModelRun, current_trace, exemplar
+from translane_server.observation.call_trace import ModelRun
 from translane_server.requests.answers import Recalled
 from translane_server.requests.limits import TranslationRequest, check_names
 from translane_server.requests.model_list import model_list
 from translane_server.requests.prepared import PreparedRequest
 from translane_server.requests.source import Source
 from translane_server.requests.timings import timing
-from translane_server.rpc.detours import Detours, Writer
+from translane_server.rpc.detours import Detours
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult
@@ -34,11 +30,9 @@ from translane_server.text.language_tags import is_auto
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
-Context = grpc.aio.ServicerContext[Any, Any]
 
-
-class TranslationService(TranslationServiceServicer):
-    """Answers the RPCs. Refuses translations after `close`.
+class TranslationService:
+    """Answers the RPCs, each for its call. Refuses translations after `close`.
 
     Args:
         models: the models of the server.
@@ -76,138 +70,149 @@ class TranslationService(TranslationServiceServicer):
         """Wait until every translation that was accepted is answered."""
         await self._idle.wait()
 
-    async def Translate(self, request: pb.TranslateRequest, context: Context) -> pb.TranslateResponse:  # noqa: ARG002, N802
-        note(texts=len(request.texts))
-        route = self._route(request)
+    async def Translate(self, request: pb.TranslateRequest, call: Call) -> pb.TranslateResponse:  # noqa: N802
+        call.note(texts=len(request.texts))
+        route = self._route(request, call)
         if isinstance(route, ServedModel):
-            return await self.translate(request, route)
+            return await self.translate(request, route, call)
         async with self._detour():
-            response = await self._detours.translate(request, route)
-        self._log(request.texts, response.translations)
+            response = await self._detours.translate(request, route, call)
+        self._log(call, request.texts, response.translations)
         return response
 
-    async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
-        note(texts=1)
-        route = self._route(request)
+    async def TranslateStream(self, request: pb.TranslateStreamRequest, call: Call, write: Write) -> None:  # noqa: N802
+        call.note(texts=1)
+        route = self._route(request, call)
         if isinstance(route, ServedModel):
-            await self.stream(request, route, context)
+            await self.stream(request, route, call, write)
             return
         async with self._detour():
-            await self._detours.stream(request, route, context)
+            await self._detours.stream(request, route, call, write)
         if self._log_texts:
-            note(source_texts=[request.text])
+            call.note(source_texts=[request.text])
 
-    async def check(self, request: pb.TranslateRequest, served: ServedModel) -> None:
+    async def check(self, request: pb.TranslateRequest, served: ServedModel, call: Call) -> None:
         """See `Steps`."""
-        with unpaid():
-            async with _Accepted(self, served) as model:
-                model.dispatcher.check_room(model.translate.check(request), caller())
-                await self._read(request, model)
+        async with _Accepted(self, served) as model:
+            model.dispatcher.check_room(model.translate.check(request), call.caller)
+            await self._read(request, model, call, is_paid=True)
 
-    async def translate(self, request: pb.TranslateRequest, served: ServedModel) -> pb.TranslateResponse:
+    async def translate(
+        self, request: pb.TranslateRequest, served: ServedModel, call: Call, *, is_paid: bool = False
+    ) -> pb.TranslateResponse:
         """See `Steps`."""
         started = self._clock()
         async with _Accepted(self, served) as model:
             reading = self._clock()
-            recalled = self._recall(request, model)
-            prepared = await self._read(recalled.request, model)
+            recalled = self._recall(request, model, call, is_paid=is_paid)
+            prepared = await self._read(recalled.request, model, call, is_paid=is_paid)
             submitted = self._clock()
-            results = await model.dispatcher.decode(prepared.sentences, request.priority, caller())
+            results = await model.dispatcher.decode(prepared.sentences, request.priority, call.caller)
             generated = _generated_tokens(results)
             work = _work(recalled.request) + generated + recalled.size
             translations = await self._workers.build(
-                work, lambda budget: recalled.whole(prepared.translations(results, budget)), caller()
+                work, lambda budget: recalled.whole(prepared.translations(results, budget)), call.caller
             )
             recalled.keep()
             response = pb.TranslateResponse(
-                translations=translations, model=model.name, timing=self._timed(model, started, results, recalled)
+                translations=translations, model=model.name, timing=self._timed(model, started, results, recalled, call)
             )
-            self._trace(model, (started, reading, submitted), prepared.sentences, results)
-        self._tell(model, generated, request.texts, translations)
+            self._trace(call, model, (started, reading, submitted), prepared.sentences, results)
+        self._tell(call, model, generated, request.texts, translations)
         return response
 
-    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, context: Writer) -> None:
+    async def stream(
+        self,
+        request: pb.TranslateStreamRequest,
+        served: ServedModel,
+        call: Call,
+        write: Write,
+        *,
+        is_paid: bool = False,
+    ) -> None:
         """See `Steps`."""
         started = self._clock()
 
         async def send(delta: str) -> None:
-            await context.write(pb.TranslateStreamResponse(text_delta=delta))
+            await write(pb.TranslateStreamResponse(text_delta=delta))
 
         async with _Accepted(self, served) as model:
             reading = self._clock()
-            recalled = self._recall(request, model)
-            prepared = await self._read(recalled.request, model)
+            recalled = self._recall(request, model, call, is_paid=is_paid)
+            prepared = await self._read(recalled.request, model, call, is_paid=is_paid)
             (text,) = prepared.texts
             gaps = text.stream_gaps(prepared.target_language)
             is_sent_whole = gaps is None or recalled.count > 0
             translations: list[pb.Translation] = []
             work = _work(recalled.request)
-            sentences = self._streamed(prepared, work, translations, is_sent_whole=is_sent_whole)
+            sentences = self._streamed(prepared, work, translations, call.caller, is_sent_whole=is_sent_whole)
             gaps = gaps or [""] * (len(sentences) + 1)
             submitted = self._clock()
-            end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
+            end = await stream_text(
+                model.dispatcher, sentences, gaps, send, priority=request.priority, caller=call.caller
+            )
             generated = _generated_tokens(end.results)
             (translation,) = await self._workers.build(
                 work + generated + recalled.size,
                 lambda _budget: recalled.whole([prepared.translation(text, translations)]),
-                caller(),
+                call.caller,
             )
             recalled.keep()
-            await context.write(
+            await write(
                 pb.TranslateStreamResponse(
                     text_delta=translation.hypotheses[0].text if is_sent_whole else end.rest,
                     hypothesis=translation.hypotheses[0],
-                    timing=self._timed(model, started, end.results, recalled),
+                    timing=self._timed(model, started, end.results, recalled, call),
                     treatment=translation.treatment if translation.HasField("treatment") else None,
                 )
             )
-            self._trace(model, (started, reading, submitted), prepared.sentences, end.results)
-        self._tell(model, generated, [request.text], [translation])
+            self._trace(call, model, (started, reading, submitted), prepared.sentences, end.results)
+        self._tell(call, model, generated, [request.text], [translation])
 
-    async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
-        note(texts=len(request.inputs))
+    async def Score(self, request: pb.ScoreRequest, call: Call) -> pb.ScoreResponse:  # noqa: N802
+        call.note(texts=len(request.inputs))
         check_names(request)
         served = self._models.choose(request.model, request.source_language, request.target_language)
         started = self._clock()
-        async with _Accepted(self, self._open(served)) as model:
+        async with _Accepted(self, self._open(served, call)) as model:
             reading = self._clock()
             count = model.score.check(request)
-            model.dispatcher.check_room(count, caller())
-            pay(count)
-            prepared = await self._workers.read(request.ByteSize(), partial(model.score.read, request), caller())
+            model.dispatcher.check_room(count, call.caller)
+            call.pay(count)
+            prepared = await self._workers.read(request.ByteSize(), partial(model.score.read, request), call.caller)
             sentences = prepared.sentences
             target_tokens = sum(len(sentence.forced_ids) for sentence in sentences)
-            note(
+            call.note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
                 target_tokens=target_tokens,
             )
             submitted = self._clock()
-            results = await model.dispatcher.decode(sentences, caller=caller())
+            results = await model.dispatcher.decode(sentences, caller=call.caller)
             scores = await self._workers.build(
                 request.ByteSize() + target_tokens,
                 partial(model.score.scores, prepared, results, request.return_tokens),
-                caller(),
+                call.caller,
             )
-            self._trace(model, (started, reading, submitted), sentences, results)
+            self._trace(call, model, (started, reading, submitted), sentences, results)
         if self._log_texts:
             inputs = request.inputs
-            note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
+            call.note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
         return pb.ScoreResponse(scores=scores)
 
-    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
+    async def ListModels(self, _request: pb.ListModelsRequest, _call: Call) -> pb.ListModelsResponse:  # noqa: N802
         return model_list(self._models.messages(), self._texts_per_request)
 
-    def _route(self, request: TranslationRequest) -> ServedModel | Pivot | None:
+    def _route(self, request: TranslationRequest, call: Call) -> ServedModel | Pivot | None:
         """Return the model, or the two models, that a request is for; None if its language is to be found first."""
         check_names(request)
         if is_auto(request.source_language):
             return None
         route = self._models.route(request.model, request.source_language, request.target_language)
-        return self._open(route) if isinstance(route, ServedModel) else route
+        return self._open(route, call) if isinstance(route, ServedModel) else route
 
-    def _open(self, served: ServedModel) -> ServedModel:
+    def _open(self, served: ServedModel, call: Call) -> ServedModel:
         """Return a request's model, unless the server closes."""
-        note(model=served.name)
+        call.note(model=served.name)
         if self._closed:
             raise shutting_down()
         return served
@@ -234,62 +239,82 @@ class TranslationService(TranslationServiceServicer):
         if not self._running:
             self._idle.set()
 
-    def _recall(self, request: TranslationRequest, model: LoadedModel) -> Recalled:
+    def _recall(self, request: TranslationRequest, model: LoadedModel, call: Call, *, is_paid: bool) -> Recalled:
         """Check the sizes of a request, let it pay, and find what is known of it. A text that is known pays, too."""
         count = model.translate.check(request)
-        recalled = model.answers.recall(request, caller()) if model.answers else Recalled(request)
+        recalled = model.answers.recall(request, call.caller) if model.answers else Recalled(request)
         if unknown := count - recalled.count:
-            model.dispatcher.check_room(unknown, caller())
-        pay(count)
+            model.dispatcher.check_room(unknown, call.caller)
+        if not is_paid:
+            call.pay(count)
         return recalled
 
-    async def _read(self, request: TranslationRequest, model: LoadedModel) -> PreparedRequest:
+    async def _read(
+        self, request: TranslationRequest, model: LoadedModel, call: Call, *, is_paid: bool
+    ) -> PreparedRequest:
         """Turn a request whose sizes are checked into sentences."""
         count = len(request.texts) if isinstance(request, pb.TranslateRequest) else 1
-        prepared = await self._workers.read(_work(request), partial(model.translate.read, request), caller())
-        if (more := len(prepared.sentences) - count) > 0:  # texts were cut
-            pay(more)
-        note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
+        prepared = await self._workers.read(_work(request), partial(model.translate.read, request), call.caller)
+        if (more := len(prepared.sentences) - count) > 0 and not is_paid:  # texts were cut
+            call.pay(more)
+        call.note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 
     def _timed(
-        self, model: LoadedModel, started: float, results: Sequence[SentenceResult], recalled: Recalled
+        self,
+        model: LoadedModel,
+        started: float,
+        results: Sequence[SentenceResult],
+        recalled: Recalled,
+        call: Call,
     ) -> pb.Timing:
         """Record how long a request took until now, and return its timing."""
         if model.answers:
-            note(cached_texts=recalled.count)
+            call.note(cached_texts=recalled.count)
         seconds = self._clock() - started
-        model.metrics.requests.observe(seconds, exemplar())
+        model.metrics.requests.observe(seconds, call.exemplar())
         return timing(results, seconds, recalled.count)
 
     def _trace(
         self,
+        call: Call,
         model: LoadedModel,
         times: tuple[float, float, float],
         sentences: Sequence[Sentence],
         results: Sequence[SentenceResult],
     ) -> None:
-        """Record what a model did in the trace of the current call. The times are the first three of `ModelRun`."""
-        if trace := current_trace():
+        """Record what a model did in the trace of the call. The times are the first three of `ModelRun`."""
+        if trace := call.trace:
             version = model.manifest.version
             trace.add(ModelRun(model.name, version, *times, self._clock(), sentences, results))
 
     def _tell(
-        self, model: LoadedModel, generated: int, texts: Sequence[str], translations: Sequence[pb.Translation]
+        self,
+        call: Call,
+        model: LoadedModel,
+        generated: int,
+        texts: Sequence[str],
+        translations: Sequence[pb.Translation],
     ) -> None:
         """Count and log what was generated."""
         model.metrics.generated_tokens.inc(generated)
-        note(generated_tokens=generated)
-        self._log(texts, translations)
+        call.note(generated_tokens=generated)
+        self._log(call, texts, translations)
 
-    def _log(self, texts: Sequence[str], translations: Sequence[pb.Translation]) -> None:
+    def _log(self, call: Call, texts: Sequence[str], translations: Sequence[pb.Translation]) -> None:
         """Log the texts of a request and their translations, if this is wanted."""
         if self._log_texts:
             found = [hypothesis.text for translation in translations for hypothesis in translation.hypotheses]
-            note(source_texts=list(texts), translations=found)
+            call.note(source_texts=list(texts), translations=found)
 
     def _streamed(
-        self, prepared: PreparedRequest, size: int, translations: list[pb.Translation], *, is_sent_whole: bool
+        self,
+        prepared: PreparedRequest,
+        size: int,
+        translations: list[pb.Translation],
+        caller: str,
+        *,
+        is_sent_whole: bool,
     ) -> list[StreamedSentence]:
         """Pair each sentence with its text functions. A sentence appends to `translations` when it ends.
 
@@ -299,7 +324,7 @@ class TranslationService(TranslationServiceServicer):
         builder = prepared.builder
 
         async def text(source: Source, result: SentenceResult) -> str:
-            built = await self._workers.build(size, lambda _budget: builder.translation(source, result), caller())
+            built = await self._workers.build(size, lambda _budget: builder.translation(source, result), caller)
             translations.append(built)
             return "" if is_sent_whole else translations[-1].hypotheses[0].text
 

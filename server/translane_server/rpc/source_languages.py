@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.api.current_call import caller
 from translane_server.budget import Budget, OverBudgetError
 from translane_server.models.registry import Registry
 from translane_server.requests.limits import TranslationRequest, takes_too_long
@@ -36,12 +35,13 @@ class SourceLanguages:
         self._identifier: LanguageIdentifier | None = None
         self._loading = asyncio.Lock()
 
-    async def find(self, request: TranslationRequest, texts: Sequence[str]) -> list[str]:
+    async def find(self, request: TranslationRequest, texts: Sequence[str], caller: str) -> list[str]:
         """Return the language of each text, among those that can be translated to the request's target language.
 
         Args:
             request: the request.
             texts: the texts of the request.
+            caller: who asks.
 
         Raises:
             RequestError: no language can be translated, the identifier is not installed, or finding takes too long.
@@ -59,7 +59,7 @@ class SourceLanguages:
                 field = "texts" if isinstance(request, pb.TranslateRequest) else "text"
                 raise takes_too_long(field, budget) from None
 
-        return await self._workers.read(request.ByteSize() + _WORK_OF_A_TEXT * len(texts), find, caller())
+        return await self._workers.read(request.ByteSize() + _WORK_OF_A_TEXT * len(texts), find, caller)
 
     async def _loaded(self) -> LanguageIdentifier:
         async with self._loading:

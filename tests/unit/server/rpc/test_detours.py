@@ -5,14 +5,11 @@ import time
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from prometheus_client import Counter
 
+from fakes.calls import make_call
 from fakes.models import Model
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
-from translane_server.access.allowances import Account, Allowance
-from translane_server.access.keys import KeyHolder
-from translane_server.api import current_call
 from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
@@ -40,6 +37,7 @@ class Steps:
 
     def __init__(self):
         self.requests = []
+        self.paid = []
         self.checked = []
         self.problems = {}
         self.checks = {}
@@ -47,12 +45,13 @@ class Steps:
         self.gate = None
         self.cut = set()
 
-    async def check(self, request, served):
+    async def check(self, request, served, _call):
         self.checked.append((served.name, request))
         if served.name in self.checks:
             raise self.checks[served.name]
 
-    async def translate(self, request, served):
+    async def translate(self, request, served, _call, *, is_paid=False):
+        self.paid.append(is_paid)
         self.requests.append((served.name, request))
         try:
             await (self.gate.wait() if self.gate else asyncio.sleep(0))
@@ -72,13 +71,14 @@ class Steps:
         ]
         return pb.TranslateResponse(translations=translations, model=served.name, timing=self._timing(served))
 
-    async def stream(self, request, served, context):
+    async def stream(self, request, served, _call, write, *, is_paid=False):
+        self.paid.append(is_paid)
         self.requests.append((served.name, request))
         if served.name in self.problems:
             raise self.problems[served.name]
         text = f"{served.name}({request.text})"
-        await context.write(pb.TranslateStreamResponse(text_delta=text[:3]))
-        await context.write(
+        await write(pb.TranslateStreamResponse(text_delta=text[:3]))
+        await write(
             pb.TranslateStreamResponse(
                 text_delta=text[3:], hypothesis=pb.Hypothesis(text=text), timing=self._timing(served)
             )
@@ -103,10 +103,10 @@ class Routed:
         return self.models.route(request.model, request.source_language, request.target_language)
 
     async def translate(self, request):
-        return await self._detours.translate(request, self._pivot(request))
+        return await self._detours.translate(request, self._pivot(request), make_call())
 
-    async def stream(self, request, context):
-        await self._detours.stream(request, self._pivot(request), context)
+    async def stream(self, request, write):
+        await self._detours.stream(request, self._pivot(request), make_call(), write)
 
 
 @pytest.fixture
@@ -137,13 +137,13 @@ def automatic(*texts, target="en", **fields):
     return pb.TranslateRequest(texts=texts, source_language="auto", target_language=target, **fields)
 
 
-class Written(list[pb.TranslateStreamResponse]):
-    async def write(self, message):
-        self.append(message)
-
-
 async def collect(detours, request):
-    await detours.stream(request, messages := Written())
+    messages: list[pb.TranslateStreamResponse] = []
+
+    async def write(message):
+        messages.append(message)
+
+    await detours.stream(request, write)
     return messages
 
 
@@ -151,29 +151,13 @@ async def collect(detours, request):
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_the_sentences_of_both_steps_are_paid_for_once(make_detours, steps, monkeypatch, streams):
-    counter = Counter("sentences", "", registry=None)
-    token = current_call._account.set(Account(Allowance(KeyHolder()), counter))
-    translate, stream = steps.translate, steps.stream
-
-    async def paid(request, served):
-        current_call.pay(len(request.texts))
-        return await translate(request, served)
-
-    async def paid_stream(request, served, context):
-        current_call.pay(1)
-        await stream(request, served, context)
-
-    monkeypatch.setattr(steps, "translate", paid)
-    monkeypatch.setattr(steps, "stream", paid_stream)
+async def test_the_sentences_of_both_steps_are_paid_for_once(make_detours, steps, streams):
     detours = make_detours("de--en", "en--zh")
     if streams:
-        request = pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh")
-        await collect(detours, request)
+        await collect(detours, pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh"))
     else:
         await detours.translate(pivoted("a", "b"))
-    assert counter._value.get() == (1 if streams else 2)
-    current_call._account.reset(token)
+    assert steps.paid == [False, True]
 
 
 async def test_the_answer_tells_of_both_steps(make_detours, steps):

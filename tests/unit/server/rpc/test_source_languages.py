@@ -58,16 +58,16 @@ def identifier(monkeypatch):
 async def test_one_language_needs_no_search(identifier):
     models, workers = Models("zh"), Workers()
     request = pb.TranslateRequest(model="m", target_language="en")
-    assert await languages_of(models, workers).find(request, ["a", "b"]) == ["zh", "zh"]
+    assert await languages_of(models, workers).find(request, ["a", "b"], "a") == ["zh", "zh"]
     assert models.asked == [("m", "en")]
     assert (workers.sizes, identifier.made) == ([], 0)
 
 
 async def test_the_identifier_is_loaded_once_and_sees_no_tags(identifier):
     languages = languages_of(Models("en", "de"), workers := Workers())
-    assert await languages.find(pb.TranslateRequest(), ["x de", "x", "<de>x"]) == ["de", "en", "de"]
+    assert await languages.find(pb.TranslateRequest(), ["x de", "x", "<de>x"], "a") == ["de", "en", "de"]
     html = pb.TranslateRequest(format=pb.FORMAT_HTML)
-    assert await languages.find(html, ["<p lang=de>x</p>"]) == ["en"]
+    assert await languages.find(html, ["<p lang=de>x</p>"], "a") == ["en"]
     assert identifier.made == 1
     assert len(workers.sizes) == 2
     assert workers.sizes[0] > workers.sizes[1] - html.ByteSize() > 0
@@ -83,5 +83,5 @@ async def test_what_takes_too_long_is_refused(identifier, monkeypatch, request_,
         lambda name, _budget: InvalidRequestError(FieldViolation(name, "takes too long")),
     )
     with pytest.raises(InvalidRequestError) as caught:
-        await languages_of(Models("en", "de"), Workers()).find(request_, ["slow"])
+        await languages_of(Models("en", "de"), Workers()).find(request_, ["slow"], "a")
     assert [each.field for each in caught.value.violations] == [field]
