@@ -15,6 +15,7 @@
         ├── ModelNotFoundError      there is no model of that name, or none for those languages
         ├── ModelRefusedError       a model cannot be loaded; for the operator who asked for it
         ├── UnknownMethodError      the protocol does not have the method
+        ├── UnknownServiceError     the server has no service of that name, whose health is asked for
         ├── MissingKeyError         the call has no key
         ├── UnknownKeyError         the server does not know the call's key
         ├── ExpiredKeyError         the call's key has expired
@@ -134,6 +135,12 @@ class UnknownMethodError(RequestError):
     """The protocol does not have the method."""
 
     reason = "METHOD_NOT_FOUND"
+
+
+class UnknownServiceError(RequestError):
+    """Health checks alone: the server has no service of that name."""
+
+    reason = "SERVICE_NOT_FOUND"
 
 
 class MissingKeyError(RequestError):

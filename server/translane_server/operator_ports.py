@@ -8,8 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from translane.v1.models_pb2_grpc import ModelServiceServicer
 from translane_server.access.certificates import Certificates
-from translane_server.api.health import HealthService
-from translane_server.api.health_port import HealthPort
+from translane_server.api.health import HealthPort, HealthService
 from translane_server.listening import ADMIN_HOST, address_of, listening_on
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics

@@ -13,8 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard, warn_of_what_is_missing
-from translane_server.api.forwarded import Forwarding
-from translane_server.api.grpc_port import grpc_server
+from translane_server.api.grpc_port import grpc_port
 from translane_server.api.health import HealthService
 from translane_server.api.reflection import enable_reflection
 from translane_server.descriptors import connection_limit, watch_connections
@@ -132,19 +131,20 @@ class Server:
         """Open the port of translations, and the socket of forwarded calls; within another program the socket alone."""
         settings, certificates = self._settings, self.guard.certificates
         door = self._http.door if self._http else self._door
-        self._grpc = server = grpc_server(
+        port = grpc_port(
             settings,
             self.metrics,
             connections,
             tracer=self._tracer,
             keys=self.guard.keys,
-            forwarding=Forwarding(door.secret) if door else None,
+            secret=door.secret if door else "",
             shares_port=self._is_front_end,
         )
-        add_TranslationServiceServicer_to_server(self._service, server)  # type: ignore[no-untyped-call]
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, port)
         if settings.reflection:
-            enable_reflection((SERVICE_NAME, health.SERVICE_NAME), server)
+            enable_reflection((SERVICE_NAME, health.SERVICE_NAME), port)
+        self._grpc = server = port.server
         if door:
             server.add_insecure_port(door.address)
         if self._http:

@@ -90,19 +90,23 @@ class Allowance:
         self._tokens -= sentences
 
 
-class Account:
-    """What one call has taken of its holder's allowance.
+class Charge:
+    """What one call takes of the allowance of its key's holder.
 
     Args:
-        allowance: the allowance of the call's holder.
+        name: the holder.
+        allowance: the holder's.
         sentences: counts the sentences of the holder.
+        rejected: counts refused calls by holder and reason.
     """
 
-    __slots__ = ("_allowance", "_sentences", "_taken")
+    __slots__ = ("_allowance", "_rejected", "_sentences", "_taken", "name")
 
-    def __init__(self, allowance: Allowance, sentences: Counter) -> None:
+    def __init__(self, name: str, allowance: Allowance, sentences: Counter, rejected: Counter) -> None:
+        self.name = name
         self._allowance = allowance
         self._sentences = sentences
+        self._rejected = rejected
         self._taken = 0
 
     def pay(self, sentences: int) -> None:
@@ -110,6 +114,10 @@ class Account:
         self._allowance.take(sentences, of_call=self._taken)
         self._taken += sentences
         self._sentences.inc(sentences)
+
+    def count_refusal(self, reason: str) -> None:
+        """Count that the call was refused."""
+        self._rejected.labels(self.name, reason).inc()
 
     def close(self) -> None:
         """Give back what is in flight: the call has ended."""

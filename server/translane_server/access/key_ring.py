@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import Counter
 
-from translane_server.access.allowances import Account, Allowance
+from translane_server.access.allowances import Allowance, Charge
 from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, KeyHolder, digest_of, is_token, load_keys
 from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
@@ -41,19 +41,6 @@ class _Entry:
     name: str
     allowance: Allowance
     sentences: Counter
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """A call that was admitted: the name of its key's holder, and the call's account."""
-
-    name: str
-    account: Account
-    _rejected: Counter
-
-    def count_refusal(self, reason: str) -> None:
-        """Count that the call was refused."""
-        self._rejected.labels(self.name, reason).inc()
 
 
 @dataclass
@@ -95,7 +82,7 @@ class KeyRing:
         self._cabinet = _Cabinet()
         self._take(load_keys(path))
 
-    def admit(self, metadata: Metadata, peer: str) -> Admission:
+    def admit(self, metadata: Metadata, peer: str) -> Charge:
         """Find the holder of a call's key.
 
         Args:
@@ -116,7 +103,7 @@ class KeyRing:
             self._metrics.key_rejected.labels(entry.name, ExpiredKeyError.reason).inc()
             self._tell(ExpiredKeyError.reason, peer)
             raise ExpiredKeyError(f"the key of {entry.name} expired at {entry.key.expires:%Y-%m-%d %H:%M %Z}")
-        return Admission(entry.name, Account(entry.allowance, entry.sentences), self._metrics.key_rejected)
+        return Charge(entry.name, entry.allowance, entry.sentences, self._metrics.key_rejected)
 
     def refresh(self) -> None:
         """Read the file again if it has changed. A wrong file is logged, and the keys before go on."""

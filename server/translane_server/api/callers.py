@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 from urllib.parse import unquote
 
-import grpc
-
-Context = grpc.aio.ServicerContext[Any, Any]
-CallerOf = Callable[[Context], str]
+from translane_server.api.call import Metadata
 
 # Longest name of a caller [characters].
 _LONGEST_NAME = 100
@@ -27,50 +23,43 @@ _REMEMBERED = 4096
 _CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
 
 
-def caller_naming(header: str = "", *, certified: bool = False) -> CallerOf:
-    """Return the function that names the caller of a call.
+def caller_of(metadata: Metadata, certificate: str, peer: str, header: str = "") -> str:
+    """Return the name of the caller of a call: what the header says, or else the certificate, or else the address.
 
     Args:
-        header: the metadata key whose value names the caller; empty if none does. A key that any client can set is no
-            limit: a proxy in front of the server must set it. A call with a value that is missing or empty is named as
-            if there were no header.
-        certified: whether connections have certificates (mutual TLS), which name their callers. Otherwise a caller is
-            named by its address.
+        metadata: of the call.
+        certificate: the name in the certificate of its connection; empty if there is none.
+        peer: gRPC's name of the other end of its connection.
+        header: the metadata key whose value names the caller, in lower case; empty if none does. A key that any client
+            can set is no limit: a proxy in front of the server must set it.
     """
-    others = _certificate if certified else _address
-    if not header:
-        return others
-    key = header.lower()
-
-    def named(context: Context) -> str:
-        for name, value in context.invocation_metadata() or ():
-            if name == key:
-                text = value if isinstance(value, str) else value.decode("latin-1")
-                return _name(text) if text else others(context)
-        return others(context)
-
-    return named
+    if header:
+        for name, value in metadata:
+            if name == header:
+                if text := value if isinstance(value, str) else value.decode("latin-1"):
+                    return _bounded(text)
+                break
+    return _bounded(certificate) if certificate else caller_of_peer(peer)
 
 
-def _certificate(context: Context) -> str:
-    """The first alternative name of the certificate, or its common name; the address if it has neither."""
-    properties = context.auth_context()
+def name_in_certificate(properties: Mapping[str, Iterable[bytes]]) -> str:
+    """Return the first alternative name of a connection's certificate, or its common name; empty if it has neither.
+
+    Args:
+        properties: what gRPC knows of the connection.
+    """
     for name in _CERTIFICATE_NAMES:
         for value in properties.get(name, ()):
-            return _name(value.decode("utf-8", "replace"))
-    return _address(context)
+            return value.decode("utf-8", "replace")
+    return ""
 
 
-def _name(text: str) -> str:
+def _bounded(text: str) -> str:
     """A name of bounded length. A long text is cut, and a digest keeps it apart from others of the same beginning."""
     if len(text) <= _LONGEST_NAME:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{text[: _LONGEST_NAME - len(digest) - 1]}…{digest}"
-
-
-def _address(context: Context) -> str:
-    return caller_of_peer(context.peer())
 
 
 @lru_cache(_REMEMBERED)

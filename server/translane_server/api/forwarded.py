@@ -7,69 +7,27 @@ other call says of its caller is ignored.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import unquote
 
-import grpc
-
-from translane_server.api.callers import CallerOf, caller_of_peer
-
-Context = grpc.aio.ServicerContext[Any, Any]
-PeerOf = Callable[[Context], str]
+from translane_server.api.call import Metadata
 
 # The metadata of a forwarded call. The name is percent-encoded.
 SECRET = "translane-forwarded-secret"  # noqa: S105  the key, and not the secret
 PEER = "translane-forwarded-peer"
 CERTIFICATE_NAME = "translane-forwarded-certificate-name"
 
-# What a caller at a unix socket is named by its connection.
-_UNIX = caller_of_peer("unix:")
 
-# Longest name of a caller that a certificate gives [characters].
-_LONGEST_NAME = 100
-
-
-def peer_of_connection(context: Context) -> str:
-    """Return gRPC's name of the other end of a call's connection."""
-    return context.peer()
-
-
-class Forwarding:
-    """Tells whose a call is that may be forwarded.
+def forwarded(metadata: Metadata, peer: str, secret: str) -> tuple[str, str]:
+    """Return the other end of the connection that a call came by first, and the name in its certificate, or nothing.
 
     Args:
+        metadata: what the call says.
+        peer: gRPC's name of the other end. It is the result, if the call is not forwarded.
         secret: what a forwarded call shows.
     """
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
-
-    def peer(self, context: Context) -> str:
-        """Return gRPC's name of the other end: of the caller's connection if the call is forwarded."""
-        return self._said(context).get(PEER) or context.peer()
-
-    def naming(self, own: CallerOf) -> CallerOf:
-        """Return the function that names the caller of a call.
-
-        A forwarded call that `own` names by its connection alone is named by the certificate of the caller's
-        connection, or else by its address.
-        """
-
-        def named(context: Context) -> str:
-            name = own(context)
-            return self._caller(context) if name == _UNIX else name
-
-        return named
-
-    def _caller(self, context: Context) -> str:
-        said = self._said(context)
-        name = unquote(said.get(CERTIFICATE_NAME, ""))[:_LONGEST_NAME]
-        return name or caller_of_peer(said.get(PEER) or context.peer())
-
-    def _said(self, context: Context) -> dict[str, str]:
-        """The metadata of a forwarded call; nothing if the call is not forwarded."""
-        if not context.peer().startswith("unix:"):
-            return {}
-        said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        return said if hmac.compare_digest(said.get(SECRET, "").encode(), self._secret) else {}
+    if not peer.startswith("unix:"):
+        return peer, ""
+    said = {key: value for key, value in metadata if isinstance(value, str)}
+    if not hmac.compare_digest(said.get(SECRET, "").encode(), secret.encode()):
+        return peer, ""
+    return said.get(PEER) or peer, unquote(said.get(CERTIFICATE_NAME, ""))

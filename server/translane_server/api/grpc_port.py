@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
+from typing import Any, NoReturn
 
 import grpc
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
 
 from translane_server.access.key_ring import KeyRing
-from translane_server.api.callers import caller_naming
-from translane_server.api.forwarded import Forwarding, peer_of_connection
-from translane_server.api.interceptors import CallInterceptor
-from translane_server.api.open_calls import CallLimits
+from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.answering import Answering
+from translane_server.api.call import Call, Method
+from translane_server.api.callers import name_in_certificate
+from translane_server.api.forwarded import forwarded
+from translane_server.errors import UnknownMethodError
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # missing from the stubs
+
+# The kinds of methods, as metrics name them, by whether they read and write many messages.
+_KINDS = {
+    (False, False): "unary",
+    (False, True): "server_stream",
+    (True, False): "client_stream",
+    (True, True): "bidi_stream",
+}
+
+# All methods that are not known share these labels, so that callers cannot make new labels.
+_UNKNOWN = ("unary", "unknown", "unknown")
 
 # A message up to this many times `max_message_bytes` is received and refused with a reason. gRPC refuses a larger one
 # itself, before it is received, and without a reason.
@@ -41,17 +63,140 @@ _METADATA_BYTES = 16 * 1024
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
-def grpc_server(
+class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in the stubs alone
+    """gRPC's server. Its handlers get a `Call` in the place of gRPC's context; see `api.answering`.
+
+    gRPC reads and parses the message of a unary call before it calls the handler. Until then no limit of ours applies,
+    and a call that never sends a message stays open for ever. So every method is served in the form whose handler reads
+    its own messages. On the wire both forms are the same
+    (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests), and a client cannot tell them apart.
+
+    The functions that protobuf generates add services to it, as to a server of gRPC's.
+
+    Args:
+        metrics: takes what is counted and timed of each call.
+        limits: the limits of open calls.
+        options: the options of gRPC's core.
+        keys: the keys that callers need; None if they need none.
+        tracer: begins the spans of calls; None if calls are not traced.
+        caller_header: the metadata key whose value names the caller; empty if none does.
+        certified: whether connections have certificates (mutual TLS), which name their callers.
+        secret: what forwarded calls show; empty if none are forwarded.
+
+    Attributes:
+        admission: the open calls.
+        server: gRPC's server, which listens.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        limits: CallLimits,
+        options: list[tuple[str, int]],
+        *,
+        keys: KeyRing | None = None,
+        tracer: Tracer | None = None,
+        caller_header: str = "",
+        certified: bool = False,
+        secret: str = "",
+    ) -> None:
+        self._metrics = metrics
+        self.admission = Admission(limits, keys, caller_header)
+        self._answering = Answering(self.admission, tracer)
+        self._certified = certified
+        self._secret = secret
+        self._added: dict[str, Any] = {}  # handlers by path
+        self._handlers: dict[str, Any] = {}  # those of `_added` that were called, as gRPC calls them
+        unknown = Method(metrics, *_UNKNOWN, reads_many=True)
+        self._unknown = self._handler(unknown, grpc.stream_unary_rpc_method_handler(_refuse))
+        self.server = grpc.aio.server(handlers=[self], options=options)
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
+        """Add the methods of a service. Those that its servicer does not have stay unknown."""
+        self._added |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Do nothing: the same handlers are registered, too."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Return the handler of a method, as gRPC asks for it."""
+        path = handler_call_details.method
+        if handler := self._handlers.get(path):
+            return handler
+        added = self._added.get(path)
+        if added is None or not inspect.iscoroutinefunction(_behavior(added)):
+            return self._unknown
+        _, service, name = path.split("/")
+        many = (added.request_streaming, added.response_streaming)
+        method = Method(self._metrics, _KINDS[many], service, name, reads_many=many[0], writes_many=many[1])
+        self._handlers[path] = handler = self._handler(method, added)
+        return handler
+
+    def _handler(self, method: Method, added: Any) -> Any:
+        answer, parse, behavior = self._answering.answer, added.request_deserializer, _behavior(added)
+
+        async def handle(_messages: Any, context: Context) -> Any:
+            return await answer(self._begin(method, context), _GrpcTransport(context), behavior, parse)
+
+        made = grpc.stream_stream_rpc_method_handler if method.writes_many else grpc.stream_unary_rpc_method_handler
+        return made(handle, None, added.response_serializer)
+
+    def _begin(self, method: Method, context: Context) -> Call:
+        metadata: Any = context.invocation_metadata() or ()
+        peer, certificate = context.peer(), ""
+        if self._secret:
+            peer, certificate = forwarded(metadata, peer, self._secret)
+        if self._certified and not certificate:
+            certificate = name_in_certificate(context.auth_context())
+        return self._answering.begin(method, metadata, peer, certificate, context.time_remaining())
+
+
+class _GrpcTransport:
+    """Carries the messages of a call of gRPC's; see `Transport`."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def read(self) -> bytes | None:
+        try:
+            message = await self._context.read()
+        except grpc.aio.InternalError:
+            raise asyncio.CancelledError from None
+        return None if message is _EOF else message
+
+    async def write(self, message: Any, /) -> None:
+        try:
+            await self._context.write(message)
+        except grpc.aio.InternalError:
+            raise asyncio.CancelledError from None
+
+    async def fail(self, status: Status, /) -> NoReturn:
+        plain = rpc_status.to_status(status)
+        await self._context.abort(plain.code, plain.details, plain.trailing_metadata)
+
+
+async def _refuse(_messages: object, _call: Call) -> NoReturn:
+    raise UnknownMethodError("there is no such method")
+
+
+def _behavior(handler: Any) -> Any:
+    """The function of a handler of gRPC's."""
+    return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+
+
+def grpc_port(
     settings: ServerSettings,
     metrics: Metrics,
     connections: int,
     *,
     tracer: Tracer | None = None,
     keys: KeyRing | None = None,
-    forwarding: Forwarding | None = None,
+    secret: str = "",
     shares_port: bool = False,
-) -> grpc.aio.Server:
-    """Return a gRPC server that has neither services nor ports yet.
+) -> GrpcPort:
+    """Return the gRPC port of a server, which has neither services nor addresses yet.
 
     Args:
         settings: settings of the server.
@@ -59,18 +204,23 @@ def grpc_server(
         connections: most connections.
         tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need; None if they need none.
-        forwarding: tells whose the calls of the HTTP port are; None without an HTTP port.
+        secret: what the calls show that the HTTP port forwards; empty without an HTTP port.
         shares_port: whether other processes may listen on the same port, and get some of the connections.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
-    if forwarding:
-        naming = forwarding.naming(naming)
-    peer_of = forwarding.peer if forwarding else peer_of_connection
-    interceptor = CallInterceptor(metrics, call_limits(settings), naming, tracer=tracer, keys=keys, peer_of=peer_of)
-    calls = interceptor.open_calls
-    metrics.watch_calls(lambda: calls.count, lambda: calls.size, settings.max_calls)
-    return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections, shares_port=shares_port))
+    port = GrpcPort(
+        metrics,
+        call_limits(settings),
+        _options(settings, connections, shares_port=shares_port),
+        keys=keys,
+        tracer=tracer,
+        caller_header=settings.caller_header,
+        certified=settings.tls_client_ca is not None,
+        secret=secret,
+    )
+    admission = port.admission
+    metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)
+    return port
 
 
 def call_limits(settings: ServerSettings) -> CallLimits:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
-import grpc
 from grpc_health.v1 import health_pb2 as pb
-from grpc_health.v1.health_pb2_grpc import HealthServicer
+from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
-Context = grpc.aio.ServicerContext[Any, Any]
+from translane_server.api.admission import CallLimits
+from translane_server.api.call import Call, Write
+from translane_server.api.grpc_port import GrpcPort
+from translane_server.errors import UnknownServiceError
+from translane_server.observation.metrics import Metrics
+
+# The limits of the port for health checks alone. The handshake and the closing time are in seconds.
+_CALLS, _STREAMS, _CONNECTIONS = 64, 16, 64
+_MESSAGE_BYTES = 4096
+_HANDSHAKE_TIME = 10
+_CLOSING_TIME = 0.5  # for the last health states
 
 
 class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no types
@@ -48,13 +56,13 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
         for service in self._states:
             self._set(service, pb.HealthCheckResponse.NOT_SERVING)
 
-    async def Check(self, request: pb.HealthCheckRequest, context: Context) -> pb.HealthCheckResponse:  # noqa: N802
+    async def Check(self, request: pb.HealthCheckRequest, _call: Call) -> pb.HealthCheckResponse:  # noqa: N802
         state = self._states.get(request.service)
         if state is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND)
+            raise UnknownServiceError("there is no such service")
         return pb.HealthCheckResponse(status=state)
 
-    async def Watch(self, request: pb.HealthCheckRequest, context: Context) -> None:  # noqa: N802
+    async def Watch(self, request: pb.HealthCheckRequest, _call: Call, write: Write) -> None:  # noqa: N802
         service = request.service
         changed = asyncio.Event()
         self._watchers.setdefault(service, set()).add(changed)
@@ -65,7 +73,7 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
                 state = self._states.get(service, pb.HealthCheckResponse.SERVICE_UNKNOWN)
                 if state != told:
                     told = state
-                    await context.write(pb.HealthCheckResponse(status=state))
+                    await write(pb.HealthCheckResponse(status=state))
                 else:
                     await changed.wait()
         finally:
@@ -78,3 +86,40 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
         self._states[service] = state
         for changed in self._watchers.get(service, ()):
             changed.set()
+
+
+class HealthPort:
+    """A port for health checks alone: those of orchestrators that speak gRPC, but neither TLS nor keys.
+
+    It shows whether models translate, and nothing else.
+
+    Args:
+        health: answers the checks.
+        metrics: counts the calls.
+        address: HOST:PORT; port 0 takes a free one.
+
+    Raises:
+        RuntimeError: the server cannot listen on the port.
+    """
+
+    def __init__(self, health: HealthService, metrics: Metrics, address: str) -> None:
+        options = [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+            ("grpc.max_concurrent_streams", _STREAMS),
+            ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
+        ]
+        limits = CallLimits(calls=_CALLS, message_bytes=_MESSAGE_BYTES, bytes_in_flight=_CALLS * _MESSAGE_BYTES)
+        port = GrpcPort(metrics, limits, options)
+        add_HealthServicer_to_server(health, port)
+        self._server = port.server
+        self.port = self._server.add_insecure_port(address)
+
+    async def start(self) -> None:
+        """Answer checks."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Close the port."""
+        await self._server.stop(_CLOSING_TIME)

@@ -6,27 +6,37 @@ the same (https://github.com/grpc/grpc/blob/master/doc/server-reflection.md), so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
+from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pool, text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from translane_server.api.call import Call, Write
+from translane_server.api.grpc_port import GrpcPort
+
 _V1 = "grpc.reflection.v1.ServerReflection"
 _METHOD = "ServerReflectionInfo"
 
 
-def enable_reflection(services: Sequence[str], server: grpc.aio.Server) -> None:
-    """Let `server` describe `services`, and reflection itself."""
+def enable_reflection(services: Sequence[str], port: GrpcPort) -> None:
+    """Let `port` describe `services`, and reflection itself."""
     names = (*services, _V1, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    servicer = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]  # it is exported
+
+    async def describe(requests: AsyncIterable[Any], _call: Call, write: Write) -> None:
+        async for answer in servicer.ServerReflectionInfo(requests, None):
+            await write(answer)
+
     handler = grpc.stream_stream_rpc_method_handler(
-        reflection.aio.ReflectionServicer(names).ServerReflectionInfo,  # type: ignore[attr-defined]  # it is exported
+        describe,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_V1, {_METHOD: handler}),))
+    for service in (_V1, reflection.SERVICE_NAME):
+        port.add_registered_method_handlers(service, {_METHOD: handler})
 
 
 def _describe_v1() -> None:

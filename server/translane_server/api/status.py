@@ -6,14 +6,12 @@ Every status has an ErrorInfo with a stable reason. A BadRequest names wrong fie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 
 from translane_server.errors import (
     EngineError,
@@ -36,6 +34,7 @@ from translane_server.errors import (
     UnavailableError,
     UnknownKeyError,
     UnknownMethodError,
+    UnknownServiceError,
 )
 
 DOMAIN = "translane"
@@ -45,6 +44,7 @@ CODES: Mapping[type[RequestError], grpc.StatusCode] = {
     ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
     ModelRefusedError: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownMethodError: grpc.StatusCode.UNIMPLEMENTED,
+    UnknownServiceError: grpc.StatusCode.NOT_FOUND,
     MissingKeyError: grpc.StatusCode.UNAUTHENTICATED,
     UnknownKeyError: grpc.StatusCode.UNAUTHENTICATED,
     ExpiredKeyError: grpc.StatusCode.UNAUTHENTICATED,
@@ -93,12 +93,6 @@ def status_of(error: RequestError) -> status_pb2.Status:
 def internal() -> status_pb2.Status:
     """Return the status of a bug. Only the server's log has the details."""
     return _status(grpc.StatusCode.INTERNAL, "internal error; the server's log has the details", INTERNAL)
-
-
-async def abort(context: grpc.aio.ServicerContext[Any, Any], status: status_pb2.Status) -> NoReturn:
-    """End the call with `status`."""
-    plain = rpc_status.to_status(status)
-    await context.abort(plain.code, plain.details, plain.trailing_metadata)
 
 
 def _status(

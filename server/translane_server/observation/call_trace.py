@@ -82,11 +82,6 @@ class Tracer(Protocol):
 _current: ContextVar[CallTrace | None] = ContextVar("call_trace", default=None)
 
 
-def current_trace() -> CallTrace | None:
-    """Return the trace of the current call; None where calls are not traced."""
-    return _current.get()
-
-
 def set_current_trace(trace: CallTrace) -> None:
     """Set the trace of the current call, in the call's own task."""
     _current.set(trace)
@@ -96,9 +91,3 @@ def trace_ids() -> Mapping[str, str]:
     """Return the ids that a log line of the current call has; empty where calls are not traced."""
     trace = _current.get()
     return trace.ids if trace else _NO_IDS
-
-
-def exemplar() -> dict[str, str] | None:
-    """Return the exemplar of an observation in the current call; None where the call is not recorded."""
-    trace = _current.get()
-    return dict(trace.ids) if trace and trace.is_recorded else None

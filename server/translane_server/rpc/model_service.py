@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import grpc
 
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
-from translane_server.api.interceptors import CallInterceptor
-from translane_server.api.open_calls import CallLimits
+from translane_server.api.admission import CallLimits
+from translane_server.api.call import Call
+from translane_server.api.grpc_port import GrpcPort
 from translane_server.api.reflection import enable_reflection
 from translane_server.errors import ModelRefusedError, StartupError
 from translane_server.listening import ADMIN_HOST
@@ -26,8 +24,6 @@ _MAX_STREAMS = 16  # calls at once on a connection
 _LONGEST_LOAD = 3600.0  # longest time of a call [seconds]
 _CLOSING_TIME = 0.5  # for the answers of calls that run when the port closes [seconds]
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 
 class ModelService(ModelServiceServicer):
     """Answers the RPCs about models.
@@ -39,16 +35,16 @@ class ModelService(ModelServiceServicer):
     def __init__(self, models: Registry) -> None:
         self._models = models
 
-    async def LoadModel(self, request: pb.LoadModelRequest, context: Context) -> pb.LoadModelResponse:  # noqa: ARG002, N802
+    async def LoadModel(self, request: pb.LoadModelRequest, _call: Call) -> pb.LoadModelResponse:  # noqa: N802
         with _refusals():
             model = await self._models.load(request.name)
         return pb.LoadModelResponse(model=self._models.message(model))
 
-    async def UnloadModel(self, request: pb.UnloadModelRequest, context: Context) -> pb.UnloadModelResponse:  # noqa: ARG002, N802
+    async def UnloadModel(self, request: pb.UnloadModelRequest, _call: Call) -> pb.UnloadModelResponse:  # noqa: N802
         model = await self._models.unload(request.name)
         return pb.UnloadModelResponse(model=self._models.message(model))
 
-    async def ReloadModel(self, request: pb.ReloadModelRequest, context: Context) -> pb.ReloadModelResponse:  # noqa: ARG002, N802
+    async def ReloadModel(self, request: pb.ReloadModelRequest, _call: Call) -> pb.ReloadModelResponse:  # noqa: N802
         with _refusals():
             model, changed = await self._models.reload(request.name)
         return pb.ReloadModelResponse(model=self._models.message(model), changed=changed)
@@ -83,10 +79,11 @@ class AdminPort:
             ("grpc.max_concurrent_streams", _MAX_STREAMS),
         ]
         limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
-        self._server = grpc.aio.server(interceptors=[CallInterceptor(metrics, limits, tracer=tracer)], options=options)
-        add_ModelServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
+        grpc_port = GrpcPort(metrics, limits, options, tracer=tracer)
+        add_ModelServiceServicer_to_server(service, grpc_port)  # type: ignore[no-untyped-call]
         if reflects:
-            enable_reflection((SERVICE_NAME,), self._server)
+            enable_reflection((SERVICE_NAME,), grpc_port)
+        self._server = grpc_port.server
         self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")
 
     async def start(self) -> None:

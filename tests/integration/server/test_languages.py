@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +13,7 @@ from helpers.otlp_receiver import Receiver, tree_of
 from helpers.real_server import serving_models
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.observation.trace_setup import traces
 from translane_server.settings import ServerSettings
 
@@ -102,6 +104,23 @@ async def test_a_pair_that_no_model_has_goes_through_english(library):
         assert "".join(message.text_delta for message in messages) == texts_of(expected)[0]
         assert messages[-1].treatment.pivot_language == "en"
         assert counted(server) == {"de-en": 3, "en-zh": 3, "fr-en": 0}
+
+
+async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
+    token, keys = make_token(), tmp_path / "keys.toml"
+    keys.write_text(write_keys({"a": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    pair: Any = {"source_language": "de", "target_language": "zh"}
+    metadata = [("authorization", f"Bearer {token}")]
+    async with serving(library, keys_file=keys) as (server, stub):
+
+        def paid():
+            return server.metrics.registry.get_sample_value("translane_key_sentences_total", {"key": "a"})
+
+        await stub.Translate(pb.TranslateRequest(texts=["a", "b"], options=OPTIONS, **pair), metadata=metadata)
+        assert paid() == 2
+        stream = pb.TranslateStreamRequest(text="a", options=OPTIONS, **pair)
+        assert [message async for message in stub.TranslateStream(stream, metadata=metadata)]
+        assert paid() == 3
 
 
 async def test_texts_of_several_languages_in_one_request(library):

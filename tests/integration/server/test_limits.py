@@ -14,7 +14,7 @@ from fakes.serving import serving
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server import descriptors
-from translane_server.api.open_calls import READING
+from translane_server.api.admission import READING
 
 SERVICE = "translane.v1.TranslationService"
 SERVING = health_pb2.HealthCheckResponse.SERVING

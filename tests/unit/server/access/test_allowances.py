@@ -1,7 +1,7 @@
 import pytest
 from prometheus_client import Counter
 
-from translane_server.access.allowances import Account, Allowance
+from translane_server.access.allowances import Allowance, Charge
 from translane_server.access.keys import KeyHolder
 from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
@@ -102,16 +102,17 @@ def test_changed_limits_hold_for_what_is_in_flight(allowance_of):
     allowance.take(5)
 
 
-def test_an_account_gives_back_what_it_took_once(allowance_of):
+def test_a_charge_gives_back_what_it_took_once(allowance_of):
     counter = Counter("sentences", "", registry=None)
     allowance = allowance_of(KeyHolder(sentences_in_flight=10))
-    account = Account(allowance, counter)
-    account.pay(3)
-    account.pay(4)
+    rejected = Counter("rejected", "", ("key", "reason"), registry=None)
+    charge = Charge("a", allowance, counter, rejected)
+    charge.pay(3)
+    charge.pay(4)
     with pytest.raises(InvalidRequestError):
-        account.pay(4)
+        charge.pay(4)
     assert allowance.in_flight == 7
-    account.close()
-    account.close()
+    charge.close()
+    charge.close()
     assert allowance.in_flight == 0
     assert counter._value.get() == 7

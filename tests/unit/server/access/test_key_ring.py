@@ -91,16 +91,16 @@ def test_an_expired_key_names_its_holder_and_the_time(path, tokens):
 def test_a_changed_file_changes_who_is_admitted(path, tokens):
     file = File(path, a=holder(tokens[0]))
     before = file.admit(tokens[0])
-    before.account.pay(5)
+    before.pay(5)
     file.change({"a": holder(tokens[1], sentences_in_flight=6), "b": holder(tokens[2])})
     with pytest.raises(UnknownKeyError):
         file.admit(tokens[0])
     assert file.admit(tokens[2]).name == "b"
     after = file.admit(tokens[1])
-    after.account.pay(1)
+    after.pay(1)
     assert file.ring._cabinet.allowances["a"].in_flight == 6  # what the key before has in flight counts
-    before.account.close()
-    after.account.close()
+    before.close()
+    after.close()
     assert file.ring._cabinet.allowances["a"].in_flight == 0
 
 

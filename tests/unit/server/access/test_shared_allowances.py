@@ -104,7 +104,7 @@ def test_rings_of_two_front_ends_count_together(tmp_path, parent):
     path = tmp_path / "keys.toml"
     path.write_text(write_keys({"a": holder}))
     rings = [KeyRing(path, Metrics(), shared=each) for each in joined(parent)]
-    calls = [ring.admit([("authorization", f"Bearer {token}")], "ipv4:192.0.2.1:1").account for ring in rings]
+    calls = [ring.admit([("authorization", f"Bearer {token}")], "ipv4:192.0.2.1:1") for ring in rings]
     calls[0].pay(2)
     calls[1].pay(1)
     with pytest.raises(TooManySentencesError):

@@ -1,11 +1,8 @@
 """Who calls: an address, a network, or what a proxy says."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from translane_server.api.callers import caller_naming, caller_of_peer
+from translane_server.api.callers import caller_of, caller_of_peer, name_in_certificate
 
 
 @pytest.mark.parametrize(
@@ -27,8 +24,7 @@ def test_a_caller_is_an_address_without_its_port(peer, caller):
     assert caller_of_peer(peer) == caller
 
 
-def context(*metadata) -> Any:
-    return SimpleNamespace(peer=lambda: "ipv4:192.0.2.7:50000", invocation_metadata=lambda: metadata)
+PEER = "ipv4:192.0.2.7:50000"
 
 
 @pytest.mark.parametrize(
@@ -43,15 +39,23 @@ def context(*metadata) -> Any:
     ],
 )
 def test_a_header_names_the_caller(metadata, caller):
-    assert caller_naming("X-Caller")(context(*metadata)) == caller
+    assert caller_of(metadata, "", PEER, "x-caller") == caller
 
 
 def test_long_names_stay_different():
     start = "c" * 200
-    names = [caller_naming("X-Caller")(context(("x-caller", start + end))) for end in ("/alice", "/bob", "/alice")]
+    names = [caller_of([("x-caller", start + end)], "", PEER, "x-caller") for end in ("/alice", "/bob", "/alice")]
     assert names[0] == names[2] != names[1]
     assert {len(name) for name in names} == {100}
 
 
 def test_headers_do_not_count_by_default():
-    assert caller_naming()(context(("x-caller", "shop"))) == "192.0.2.7"
+    assert caller_of([("x-caller", "shop")], "", PEER) == "192.0.2.7"
+
+
+def test_a_certificate_names_the_caller_unless_a_header_does():
+    found = name_in_certificate({"x509_common_name": [b"one"], "x509_subject_alternative_name": [b"two", b"three"]})
+    assert caller_of([("x-caller", "")], found, PEER, "x-caller") == "two"
+    assert caller_of([("x-caller", "shop")], found, PEER, "x-caller") == "shop"
+    assert name_in_certificate({"x509_common_name": [b"one"]}) == "one"
+    assert name_in_certificate({}) == ""

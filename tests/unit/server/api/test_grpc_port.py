@@ -1,22 +1,25 @@
-"""The limits of gRPC's core follow the settings."""
+"""The gRPC port, called as gRPC calls it, and its options; what callers see of it is in integration/server."""
 
+import asyncio
 import logging
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
 
 from fakes.serving import make_settings
-from translane_server.api import grpc_port as port
-from translane_server.api.open_calls import CallLimits
+from translane_server.api import grpc_port
+from translane_server.api.admission import CallLimits
 from translane_server.observation.metrics import Metrics
 
 
 def test_the_limits_of_calls_have_the_defaults_of_the_settings():
-    assert port.call_limits(make_settings()) == CallLimits()
+    assert grpc_port.call_limits(make_settings()) == CallLimits()
 
 
 def options(**settings):
-    return dict(port._options(make_settings(**settings), connections=100))
+    return dict(grpc_port._options(make_settings(**settings), connections=100))
 
 
 def test_the_options_follow_the_settings():
@@ -48,9 +51,7 @@ async def test_grpc_takes_the_extreme_settings(settings):
     assert all(
         0 <= value < 2**31 for key, value in options(**settings).items() if key != "grpc.max_send_message_length"
     )
-    server = port.grpc_server(make_settings(**settings), Metrics(), connections=1)
-    assert isinstance(server, grpc.aio.Server)
-    await server.stop(None)
+    await grpc_port.grpc_port(make_settings(**settings), Metrics(), connections=1).server.stop(None)
 
 
 def test_a_full_request_of_long_sentences_fits_the_default():
@@ -59,10 +60,105 @@ def test_a_full_request_of_long_sentences_fits_the_default():
 
 
 async def test_only_errors_that_say_something_are_logged(caplog):
-    server = port.grpc_server(make_settings(), Metrics(), connections=1)
-    await server.stop(None)
+    await grpc_port.grpc_port(make_settings(), Metrics(), connections=1).server.stop(None)
     logger = logging.getLogger("grpc._cython.cygrpc")
     for error in (grpc.aio.InternalError("gone"), ValueError("a bug")):
         logger.error("failed", exc_info=error)
     logger.error("alone")
     assert [record.exc_info and type(record.exc_info[1]) for record in caplog.records] == [ValueError, None]
+
+
+class Context:
+    """What the port needs of a ServicerContext."""
+
+    def __init__(self, *, has_gone=False):
+        self.written = []
+        self.status: grpc.StatusCode | None = None
+        self._has_gone = has_gone
+
+    async def read(self):
+        await asyncio.sleep(0)
+        return b"hello"
+
+    async def write(self, message):
+        if self._has_gone:
+            raise grpc.aio.InternalError("gone")
+        self.written.append(message)
+
+    def invocation_metadata(self):
+        return ()
+
+    def peer(self):
+        return "ipv4:192.0.2.1:1234"
+
+    def time_remaining(self):
+        return None
+
+    async def abort(self, code, details, trailing_metadata):
+        self.status = code
+        raise grpc.aio.AbortError
+
+
+class Port:
+    """A port with one method."""
+
+    def __init__(self, make, behavior, *, service="a.Service", name="Method", **limits):
+        self.metrics = Metrics()
+        port = grpc_port.GrpcPort(self.metrics, CallLimits(**limits), [])
+        port.add_registered_method_handlers(service, {name: make(behavior)})
+        details: Any = SimpleNamespace(method=f"/{service}/{name}")
+        self.handler = port.service(details)
+        self.admission, self.server = port.admission, port.server
+
+    def handled(self, code):
+        labels = {"grpc_type": "server_stream", "grpc_service": "a.Service", "grpc_method": "Method"}
+        return self.metrics.registry.get_sample_value("grpc_server_handled_total", labels | {"grpc_code": code})
+
+
+async def echo(request, _call):
+    return request
+
+
+async def write_soon(_request, _call, write):
+    await asyncio.sleep(0.25)
+    await write("changed")
+
+
+async def test_a_caller_that_has_gone_is_no_bug(caplog):
+    port = Port(grpc.unary_stream_rpc_method_handler, write_soon)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(port.handler.stream_stream(None, Context(has_gone=True)))
+    assert port.handled("CANCELLED") == 1
+    assert not caplog.records
+
+
+async def test_a_call_is_open_until_its_task_ends():
+    port = Port(grpc.unary_unary_rpc_method_handler, echo)
+    answered, sent = asyncio.Event(), asyncio.Event()
+
+    async def rpc():
+        assert await port.handler.stream_unary(None, Context()) == b"hello"
+        answered.set()
+        await sent.wait()  # as gRPC's own task sends the answer after the handler has returned
+
+    task = asyncio.create_task(rpc())
+    await answered.wait()
+    assert (port.admission.count, port.admission.size) == (1, 5)
+    sent.set()
+    await task
+    await asyncio.sleep(0)
+    assert (port.admission.count, port.admission.size) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("service", "name", "ends"), [("grpc.health.v1.Health", "Watch", False), ("a.Service", "Method", True)]
+)
+async def test_a_watch_has_no_longest_time(service, name, ends):
+    make = grpc.unary_stream_rpc_method_handler
+    port, context = Port(make, write_soon, service=service, name=name, request_timeout=0.01), Context()
+    task = asyncio.create_task(port.handler.stream_stream(None, context))
+    await asyncio.wait([task])
+    assert (context.written, context.status) == (
+        ([], grpc.StatusCode.DEADLINE_EXCEEDED) if ends else (["changed"], None)
+    )
+    assert isinstance(task.exception(), grpc.aio.AbortError if ends else type(None))

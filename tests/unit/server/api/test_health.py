@@ -18,7 +18,7 @@ class Watcher:
         self.states = []
         self.reads = asyncio.Event()
         self.reads.set()
-        self.task = asyncio.create_task(health.Watch(pb.HealthCheckRequest(service=service), self))
+        self.task = asyncio.create_task(health.Watch(pb.HealthCheckRequest(service=service), None, self.write))
 
     async def write(self, response):
         await self.reads.wait()

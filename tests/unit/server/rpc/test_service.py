@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from fakes.backend import EOS
+from fakes.calls import make_call
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, make_model, make_registry, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
@@ -95,7 +96,7 @@ def make_service_of(model, engine, *, most_texts, glossaries=None):
 
 
 async def translate(service, *texts, **fields):
-    return await service.Translate(pb.TranslateRequest(texts=texts, **fields), None)
+    return await service.Translate(pb.TranslateRequest(texts=texts, **fields), make_call())
 
 
 async def violations(service, *texts, **fields):
@@ -131,8 +132,9 @@ async def test_long_requests_are_prepared_away_from_the_event_loop(engine, chara
 @pytest.mark.parametrize("method", ["Translate", "TranslateStream", "Score"])
 async def test_names_are_measured_before_they_are_looked_up(make_service, method):
     request = {"Translate": pb.TranslateRequest, "TranslateStream": pb.TranslateStreamRequest, "Score": pb.ScoreRequest}
+    write = (None,) if method == "TranslateStream" else ()
     with pytest.raises(errors.InvalidRequestError, match="model: has 4000000 characters"):
-        await getattr(await make_service(), method)(request[method](model="x" * 4_000_000), None)
+        await getattr(await make_service(), method)(request[method](model="x" * 4_000_000), make_call(), *write)
 
 
 async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
@@ -222,7 +224,8 @@ async def test_list_models_fills_every_field(make_service, tmp_path):
     (tmp_path / "law.zh.en.tsv").write_text("a\tb\n", encoding="utf-8")
     glossaries = GlossaryFolder(tmp_path)
     glossaries.load()
-    response = await (await make_service(open_=False, glossaries=glossaries)).ListModels(pb.ListModelsRequest(), None)
+    service = await make_service(open_=False, glossaries=glossaries)
+    response = await service.ListModels(pb.ListModelsRequest(), make_call())
     for message in (response, response.models[0], response.limits):
         of_int8_alone = {"int8_kernels"}
         names = set(message.DESCRIPTOR.fields_by_name) - of_int8_alone
@@ -385,7 +388,7 @@ async def test_scores_are_of_the_target_without_the_language(multilingual):
         target_language="fr",
         return_tokens=True,
     )
-    (score,) = (await service.Score(request, None)).scores
+    (score,) = (await service.Score(request, make_call())).scores
     sentence = engine.requests[0].sentences[0]
     assert sentence.source_ids[0] == 92
     assert sentence.forced_ids == (95, *FakeTokenizer().encode_target(["ab"])[0], EOS)
@@ -396,7 +399,7 @@ async def test_scores_are_of_the_target_without_the_language(multilingual):
 
 async def test_the_languages_are_listed_as_the_model_calls_them(multilingual):
     service, _ = multilingual
-    (model,) = (await service.ListModels(pb.ListModelsRequest(), None)).models
+    (model,) = (await service.ListModels(pb.ListModelsRequest(), make_call())).models
     assert (list(model.source_languages), list(model.target_languages)) == (
         ["eng_Latn", "zho_Hans"],
         ["eng_Latn", "fra_Latn"],

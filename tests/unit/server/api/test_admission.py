@@ -1,30 +1,33 @@
-"""Slots for calls that receive their messages."""
+"""Who is admitted: slots for calls that receive their messages, and the time in which these must come."""
 
 import asyncio
 import time
 
 import pytest
 
-from translane_server.api.reading_slots import ReadingSlots
+from fakes.calls import make_call
+from translane_server.api.admission import Admission, CallLimits, ReadingSlots
+from translane_server.errors import MessageTimeoutError
+
+LATER = 60.0  # beyond every patience [seconds]
 
 
 class Call:
+    """A call, and the transport of its message."""
+
     def __init__(self, connection, slots):
-        self.connection = connection
+        self.peer = connection
         self.given_up = False
         self.has_slot = False
-        self._slots = slots
         self._ends = asyncio.Event()
-        self.task = asyncio.create_task(self._receive())
+        self.task = asyncio.create_task(slots.read(self, self))
 
-    async def _receive(self):
-        await self._slots.take(self)
+    async def read(self):
         self.has_slot = True
         try:
             await self._ends.wait()
         finally:
             self.has_slot = False
-            self._slots.release(self)
 
     async def end(self):
         self._ends.set()
@@ -34,8 +37,8 @@ class Call:
 class Reading:
     """Calls around four slots."""
 
-    def __init__(self, patience=60.0):
-        self.slots: ReadingSlots[Call] = ReadingSlots(4, patience, self._give_up)
+    def __init__(self):
+        self.slots = ReadingSlots(4, 1.0, self._give_up)
         self.calls: list[Call] = []
 
     async def begin(self, *connections):
@@ -43,6 +46,10 @@ class Reading:
         self.calls += begun
         await asyncio.sleep(0)
         return begun
+
+    def look(self):
+        """Look at the calls when all of them are slow."""
+        self.slots.look(time.monotonic() + LATER)
 
     def _give_up(self, call):
         call.given_up = True
@@ -52,16 +59,15 @@ class Reading:
         for call in self.calls:
             call.task.cancel()
         await asyncio.gather(*(call.task for call in self.calls), return_exceptions=True)
-        assert (self.slots._free, self.slots._taken, self.slots._waiting, self.slots._slow) == (4, {}, {}, {})
-        assert len(self.slots._fresh) == 0
+        assert (self.slots._free, self.slots._taken, self.slots._waiting, self.slots._reading) == (4, {}, {}, {})
 
 
 @pytest.fixture
 async def reading():
     made: list[Reading] = []
 
-    def make(**options):
-        made.append(Reading(**options))
+    def make():
+        made.append(Reading())
         return made[-1]
 
     yield make
@@ -117,9 +123,9 @@ async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_the_slot_on(r
 
 
 async def test_a_slow_call_loses_its_slot_to_one_that_waits(reading):
-    some = reading(patience=0.02)
+    some = reading()
     slow = await some.begin("a", "a")
-    await asyncio.sleep(0.04)
+    some.look()
     assert slots_of(slow) == [True, True]  # nobody waits
     (waiting,) = await some.begin("a")
     await settle()
@@ -127,34 +133,22 @@ async def test_a_slow_call_loses_its_slot_to_one_that_waits(reading):
 
 
 async def test_a_call_that_waits_gets_the_slot_of_one_that_becomes_slow(reading):
-    some = reading(patience=0.02)
+    some = reading()
     slow = await some.begin("a", "a", "b", "b")
     (waiting,) = await some.begin("c")
-    await asyncio.sleep(0.04)
+    some.look()
     await settle()
     assert slow[0].given_up
     assert waiting.has_slot
 
 
 async def test_a_slow_call_keeps_its_slot_where_that_would_help_nobody(reading):
-    some = reading(patience=0.02)
+    some = reading()
     (other,) = await some.begin("b")
-    await asyncio.sleep(0.04)
+    some.look()
     await some.begin("a", "a", "a")  # the third may have no more slots, and one is free
     await settle()
     assert not other.given_up
-
-
-async def test_after_a_pause_of_the_event_loop_no_call_is_slow_whose_message_has_come(reading):
-    some = reading(patience=0.02)
-    ready, slow = await some.begin("a", "a")
-    await some.begin("a")
-    asyncio.get_running_loop().call_soon(ready._ends.set)
-    time.sleep(0.04)  # noqa: ASYNC251 it pauses the event loop
-    await settle()
-    assert (ready.given_up, slow.given_up) == (False, False)
-    await asyncio.sleep(0.04)
-    assert slow.given_up is False  # a slot was free for the one that waited
 
 
 async def test_a_free_slot_goes_past_a_connection_whose_calls_are_cancelled(reading):
@@ -166,3 +160,34 @@ async def test_a_free_slot_goes_past_a_connection_whose_calls_are_cancelled(read
     gone.task.cancel()  # it has not run yet when the slot is free
     await settle()
     assert waiting.has_slot
+
+
+class Message:
+    """A transport whose message comes at any time, or never."""
+
+    def __init__(self):
+        self.message = asyncio.get_running_loop().create_future()
+
+    async def read(self):
+        return await self.message
+
+
+async def refusal_of(admission, call, transport):
+    """Why the server ends a call; None if its message has come."""
+    try:
+        admission.enter(call)
+        await admission.read(call, transport)
+    except asyncio.CancelledError:
+        return call.refusal
+    return None
+
+
+async def test_after_a_pause_of_the_event_loop_no_call_is_late_whose_message_has_come():
+    admission, ready, late = Admission(CallLimits(message_timeout=0.2)), Message(), Message()
+    calls = [asyncio.create_task(refusal_of(admission, make_call(), transport)) for transport in (ready, late)]
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(ready.message.set_result, b"hello")
+    time.sleep(0.4)  # noqa: ASYNC251 it pauses the event loop
+    first, second = await asyncio.gather(*calls)
+    assert first is None
+    assert isinstance(second, MessageTimeoutError)

@@ -1,0 +1,357 @@
+"""Which calls are taken: how many are open, of how many bytes, for how long, and whose."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from translane_server.access.key_ring import KeyRing
+from translane_server.api.call import Call, Transport
+from translane_server.api.callers import caller_of
+from translane_server.errors import (
+    FieldViolation,
+    InvalidRequestError,
+    MessageTimeoutError,
+    MessageTooLargeError,
+    RequestTimeoutError,
+    TooManyBytesError,
+    TooManyCallsError,
+)
+
+# Calls that receive their messages at the same time. gRPC holds the beginning of a message of each.
+READING = 96
+
+# While calls are open, their times are looked at every so often [seconds].
+_TICK = 0.1
+
+# From this time on, a call whose message has not come makes way for other calls [seconds]. A message that is sent
+# together with its call comes much sooner. A little less than a tick, so that a call which begins at one makes way at
+# the next.
+_PATIENCE = 0.09
+
+# Health checks that are answered beside the limit of calls, so that a busy server is not taken for a broken one.
+_PROBES = 64
+
+# How long a refused caller should wait before it tries again [seconds].
+_RETRY_AFTER = 1.0
+
+# gRPC reports a cancelled call first as one that has no more messages. Then it cancels the call's task, within this
+# time [seconds].
+_CANCELLATION_TIME = 0.05
+
+
+@dataclass(frozen=True)
+class CallLimits:
+    """Limits of the calls that are open together.
+
+    Attributes:
+        calls: most open calls.
+        message_bytes: largest message [bytes].
+        bytes_in_flight: most bytes of messages, each counted from when it has come until its call is answered.
+        caller_share: share of `calls` and `bytes_in_flight` that one caller may take, above 0 and at most 1.
+        message_timeout: longest time until a call's message has come [seconds].
+        request_timeout: longest time of a call [seconds].
+    """
+
+    calls: int = 2048
+    message_bytes: int = 1024 * 1024
+    bytes_in_flight: int = 16 * 1024 * 1024
+    caller_share: float = 0.5
+    message_timeout: float = 10.0
+    request_timeout: float = 300.0
+
+
+@dataclass(slots=True)
+class _Use:
+    """What is taken of the limits, by one caller or by all."""
+
+    calls: int = 0
+    size: int = 0
+
+
+class Admission:
+    """All open calls of a server. A call enters when its headers have come, and leaves when its task has ended.
+
+    gRPC's task ends when the answer is sent. So a caller who does not read an answer keeps a place.
+
+    Args:
+        limits: the limits of open calls.
+        keys: the keys that callers need; None if they need none.
+        caller_header: the metadata key whose value names the caller of a call without a key; empty if none does.
+    """
+
+    def __init__(self, limits: CallLimits, keys: KeyRing | None = None, caller_header: str = "") -> None:
+        self._limits = limits
+        self._keys = keys
+        self._caller_header = caller_header.lower()
+        self._calls_of_a_caller = max(1, int(limits.calls * limits.caller_share))
+        self._bytes_of_a_caller = max(limits.message_bytes, int(limits.bytes_in_flight * limits.caller_share))
+        self._all = _Use()
+        self._callers: dict[str, _Use] = {}
+        self._running: dict[Call, None] = {}  # calls with a longest time, in the order of their arrival
+        self._unread: dict[Call, None] = {}  # calls whose message has not come, in the order of their arrival
+        self._slots = ReadingSlots(READING, _PATIENCE, _make_way)
+        self._looked = 0.0  # when their times were looked at
+        self._ticks = False
+
+    @property
+    def count(self) -> int:
+        """Number of open calls."""
+        return self._all.calls
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages of all open calls."""
+        return self._all.size
+
+    def enter(self, call: Call) -> None:
+        """Find out who calls, and count the call as open until the current task ends, which answers it.
+
+        Raises:
+            RequestError: the key of the call is not accepted.
+            TooManyCallsError: too many calls are open, all together or of this caller.
+        """
+        method = call.method
+        if self._keys and method.needs_key:
+            call.charge = charge = self._keys.admit(call.metadata, call.peer)
+            call.caller = caller = charge.name
+            call.note(key=caller)
+        else:
+            call.caller = caller = caller_of(call.metadata, call.certificate, call.peer, self._caller_header)
+        use = self._callers.get(caller)
+        if self._all.calls >= self._limits.calls + (_PROBES if method.is_probe else 0):
+            self._make_room()
+            raise TooManyCallsError("as many calls are open as this server takes", _RETRY_AFTER)
+        if use is None:
+            use = self._callers[caller] = _Use()
+        elif use.calls >= self._calls_of_a_caller and not method.is_probe:
+            self._make_room()
+            raise TooManyCallsError(
+                f"{use.calls} calls of this caller are open, as many as one caller may have", _RETRY_AFTER
+            )
+        self._all.calls += 1
+        use.calls += 1
+        if not method.is_endless:
+            self._running[call] = None
+        if not self._ticks:
+            self._ticks = True
+            asyncio.get_running_loop().call_later(_TICK, self._tick)
+        call.task = task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(partial(self._leave, call))
+
+    async def read(self, call: Call, transport: Transport) -> bytes:
+        """Receive the message of a call.
+
+        Raises:
+            InvalidRequestError: the call has ended without a message.
+            MessageTooLargeError: the message is too large.
+            TooManyBytesError: the messages of all open calls, or of this caller, have too many bytes.
+            asyncio.CancelledError: the caller cancels, or `call.refusal` says why.
+        """
+        self._unread[call] = None
+        try:
+            message = await self._slots.read(call, transport)
+        finally:
+            self._unread.pop(call, None)
+        if message is None:
+            await asyncio.sleep(_CANCELLATION_TIME)
+            raise InvalidRequestError(FieldViolation("request", "is missing: the call has no message"))
+        return self._take(call, message)
+
+    async def read_next(self, call: Call, transport: Transport) -> bytes | None:
+        """Receive another message of a call, which takes the place of the message before; None if there is none.
+
+        Raises: as `read`, but for InvalidRequestError.
+        """
+        message = await self._slots.read(call, transport)
+        return None if message is None else self._take(call, message)
+
+    def finished(self, call: Call) -> None:
+        """Stop the time of a call. From now on it is not ended."""
+        self._running.pop(call, None)
+        self._unread.pop(call, None)
+
+    def _take(self, call: Call, message: bytes) -> bytes:
+        size = len(message)
+        limits = self._limits
+        if size > limits.message_bytes:
+            raise MessageTooLargeError(f"the message has {size} bytes, and {limits.message_bytes} are allowed")
+        use = self._callers[call.caller]
+        more = size - call.size
+        if self._all.size + more > limits.bytes_in_flight:
+            raise TooManyBytesError("the open calls have as many bytes as this server takes at once", _RETRY_AFTER)
+        if use.size + more > self._bytes_of_a_caller:
+            raise TooManyBytesError(
+                f"the open calls of this caller have {use.size} bytes, and {self._bytes_of_a_caller} are allowed",
+                _RETRY_AFTER,
+            )
+        self._all.size += more
+        use.size += more
+        call.size = size
+        return message
+
+    def _leave(self, call: Call, _task: asyncio.Task[Any]) -> None:
+        use = self._callers[call.caller]
+        use.calls -= 1
+        use.size -= call.size
+        self._all.calls -= 1
+        self._all.size -= call.size
+        if not use.calls:
+            del self._callers[call.caller]
+
+    def _make_room(self) -> None:
+        """End calls that have waited for their messages for long, so that the next calls find room."""
+        for _ in range(READING):
+            if (oldest := self._take_oldest(self._unread, _PATIENCE)) is None:
+                return
+            _make_way(oldest)
+
+    def _tick(self) -> None:
+        # After a pause of the event loop, messages have come that their calls have not seen. They see them before this.
+        asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """End the calls whose time is over."""
+        limits = self._limits
+        self._looked = time.monotonic()
+        while call := self._take_oldest(self._unread, limits.message_timeout):
+            call.end(MessageTimeoutError(f"no message came within {limits.message_timeout:g} seconds"))
+        while call := self._take_oldest(self._running, limits.request_timeout):
+            call.end(RequestTimeoutError(f"not answered within {limits.request_timeout:g} seconds"))
+        self._slots.look(self._looked)
+        self._ticks = bool(self._running or self._unread)
+        if self._ticks:
+            asyncio.get_running_loop().call_later(_TICK, self._tick)
+
+    def _take_oldest(self, calls: dict[Call, None], age: float) -> Call | None:
+        """Remove the call that began first, and return it; None if it was younger than `age` at the last look."""
+        call = next(iter(calls), None)
+        if call is None or self._looked - call.started < age:
+            return None
+        del calls[call]
+        return call
+
+
+def _make_way(call: Call) -> None:
+    call.end(TooManyCallsError("its message has not come, and other calls wait for theirs", _RETRY_AFTER))
+
+
+class ReadingSlots:
+    """A number of slots, half of them at most for one connection. A call has a slot while it receives a message.
+
+    gRPC holds as much of a message as has come, and only of calls that receive. A message that is sent together with
+    its call takes a slot for a moment. A call that has its slot for longer than `patience` loses it as soon as another
+    call waits for one. Connections get free slots in turn. The newest call of a connection goes first, because it is
+    the likeliest to have its message.
+
+    Args:
+        slots: number of slots.
+        patience: time for which a call keeps its slot, whoever waits [seconds].
+        give_up: ends a call that loses its slot.
+    """
+
+    def __init__(self, slots: int, patience: float, give_up: Callable[[Call], None]) -> None:
+        self._free = slots
+        self._slots_of_a_connection = max(1, slots // 2)
+        self._patience = patience
+        self._give_up = give_up
+        self._looked = 0.0
+        self._taken: dict[str, int] = {}  # by connection
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}  # by connection, whose turn is next first
+        self._reading: dict[Call, float] = {}  # since when, the oldest first
+
+    async def read(self, call: Call, transport: Transport) -> bytes | None:
+        """Wait for a slot, and receive a message; None if there are no more.
+
+        Raises:
+            asyncio.CancelledError: the caller cancels, or `call.refusal` says why.
+        """
+        connection = call.peer
+        if self._may_take(connection):
+            self._count(connection)
+        else:
+            await self._wait(connection)
+        self._reading[call] = time.monotonic()
+        try:
+            return await transport.read()
+        finally:
+            self._reading.pop(call, None)
+            self._uncount(connection)
+
+    def look(self, now: float) -> None:
+        """Let calls that wait take the slots of calls that are slow by `now` [seconds of `time.monotonic`]."""
+        self._looked = now
+        for connection, turns in self._waiting.items():
+            for _ in turns:
+                if not self._end_slow(connection):
+                    break
+
+    def _may_take(self, connection: str) -> bool:
+        return self._free > 0 and self._taken.get(connection, 0) < self._slots_of_a_connection
+
+    def _count(self, connection: str) -> None:
+        self._free -= 1
+        self._taken[connection] = self._taken.get(connection, 0) + 1
+
+    def _uncount(self, connection: str) -> None:
+        self._free += 1
+        self._taken[connection] -= 1
+        if not self._taken[connection]:
+            del self._taken[connection]
+        while self._waiting and (each := self._next()) is not None and not self._wake(each):
+            pass
+
+    async def _wait(self, connection: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(connection, {})[turn] = None
+        self._end_slow(connection)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # its turn and the cancellation came together
+                self._uncount(connection)
+            elif turns := self._waiting.get(connection):
+                turns.pop(turn, None)
+                if not turns:
+                    del self._waiting[connection]
+            raise
+
+    def _next(self) -> str | None:
+        """The connection whose turn is next."""
+        for each in self._waiting:  # at most two connections have all slots that they may have
+            if self._may_take(each):
+                return each
+        return None
+
+    def _wake(self, connection: str) -> bool:
+        """Give a slot to the newest call of `connection` that waits for one. Return whether there is such a call."""
+        turns = self._waiting.pop(connection)
+        while turns:
+            turn, _ = turns.popitem()
+            if not turn.done():  # a call that is cancelled has not run yet
+                self._count(connection)
+                turn.set_result(None)
+                if turns:
+                    self._waiting[connection] = turns
+                return True
+        return False
+
+    def _end_slow(self, connection: str) -> bool:
+        """End the oldest slow call whose slot `connection` may take. Return whether there is one.
+
+        Calls are slow by the last look, and not by now: see `Admission`.
+        """
+        own = self._taken.get(connection, 0) >= self._slots_of_a_connection
+        for call, since in self._reading.items():
+            if self._looked - since < self._patience:
+                return False
+            if not own or call.peer == connection:
+                del self._reading[call]
+                self._give_up(call)
+                return True
+        return False

@@ -1,0 +1,170 @@
+"""The order in which every call is answered, whatever protocol it came by."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status
+
+from translane_server.api.admission import Admission
+from translane_server.api.call import Call, Metadata, Method, Transport
+from translane_server.api.status import CODES, internal, status_of
+from translane_server.errors import FieldViolation, InvalidRequestError, RequestError
+from translane_server.observation.call_trace import Tracer, set_current_trace
+from translane_server.observation.logs import data
+from translane_server.observation.metrics import REJECTIONS
+
+_log = logging.getLogger(__name__)
+
+# A caller gives up at its deadline. Its clock may be ahead of the server's by this much [seconds].
+_DEADLINE_TOLERANCE = 0.01
+
+# Returns the answer to a request and its call. Of a method that writes many messages, it also gets what sends them.
+Handler = Callable[..., Any]
+Parse = Callable[[bytes], Any]
+
+
+class Answering:
+    """Counts, times, traces, admits, answers and logs calls.
+
+    Args:
+        admission: who may call, and how much.
+        tracer: begins the spans of calls; None if calls are not traced.
+    """
+
+    def __init__(self, admission: Admission, tracer: Tracer | None = None) -> None:
+        self.admission = admission
+        self._tracer = tracer
+
+    def begin(
+        self, method: Method, metadata: Metadata, peer: str, certificate: str = "", remaining: float | None = None
+    ) -> Call:
+        """Return a call that has just arrived. The current task answers it.
+
+        Args:
+            method: what is called.
+            metadata: see `Call`.
+            peer: see `Call`.
+            certificate: see `Call`.
+            remaining: time until the caller gives up [seconds]; None if it does not.
+        """
+        method.started.inc()
+        started = time.monotonic()
+        call = Call(method, metadata, peer, started, certificate, None if remaining is None else started + remaining)
+        if self._tracer and method.is_traced:
+            call.trace = self._tracer.begin(method.full_name, metadata, peer)
+            set_current_trace(call.trace)
+        if _log.isEnabledFor(logging.DEBUG) or (call.trace and call.trace.is_recorded):
+            call.facts = {}
+        return call
+
+    async def answer(self, call: Call, transport: Transport, handler: Handler, parse: Parse | None) -> Any:
+        """Answer a call: admit it, receive and parse its message, handle it, and count and log how it ended.
+
+        Args:
+            call: what `begin` returned.
+            transport: carries its messages.
+            handler: does what the method is for.
+            parse: makes a message of bytes; None if the handler takes bytes.
+
+        Returns:
+            What the handler returns.
+
+        Raises:
+            BaseException: what `transport.fail` raises; or what the handler raises, where nobody is left to be told.
+        """
+        method, admission = call.method, self.admission
+        try:
+            admission.enter(call)
+            if method.reads_many:
+                request = self._messages(call, transport, parse)
+            else:
+                request = _parsed(parse, await admission.read(call, transport))
+            if method.writes_many:
+                response = await handler(request, call, partial(_write, call, transport))
+            else:
+                response = await handler(request, call)
+            call.code = grpc.StatusCode.OK
+        except BaseException as error:
+            admission.finished(call)
+            if status := self._failed(call, error):
+                await transport.fail(status)
+            raise
+        else:
+            return response
+        finally:
+            self._ended(call)
+
+    async def _messages(self, call: Call, transport: Transport, parse: Parse | None) -> AsyncIterator[Any]:
+        yield _parsed(parse, await self.admission.read(call, transport))
+        while (message := await self.admission.read_next(call, transport)) is not None:
+            yield _parsed(parse, message)
+
+    def _failed(self, call: Call, error: BaseException) -> Status | None:
+        """Note how a call failed, and return what its caller is told; None if the caller has gone."""
+        if call.refusal and isinstance(error, asyncio.CancelledError):
+            error = call.refusal
+        if isinstance(error, RequestError):
+            call.code = CODES[type(error)]
+            if error.reason in REJECTIONS:
+                call.method.rejected.labels(error.reason).inc()
+                if call.charge:
+                    call.charge.count_refusal(error.reason)
+            if call.trace:
+                call.trace.refused(error.reason)
+            return status_of(error)
+        if isinstance(error, Exception):  # a bug, whose details the caller must not see
+            call.code = grpc.StatusCode.INTERNAL
+            _log.error("%s failed", call.method.name, exc_info=error)
+            return internal()
+        is_late = call.deadline is not None and time.monotonic() >= call.deadline - _DEADLINE_TOLERANCE
+        call.code = grpc.StatusCode.DEADLINE_EXCEEDED if is_late else grpc.StatusCode.CANCELLED
+        return None
+
+    def _ended(self, call: Call) -> None:
+        """Count and log a call."""
+        if call.charge:
+            call.charge.close()
+        self.admission.finished(call)
+        seconds = time.monotonic() - call.started
+        method, code = call.method, call.code
+        method.handled(code).inc()
+        method.handling.observe(seconds, call.exemplar())
+        facts = call.facts or {}
+        if _log.isEnabledFor(logging.DEBUG):
+            always = {"method": method.name, "code": code.name, "milliseconds": round(seconds * 1000, 3)}
+            _log.debug("request", extra=data(**always, peer=call.peer, **facts))
+        if call.trace:
+            call.trace.end(code.name, facts)
+
+
+async def _write(call: Call, transport: Transport, message: Any) -> None:
+    """Send a message to the caller.
+
+    Raises:
+        RequestError: the server ends the call.
+    """
+    call.is_writing = True
+    try:
+        await transport.write(message)
+    finally:
+        call.is_writing = False
+    if call.refusal:
+        raise call.refusal
+
+
+def _parsed(parse: Parse | None, message: bytes) -> Any:
+    if parse is None:
+        return message
+    try:
+        return parse(message)
+    except DecodeError:  # its text would show the message
+        violation = FieldViolation("request", "is not a message of this method: it cannot be parsed")
+        raise InvalidRequestError(violation) from None

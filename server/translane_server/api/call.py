@@ -1,0 +1,146 @@
+"""A call: what is known of it from its arrival to its end, and what carries its messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import grpc
+from google.rpc.status_pb2 import Status
+from prometheus_client import Counter
+
+from translane_server.access.allowances import Charge
+from translane_server.errors import RequestError
+from translane_server.observation.call_trace import CallTrace
+from translane_server.observation.metrics import Metrics
+
+Metadata = Sequence[tuple[str, str | bytes]]
+Write = Callable[[Any], Awaitable[None]]
+
+# Calls of these services are traced. Probes and reflection would drown them.
+_TRACED = "translane."
+
+# The method that probes call. It is answered beside the limit of calls.
+_PROBED = "grpc.health.v1.Health/Check"
+# The method that reports every change of health, for as long as the caller wants. It has no longest time.
+_ENDLESS = "grpc.health.v1.Health/Watch"
+# The methods that need no key: who asks for the health of a server may have none.
+_OPEN = (_PROBED, _ENDLESS)
+
+
+class Transport(Protocol):
+    """Carries the messages of a call. If the caller has gone, it raises `asyncio.CancelledError`."""
+
+    async def read(self) -> bytes | None:
+        """Receive a message; None if there are no more."""
+
+    async def write(self, message: Any, /) -> None:
+        """Send a message, and wait until it is taken."""
+
+    async def fail(self, status: Status, /) -> NoReturn:
+        """End the call with an error. What this raises tells the transport's server that the call is answered."""
+
+
+class Method:
+    """What is the same for all calls of a method. Metrics are looked up once: a look-up takes as long as counting.
+
+    Args:
+        metrics: takes what is counted and timed.
+        kind: how metrics name the method's kind.
+        service: the full name of its service.
+        name: its name.
+        reads_many: whether its handler gets all messages of the caller, as an iterator, and not one message.
+        writes_many: whether its handler gets a function that sends messages, and returns none.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        kind: str,
+        service: str,
+        name: str,
+        *,
+        reads_many: bool = False,
+        writes_many: bool = False,
+    ) -> None:
+        self.name = name
+        self.full_name = f"{service}/{name}"
+        self.reads_many = reads_many
+        self.writes_many = writes_many
+        self.is_traced = service.startswith(_TRACED)
+        self.is_probe = self.full_name == _PROBED
+        self.is_endless = self.full_name == _ENDLESS
+        self.needs_key = self.full_name not in _OPEN
+        self.rejected = metrics.rejected
+        self.started = metrics.started.labels(kind, service, name)
+        self.handling = metrics.handling.labels(kind, service, name)
+        self._all_handled = metrics.handled
+        self._labels = (kind, service, name)
+        self._handled: dict[grpc.StatusCode, Counter] = {}
+
+    def handled(self, code: grpc.StatusCode) -> Counter:
+        """Return the counter of calls that were answered with `code`."""
+        if code not in self._handled:
+            self._handled[code] = self._all_handled.labels(*self._labels, code.name)
+        return self._handled[code]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """An RPC in progress, whatever protocol it came by.
+
+    Attributes:
+        method: what is called.
+        metadata: what the caller sent beside its messages, with names in lower case.
+        peer: gRPC's name of the other end of the caller's connection (https://github.com/grpc/grpc/blob/master/doc/naming.md).
+        started: when the call arrived [seconds of `time.monotonic`].
+        certificate: the name in the certificate of the caller's connection; empty if there is none.
+        deadline: when the caller gives up [as `started`]; None if it does not.
+        trace: the trace of the call; None if calls are not traced.
+        facts: what the call's span and its line in the log tell of it; None if it has neither.
+        caller: who calls: the holder of its key, or the name under which its calls share their limits.
+        charge: what the call takes of the allowance of its key; None if callers need no keys.
+        size: bytes of the call's message, once it has come.
+        task: answers the call, once it is admitted.
+        refusal: why the server ends the call; None as long as it does not.
+        is_writing: whether a message is on its way to the caller. gRPC takes no status until it has gone.
+        code: how the call ended.
+    """
+
+    method: Method
+    metadata: Metadata
+    peer: str
+    started: float
+    certificate: str = ""
+    deadline: float | None = None
+    trace: CallTrace | None = None
+    facts: dict[str, Any] | None = None
+    caller: str = ""
+    charge: Charge | None = None
+    size: int = 0
+    task: asyncio.Task[Any] | None = None
+    refusal: RequestError | None = None
+    is_writing: bool = False
+    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def note(self, **facts: Any) -> None:
+        """Add `facts` to the call's line in the log and to its span."""
+        if self.facts is not None:
+            self.facts.update(facts)
+
+    def pay(self, sentences: int) -> None:
+        """Take sentences from the allowance of the call's key. Raises as `Charge.pay`."""
+        if self.charge:
+            self.charge.pay(sentences)
+
+    def end(self, refusal: RequestError) -> None:
+        """Make the call's task answer with `refusal`: at once, or when the message is written that is on its way."""
+        self.refusal = refusal
+        if self.task and not self.is_writing:
+            self.task.cancel()
+
+    def exemplar(self) -> dict[str, str] | None:
+        """Return the exemplar of what is observed of the call; None if it is not recorded."""
+        return dict(self.trace.ids) if self.trace and self.trace.is_recorded else None
