@@ -16,7 +16,7 @@ from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, 
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 
 MOST_FILES = 32
-MOST_TERMS = 200_000  # of all files: a term takes some 900 bytes
+MOST_TERMS = 200_000  # of all files: a term takes some 700 bytes
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _File:
 
     @property
     def terms(self) -> int:
-        return len(self.stored.glossary.terms) if self.stored else 0
+        return self.stored.glossary.size if self.stored else 0
 
 
 class GlossaryFolder:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import add
 
 from translane_server.text.words import Form, Words, stemmer_of
 
@@ -25,22 +29,6 @@ class Term:
     inflected: bool = False
 
 
-class _Node:
-    """A place in the tree of sources: the words before it are the beginning of a source, or a whole one."""
-
-    __slots__ = ("after", "terms")
-
-    def __init__(self) -> None:
-        self.after: dict[str, _Node] | None = None  # most places are the end of a source
-        self.terms: tuple[Term, ...] = ()
-
-    def next(self, word: str) -> _Node:
-        """Return the place after one more word. It is made if it is not there."""
-        if self.after is None:
-            self.after = {}
-        return self.after.setdefault(word, _Node())
-
-
 class Glossary:
     """Finds terms in texts: as whole words, in the form that each term asks for.
 
@@ -57,53 +45,142 @@ class Glossary:
 
     def __init__(self, terms: Iterable[Term] = (), language: str = "", name: str = "") -> None:
         self.name = name
-        self.terms = tuple(terms)
+        # Plain tuples of strings: the garbage collector, which stops the whole server, does not follow them.
+        self._terms = tuple((term.source, term.target, term.ignore_case, term.inflected) for term in terms)
         stemmer = stemmer_of(language)
-        roots: dict[Form, _Node] = {}
-        for term in self.terms:
-            form = Form(term.ignore_case, stemmer if term.inflected else "")
-            node = roots.setdefault(form, _Node())
-            for word in Words(term.source).in_form(form):
-                node = node.next(word)
-            node.terms += (term,)
-        self._roots = [(form, roots[form].after or {}) for form in sorted(roots)]  # what is written exactly comes first
+        sources: dict[Form, list[str]] = {}
+        numbers: dict[Form, array[int]] = {}
+        for number, (source, _, ignore_case, inflected) in enumerate(self._terms):
+            form = Form(ignore_case, stemmer if inflected else "")
+            sources.setdefault(form, []).append(_END.join([*Words(source).in_form(form), ""]))
+            numbers.setdefault(form, array("I")).append(number)
+        # What is written exactly comes first.
+        self._tables = [(form, _SourceTable(sources[form], numbers[form])) for form in sorted(sources)]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms, made anew."""
+        return tuple(Term(*term) for term in self._terms)
+
+    @property
+    def size(self) -> int:
+        """The number of terms."""
+        return len(self._terms)
 
     def find(self, words: Words, taken: bytearray) -> list[Term]:
         """Return the terms that occur in a text, each once, in the order of the text.
 
-        The time grows with the length of the text times the length of the longest source, whatever the terms.
+        The time grows with the length of the text times the length of the longest source, and hardly with the terms.
 
         Args:
             words: the n words of the text.
             taken: n flags: 1 for a word that is part of a term. No term is found there, and the words of the terms
                 that are found are taken afterwards.
         """
-        trees = [(words.in_form(form), after) for form, after in self._roots]
-        found: dict[Term, None] = {}
-        place, end = 0, len(words)
-        while place < end:
-            terms, past = _longest(trees, place, taken) if not taken[place] else ((), place)
-            if terms:
-                found.update(dict.fromkeys(terms))
-                taken[place:past] = b"\1" * (past - place)
-            place = max(past, place + 1)
-        return list(found)
+        found: dict[int, None] = {}
+        until = 0  # no word from the place to here is taken
+        starts: dict[int, list[_Text]] = {}
+        for form, table in self._tables:
+            text = _Text(table, words.in_form(form))
+            for start in text.starts:
+                starts.setdefault(start, []).append(text)
+        for start in sorted(starts):
+            if taken[start]:
+                continue
+            if until <= start:
+                next_taken = taken.find(1, start)
+                until = len(taken) if next_taken < 0 else next_taken
+            numbers: Iterable[int] = ()
+            past = start
+            for text in starts[start]:
+                others, past_others = text.longest(start, until)
+                if past_others > past:
+                    numbers, past = others, past_others
+            found.update(dict.fromkeys(numbers))
+            taken[start:past] = b"\1" * (past - start)
+        return list(dict.fromkeys(Term(*self._terms[number]) for number in found))
 
 
-def _longest(
-    trees: Sequence[tuple[Sequence[str], dict[str, _Node]]], start: int, taken: bytearray
-) -> tuple[tuple[Term, ...], int]:
-    """Return the terms with the longest source at `start`, and the place after it; no terms if there is none."""
-    terms: tuple[Term, ...] = ()
-    past = start
-    for words, after in trees:
-        place = start
-        following: dict[str, _Node] | None = after
-        while following and (node := following.get(words[place])):
-            place += 1
-            if node.terms and place > past:
-                terms, past = node.terms, place
-            if place == len(words) or taken[place]:
-                break
-            following = node.after
-    return terms, past
+class _SourceTable:
+    """The sources of terms in one form, in order.
+
+    Args:
+        sources: the source of each term: its words, each with its end. Several terms may have the same one.
+        numbers: the numbers of the terms.
+
+    Attributes:
+        sources: the sources in order.
+        numbers: the numbers of their terms.
+        beginnings: for each source, the place of the longest other one that it begins with; -1 if there is none.
+        heads: the first two words of each source, or the only one.
+        longest: the length of the longest source [characters].
+    """
+
+    def __init__(self, sources: Sequence[str], numbers: Sequence[int]) -> None:
+        order = sorted(range(len(sources)), key=sources.__getitem__)
+        self.sources = tuple(sources[place] for place in order)
+        self.numbers = array("I", (numbers[place] for place in order))
+        self.beginnings = array("i")
+        begun: list[int] = []
+        for place, source in enumerate(self.sources):
+            while begun and (source == self.sources[begun[-1]] or not source.startswith(self.sources[begun[-1]])):
+                begun.pop()
+            self.beginnings.append(begun[-1] if begun else -1)
+            begun.append(place)
+        self.heads = frozenset(map(_head, sources))
+        self.longest = max(map(len, sources))
+
+
+class _Text:
+    """A text in the form of a table. It finds the longest source at a place.
+
+    A source that a text begins with comes before the text, and each source between the two begins with it. So the
+    longest one is the last source before the text, or else the longest that this source begins with, and so on.
+
+    Args:
+        table: the sources.
+        words: the words of the text.
+
+    Attributes:
+        starts: the places where a source may begin.
+    """
+
+    def __init__(self, table: _SourceTable, words: Sequence[str]) -> None:
+        heads = table.heads
+        ended = [word + _END for word in words]
+        pairs = map(add, ended, [*ended[1:], ""])
+        self.starts = [
+            place for place, (word, pair) in enumerate(zip(ended, pairs, strict=True)) if word in heads or pair in heads
+        ]
+        self._table = table
+        if self.starts:
+            self._text = "".join(ended)
+            self._places = list(accumulate(map(len, ended), initial=0))  # of words, and of the end [characters]
+
+    def longest(self, start: int, end: int) -> tuple[Iterable[int], int]:
+        """Return the numbers of the terms with the longest source at the word `start`, and the word after it.
+
+        These are none and `start` if no source is there. No word from `end` on is part of a source.
+        """
+        sources = self._table.sources
+        begin = self._places[start]
+        text = self._text[begin : min(self._places[end], begin + self._table.longest)]
+        last = bisect_right(sources, text) - 1
+        while last >= 0 and not text.startswith(sources[last]):
+            last = self._table.beginnings[last]
+        if last < 0:
+            return (), start
+        source = sources[last]
+        several = last > 0 and sources[last - 1] == source
+        first = bisect_left(sources, source, 0, last) if several else last
+        return self._table.numbers[first : last + 1], bisect_left(self._places, begin + len(source), start)
+
+
+# The end of each word of a source or a text. A word may have it at its beginning, and nowhere else. So a text begins
+# with a source if and only if its words begin with the words of the source.
+_END = "\0"
+
+
+def _head(source: str) -> str:
+    first = source.index(_END, 1) + 1
+    return source[: source.find(_END, first + 1) + 1] or source

@@ -62,7 +62,11 @@ class Words:
 
     def __init__(self, text: str) -> None:
         text = composed(text)
-        self._words = [text[match.start() : match.end()] for match in _WORD.finditer(text.translate(_KINDS))]
+        kinds = text.translate(_KINDS)
+        if _SPACED in kinds or _MARK in kinds:
+            self._words = [text[match.start() : match.end()] for match in _WORD.finditer(kinds)]
+        else:
+            self._words = list(text)  # every character is a word, as in most of a Chinese glossary
         self._forms: dict[Form, Sequence[str]] = {Form(): self._words}
 
     def __len__(self) -> int:
