@@ -499,3 +499,8 @@ class Manifest(_Model):
     def languages(self) -> Languages:
         """The languages of the model, and how the model is told a language."""
         return Languages(source=self.source_languages, target=self.target_languages, templates=self.language_templates)
+
+    @property
+    def model_files(self) -> list[str]:
+        """The files of the graphs and their weights. Others are the tokenizer's, or a text for people."""
+        return [name for name in self.files if name not in self.tokenizer.files and not name.endswith(".md")]
