@@ -113,7 +113,8 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        raise BundleError(f"model bundle {folder}: there is no such folder")
+        is_file = "it is a file; name the folder that it lies in" if folder.is_file() else "there is no such folder"
+        raise BundleError(f"model bundle {folder}: {is_file}")
     try:
         _check_link(folder, MANIFEST)
         content = read_regular(path, MOST_DESCRIPTION_BYTES)

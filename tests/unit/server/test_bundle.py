@@ -87,6 +87,10 @@ def test_no_folder(tmp_path):
     assert "no such folder" in error(tmp_path / "nowhere")
 
 
+def test_the_path_of_a_file_in_the_place_of_the_folder(folder):
+    assert "it is a file; name the folder that it lies in" in error(folder / "manifest.json")
+
+
 def test_no_manifest(tmp_path):
     assert "has no manifest.json" in error(tmp_path)
 
@@ -249,10 +253,31 @@ def test_a_wrong_type_is_named(folder):
     assert "limits.source_tokens" in error(folder)
 
 
-@pytest.mark.parametrize("name", ["pad", "bos", "eos", "decoder_start"])
-def test_a_special_id_outside_the_vocabulary_is_named(folder, name):
-    change(folder, special_ids=manifest(folder)["special_ids"] | {name: 10})
-    assert f"special_ids.{name}: 10" in error(folder)
+@pytest.mark.parametrize("name", ["pad", "unk", "bos", "eos", "decoder_start"])
+@pytest.mark.parametrize("number", [10, 10**12])
+def test_a_special_id_outside_the_vocabulary_is_named(folder, name, number):
+    change(folder, special_ids=manifest(folder)["special_ids"] | {name: number})
+    assert f"special_ids.{name}: {number} is not one of 10" in error(folder)
+
+
+PARITY = {"sentences": 1, "tokens": 9, "max_logit_difference": 1e-5, "tolerance": 1e-4, "token_mismatches": 0}
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("parity", "max_logit_difference", math.nan),
+        ("parity", "attention_tolerance", -math.inf),
+        ("parity", "max_activation", {"tensor": "x", "value": math.inf}),
+        ("quality", "bleu", math.nan),
+    ],
+)
+def test_a_measured_number_that_is_none_is_named(folder, part, name, value):
+    measured = PARITY if part == "parity" else {"sentences": 1, "unchanged": 1}
+    change(folder, **{part: measured})
+    load_bundle(folder)
+    change(folder, **{part: measured | {name: value}})
+    assert f"{part}.{name}: " in error(folder)
 
 
 def test_an_unsupported_precision_is_named(folder):
