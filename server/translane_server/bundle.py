@@ -7,18 +7,27 @@ A file may be a link, because Hugging Face's cache keeps the files of a reposito
 content, and the folders of its revisions in ``snapshots``, full of links. A link may lead to a file in the bundle's
 folder, or, from a folder in ``snapshots``, to the ``blobs`` beside it. So a downloaded bundle gives nothing away: it
 cannot have the server read any other file of the machine.
+
+What is served is what was checked, however long ago: whoever reads files of a checked bundle does so within
+`Bundle.unchanged`. It knows a file again by its stamp, without reading it: its place on the disk, its size and its
+times. The content of a file with another stamp is checked anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from translane_server.errors import BundleError
-from translane_server.files import MOST_DESCRIPTION_BYTES, check_regular, open_regular, parse_json, read_regular
+from translane_server.files import MOST_DESCRIPTION_BYTES, open_regular, parse_json, read_regular
 from translane_server.manifest import SCHEMA_VERSION, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
@@ -26,26 +35,62 @@ MANIFEST = "manifest.json"
 # Names of folders in Hugging Face's cache: https://huggingface.co/docs/huggingface_hub/guides/manage-cache
 _SNAPSHOTS, _BLOBS = "snapshots", "blobs"
 
+# A file that was changed so recently may be changed again without another stamp: file systems count time in steps.
+_SETTLING_TIME = 2_000_000_000  # nanoseconds
+
+_NOT_EXPORTED = f"is not the file that was exported ({MANIFEST} lists another size or sha256)"
+_CHANGED = "has changed since it was checked; put it back, or bring another version and reload the model"
+
+_Stamp = tuple[int, ...]
+
 
 class Bundle:
-    """A checked bundle: its folder and its manifest."""
+    """A checked bundle: its folder and its manifest.
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    Args:
+        folder: the folder.
+        manifest: the manifest, which `folder` had when it was checked.
+        stamps: the stamps of checked files, by name. A file without one is checked when it is read.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, stamps: Mapping[str, _Stamp] | None = None) -> None:
         self.folder = folder
         self.manifest = manifest
+        self._stamps = stamps or {}
 
     def path(self, name: str) -> Path:
         """The path of the manifest's file `name`."""
         return self.folder / name
 
-    def check_unchanged(self) -> None:
-        """Refuse a folder that holds another version by now. A replica may be replaced long after the check.
+    @contextlib.contextmanager
+    def unchanged(self, names: Collection[str]) -> Iterator[None]:
+        """What is read of the files `names` within is what was checked, or there is an error.
 
         Raises:
-            BundleError: the manifest is not the one that was checked.
+            BundleError: a file is not the one that was checked, or it changes meanwhile.
         """
-        if read_manifest(self.folder) != self.manifest:
-            raise BundleError(f"model bundle {self.folder}: it has changed since it was checked; reload the model")
+        stamps = {name: self._stamp(name) for name in sorted(names)}
+        for name, stamp in stamps.items():
+            if stamp is None or stamp != self._stamps.get(name):
+                _check_file(self.folder, name, self.manifest.files[name], _CHANGED)
+        try:
+            yield
+        except Exception:
+            self._expect(stamps)  # a file that changes is the better reason
+            raise
+        self._expect(stamps)
+
+    def _expect(self, stamps: Mapping[str, _Stamp | None]) -> None:
+        for name, stamp in stamps.items():
+            if self._stamp(name) != stamp:
+                raise BundleError(f"model bundle {self.folder}: {name} {_CHANGED}") from None
+
+    def _stamp(self, name: str) -> _Stamp | None:
+        """The stamp of a file; None if there is no such file."""
+        try:
+            return _stamp_of(self.path(name).stat())
+        except (OSError, ValueError):  # ValueError: a name with a zero byte
+            return None
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -55,9 +100,9 @@ def load_bundle(folder: Path) -> Bundle:
         BundleError: the bundle is missing, corrupted, tampered with, or of another schema version.
     """
     manifest = read_manifest(folder)
-    for name, entry in sorted(manifest.files.items()):
-        _check_file(folder, name, entry)
-    return Bundle(folder, manifest)
+    checked_at = time.time_ns()
+    stamps = {name: _check_file(folder, name, entry) for name, entry in sorted(manifest.files.items())}
+    return Bundle(folder, manifest, {name: stamp for name, stamp in stamps.items() if _is_settled(stamp, checked_at)})
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -68,7 +113,8 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        raise BundleError(f"model bundle {folder}: there is no such folder")
+        is_file = "it is a file; name the folder that it lies in" if folder.is_file() else "there is no such folder"
+        raise BundleError(f"model bundle {folder}: {is_file}")
     try:
         _check_link(folder, MANIFEST)
         content = read_regular(path, MOST_DESCRIPTION_BYTES)
@@ -108,23 +154,40 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
 def file_entry(path: Path) -> FileEntry:
     """Size and digest of the regular file at `path`. Raises OSError."""
     with open_regular(path) as file:
-        digest = hashlib.file_digest(file, "sha256")
-        return FileEntry(size=file.tell(), sha256=digest.hexdigest())
+        return _entry(file)
 
 
-def _check_file(folder: Path, name: str, expected: FileEntry) -> None:
-    path = folder / name
+def _entry(file: BufferedReader) -> FileEntry:
+    digest = hashlib.file_digest(file, "sha256")
+    return FileEntry(size=file.tell(), sha256=digest.hexdigest())
+
+
+def _check_file(folder: Path, name: str, expected: FileEntry, otherwise: str = _NOT_EXPORTED) -> _Stamp:
+    """Check the content of a file, and return the stamp that it had before. `otherwise` says what is wrong with it.
+
+    Raises:
+        BundleError: the file is missing, is elsewhere, or is not what is expected.
+    """
     try:
         _check_link(folder, name)
-        if check_regular(path).st_size == expected.size and file_entry(path) == expected:
-            return
+        with open_regular(folder / name) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size == expected.size and _entry(file) == expected:
+                return _stamp_of(status)
     except FileNotFoundError:
         raise BundleError(f"model bundle {folder}: {name} is missing") from None
     except OSError as error:
         raise BundleError(f"model bundle {folder}: {name} cannot be read: {error.strerror}") from None
-    raise BundleError(
-        f"model bundle {folder}: {name} is not the file that was exported ({MANIFEST} lists another size or sha256)"
-    )
+    raise BundleError(f"model bundle {folder}: {name} {otherwise}")
+
+
+def _stamp_of(status: os.stat_result) -> _Stamp:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _is_settled(stamp: _Stamp, now: int) -> bool:
+    """Whether a later change certainly changes the stamp, which ends with the time of the last one."""
+    return stamp[-1] < now - _SETTLING_TIME
 
 
 def _check_link(folder: Path, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -400,9 +401,20 @@ class Manifest(_Model):
         ids, sizes = self.special_ids, self.architecture
         if ids.pad >= sizes.source_vocab_size:
             raise ValueError(f"special_ids.pad: {ids.pad} is not one of {sizes.source_vocab_size} source ids")
+        if ids.unk >= (most := max(sizes.source_vocab_size, sizes.target_vocab_size)):
+            raise ValueError(f"special_ids.unk: {ids.unk} is not one of {most} ids")
         for name in ("bos", "eos", "decoder_start"):
             if (number := getattr(ids, name)) >= sizes.target_vocab_size:
                 raise ValueError(f"special_ids.{name}: {number} is not one of {sizes.target_vocab_size} target ids")
+        return self
+
+    @model_validator(mode="after")
+    def _what_was_measured_is_finite(self) -> Manifest:
+        for part in ("parity", "quality"):
+            for name, value in getattr(self, part) or ():
+                number = value.value if isinstance(value, Activation) else value
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise ValueError(f"{part}.{name}: {number} is not a finite number")
         return self
 
     @model_validator(mode="after")
@@ -499,3 +511,8 @@ class Manifest(_Model):
     def languages(self) -> Languages:
         """The languages of the model, and how the model is told a language."""
         return Languages(source=self.source_languages, target=self.target_languages, templates=self.language_templates)
+
+    @property
+    def model_files(self) -> list[str]:
+        """The files of the graphs and their weights. Others are the tokenizer's, or a text for people."""
+        return [name for name in self.files if name not in self.tokenizer.files and not name.endswith(".md")]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from translane.arguments import hint
 from translane_server.manifest import MODEL_NAME
@@ -28,6 +28,8 @@ _MAX_COUNT = 2**31 - 1
 # The origin of a web page, as browsers send it.
 _ORIGIN = re.compile(r"\*|https?://[0-9a-z.\-\[\]:]{1,260}")
 
+_PORTS = ("port", "metrics_port", "http_port", "health_port", "admin_port")
+
 # The settings that the table of a model may change for that model.
 PER_MODEL = (
     "device",
@@ -42,6 +44,12 @@ PER_MODEL = (
     "decoding_defaults",
     "cache_bytes",
 )
+
+
+def _origin(text: str) -> str:
+    if text and not _ORIGIN.fullmatch(text):
+        raise ValueError("an origin is https://HOST, http://HOST:PORT or *, without a path")
+    return text
 
 
 class ServerSettings(Settings):
@@ -110,7 +118,7 @@ class ServerSettings(Settings):
         description="Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one;"
         " by default none.",
     )
-    http_origins: Annotated[tuple[str, ...], Flag("ORIGIN")] = Field(
+    http_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], Flag("ORIGIN")] = Field(
         default=(),
         description="Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin.",
     )
@@ -287,12 +295,8 @@ class ServerSettings(Settings):
 
     @field_validator("http_origins")
     @classmethod
-    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        given = tuple(origin for origin in origins if origin)
-        for origin in given:
-            if not _ORIGIN.fullmatch(origin):
-                raise ValueError("an origin is https://HOST, http://HOST:PORT or *, without a path")
-        return given
+    def _without_empty_ones(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(origin for origin in origins if origin)
 
     @model_validator(mode="after")
     def _a_model_is_named(self) -> ServerSettings:
@@ -301,6 +305,16 @@ class ServerSettings(Settings):
                 "MODEL is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
                 " models"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> ServerSettings:
+        flags: dict[int, str] = {}
+        for name in _PORTS:
+            port = getattr(self, name)
+            flag = "--" + name.replace("_", "-")
+            if port and flags.setdefault(port, flag) != flag:
+                raise ValueError(f"{flags[port]} and {flag} are both {port}, and each needs a port of its own")
         return self
 
     @model_validator(mode="after")

@@ -90,7 +90,7 @@ def make_manifest(**changes: Any) -> Manifest:
             "head_size": 8,
             "ffn_size": 8,
             "source_vocab_size": 100,
-            "target_vocab_size": 100,
+            "target_vocab_size": VOCAB_SIZE,
             "parameters": 12345,
         },
         "precision": "fp32",

@@ -70,7 +70,7 @@ class Dispatcher:
 
     Attributes:
         availability_changed: called when `is_available` may have changed.
-        failed: set when a replica is given up. Nothing is decoded any more.
+        failed: set when all replicas are given up. Nothing is decoded any more.
         waiting_limit: the argument.
     """
 
@@ -309,18 +309,23 @@ class Dispatcher:
         self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
 
     def returned(self, replica: Replica) -> None:
-        self._loads[id(replica)].is_up = True
+        load = self._loads[id(replica)]
+        load.is_up, load.is_given_up = True, False
         if not self._over:
             self.availability_changed()
             self._dispatch()
 
-    def given_up(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
+    def given_up(self, replica: Replica) -> bool:
+        self._loads[id(replica)].is_given_up = True
         if self._over:
-            return
+            return False
+        if not all(load.is_given_up for load in self._loads.values()):
+            return True
         self._over = True
         self.failed.set()
         self._fail_all(EngineError(_FAILED))
         self.availability_changed()
+        return False
 
     def _settle(self) -> None:
         self._settling = None

@@ -20,6 +20,7 @@ class ReplicaLoad:
     Attributes:
         replica: the replica.
         is_up: whether the replica takes sentences.
+        is_given_up: whether the replica is lost, and it seems that nothing starts in its place.
         accepted: number of a task -> the sentence.
         rows: maximum number of rows that all its sentences take.
         active_rows: maximum number of rows that its decoding sentences take.
@@ -28,6 +29,7 @@ class ReplicaLoad:
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.is_up = False
+        self.is_given_up = False
         self.accepted: dict[int, Accepted] = {}
         self.rows = 0
         self.active_rows = 0

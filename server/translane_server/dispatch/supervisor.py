@@ -148,15 +148,19 @@ class ProcessSupervisor(Generic[ProcessT]):
 
     async def _replace(self) -> None:
         """Start a process in the place of the lost one, or give up."""
+        refusal = ""  # why no process starts, which the log says once
         while True:
             now = self._clock()
             self._losses.append(now)
             while self._losses[0] < now - _LOSS_WINDOW:
                 self._losses.popleft()
             if len(self._losses) > _MOST_LOSSES:
-                _log.error("%s was lost %d times in %g seconds", self._process.name, len(self._losses), _LOSS_WINDOW)
-                self._listener.given_up(self)
-                return
+                if not refusal:
+                    _log.error(
+                        "%s was lost %d times in %g seconds", self._process.name, len(self._losses), _LOSS_WINDOW
+                    )
+                if not self._listener.given_up(self):
+                    return
             if len(self._losses) > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** (len(self._losses) - 2), _LONGEST_DELAY))
             lost, self._process = self._process, self._make()
@@ -166,7 +170,9 @@ class ProcessSupervisor(Generic[ProcessT]):
                 await self._process.start(self)
                 break
             except StartupError as error:
-                _log.error("%s does not start again: %s", self._process.name, error)
+                if str(error) != refusal:
+                    _log.error("%s does not start again: %s", self._process.name, error)
+                refusal = str(error)
             except Exception:  # noqa: BLE001 such as no thread, or a bug; nobody else would start it
                 _log.exception("%s does not start again", self._process.name)
         self._missed = 0
@@ -233,5 +239,6 @@ class Supervisor(ProcessSupervisor[SupervisedReplica]):
     def returned(self, replica: Replica) -> None:
         """A replica itself never returns."""
 
-    def given_up(self, replica: Replica) -> None:
+    def given_up(self, replica: Replica) -> bool:  # noqa: ARG002
         """A replica itself never gives up."""
+        return False

@@ -37,19 +37,28 @@ def find_models(places: Sequence[ModelPlace], library: Path | None = None) -> di
         library: the setting `models`: a folder of models, each in a folder of its name.
 
     Raises:
-        SettingsError: there is no model, there are too many models, or two models have the same name.
+        SettingsError: there is no model, there are too many models, two models have the same name, or one is named
+            twice.
         BundleError: a manifest that should name a model cannot be read, or a name is not one of a model.
     """
     found: dict[str, Path] = {}
-    for name, folder in [*_named(places), *(_in_library(library) if library else ())]:
-        if name in found and found[name].resolve() != folder.resolve():
-            raise SettingsError(f"two models have the name {name}: {found[name]} and {folder}")
-        found[name] = folder
+    for name, folder in _named(places):
+        if name in found and found[name].resolve() == folder.resolve():
+            raise SettingsError(f"the model {name} is named twice: {folder}")
+        _add(found, name, folder)
+    for name, folder in _in_library(library) if library else ():
+        _add(found, name, folder)
     if not found:
         raise SettingsError(f"--models {library}: there is no model bundle in this folder")
     if len(found) > _MOST_MODELS:
         raise SettingsError(f"there are {len(found)} models, and a server takes {_MOST_MODELS} at most")
     return found
+
+
+def _add(found: dict[str, Path], name: str, folder: Path) -> None:
+    if name in found and found[name].resolve() != folder.resolve():
+        raise SettingsError(f"two models have the name {name}: {found[name]} and {folder}")
+    found[name] = folder
 
 
 def versions(folder: Path) -> list[Path]:
@@ -119,12 +128,18 @@ def _name_of(folder: Path) -> str:
 
 
 def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
-    if _holds_bundle(library):
+    if _has_manifest(library):
         raise SettingsError(f"--models {library}: this folder is a model bundle itself; name it without --models")
     try:
         folders = _folders(library)
     except OSError as error:
         raise SettingsError(f"--models {library}: the folder cannot be read: {error.strerror}") from None
+    names = [folder.name for folder in folders]
+    if _holds_bundle(library) and set(names) <= set(PRECISIONS):
+        raise SettingsError(
+            f"--models {library}: its folders ({', '.join(sorted(names))}) are named after precisions, as those of one"
+            " model are; name it without --models"
+        )
     without = []
     for folder in sorted(folders):
         if not any(_holds_bundle(version) for version in versions(folder)):

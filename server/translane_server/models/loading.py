@@ -172,9 +172,11 @@ class ModelLoader:
             self._remote.check(folder)
         bundle, device = choose_bundle(folder, self._settings.device)
         manifest = bundle.manifest
+        with bundle.unchanged(manifest.tokenizer.files):
+            tokenizer = load_tokenizer(bundle)
         if self._named_by_manifest and self._name not in manifest_names(folder):
             raise BundleError(f"model bundle {version}: its name is {manifest.name}, and {self._name} is served")
-        return CheckedModel(bundle, device, load_tokenizer(bundle), limits_of(self._settings, manifest), found)
+        return CheckedModel(bundle, device, tokenizer, limits_of(self._settings, manifest), found)
 
     def _tell(self, refused: list[StartupError]) -> None:
         for error in refused:

@@ -42,7 +42,7 @@ def main() -> int:
     how, number = sys.argv[-2:]
     with socket.socket(fileno=int(number)) as connection:
         if how == "fork":
-            return serve_forked(connection, _load, _open)
+            return serve_forked(connection, _load, _open, _is_still_there)
         return serve(connection, lambda setup: _open(setup, _load(setup)))
 
 
@@ -50,7 +50,7 @@ def _load(setup: ReplicaSetup) -> Sessions:
     """Load the model, which several replicas may share.
 
     Raises:
-        StartupError: the model or ONNX Runtime does not load, or the bundle's folder holds another version by now.
+        StartupError: the model or ONNX Runtime does not load, or a file is not the one that the server has checked.
     """
     from translane_server.errors import StartupError
     from translane_server.observation.logs import configure_logging
@@ -58,14 +58,24 @@ def _load(setup: ReplicaSetup) -> Sessions:
     model = setup.model
     assert model is not None, "the setup of a process has a model"
     configure_logging(model.log_format, model.log_level, always=model.log_always)
-    with _lack_of_memory():
+    with _lack_of_memory(), model.bundle.unchanged(model.bundle.manifest.model_files):
         try:
             from translane_server.runtime.sessions import Sessions
         except ImportError as error:
             raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
-        sessions = Sessions(model.bundle, device=model.device, threads=model.threads)
-    model.bundle.check_unchanged()
-    return sessions
+        return Sessions(model.bundle, device=model.device, threads=model.threads)
+
+
+def _is_still_there(sessions: Sessions) -> bool:
+    """Whether the loaded model could be loaded again; the log says why not. Replicas fork from it in any case."""
+    from translane_server.errors import BundleError
+
+    try:
+        with sessions.bundle.unchanged(sessions.bundle.manifest.model_files):
+            return True
+    except BundleError as error:
+        _log.error("replicas go on with what was loaded, which cannot be loaded again: %s", error)
+        return False
 
 
 def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = None) -> GraphBackend:
@@ -105,9 +115,8 @@ def _all_threads(setup: ReplicaSetup, activity: Activity) -> AllThreads | None:
     if setup.lone_threads <= model.threads:
         return None
     try:
-        with _lack_of_memory():
+        with _lack_of_memory(), model.bundle.unchanged(model.bundle.manifest.model_files):
             sessions = Sessions(model.bundle, device=model.device, threads=setup.lone_threads, plain_steps_only=True)
-            model.bundle.check_unchanged()
     except StartupError as error:
         _log.warning("replica %d runs on one thread, also while it is alone: %s", setup.number, error)
         return None

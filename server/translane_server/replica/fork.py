@@ -40,6 +40,7 @@ def serve_forked(
     control: socket.socket,
     load: Callable[[ReplicaSetup], _Model],
     open_backend: Callable[[ReplicaSetup, _Model, Activity], Backend],
+    is_still_there: Callable[[_Model], bool] = lambda _model: True,
 ) -> int:
     """Fork a replica for each connection that the server sends, until the server closes `control`.
 
@@ -47,11 +48,13 @@ def serve_forked(
         control: the socket to the server; `fork_messages` has its messages.
         load: loads the model, which the replicas share, with the setup of the first replica.
         open_backend: makes the backend of one replica.
+        is_still_there: whether the model could be loaded again. It is asked before a later fork, and tells people if
+            not: then it is not asked any more.
 
     Returns:
         The exit code for this process.
     """
-    return _ForkingProcess(control, load, open_backend).run()
+    return _ForkingProcess(control, load, open_backend, is_still_there).run()
 
 
 class _ForkingProcess(Generic[_Model]):
@@ -60,10 +63,13 @@ class _ForkingProcess(Generic[_Model]):
         control: socket.socket,
         load: Callable[[ReplicaSetup], _Model],
         open_backend: Callable[[ReplicaSetup, _Model, Activity], Backend],
+        is_still_there: Callable[[_Model], bool],
     ) -> None:
         self._control = control
         self._load = load
         self._open_backend = open_backend
+        self._is_still_there = is_still_there
+        self._asks = True  # whether the model could still be loaded again, as far as is known
         self._first: ReplicaSetup | None = None  # the setup with which the model was loaded
         self._model: _Model
         self._activity = SharedActivity()
@@ -125,6 +131,8 @@ class _ForkingProcess(Generic[_Model]):
             self._first = setup
             gc.collect()
             gc.freeze()  # a later collection would write to these objects, and so copy shared memory
+        elif self._asks:
+            self._asks = self._is_still_there(self._model)
         return replace(setup, model=self._first.model, vocabulary=self._first.vocabulary)
 
     def _become(self, server: ServerConnection, setup: ReplicaSetup) -> None:

@@ -39,8 +39,8 @@ class ReplicaListener(Protocol):
     def returned(self, replica: Replica) -> None:
         """A lost replica has been replaced, and takes tasks again."""
 
-    def given_up(self, replica: Replica) -> None:
-        """A lost replica is not replaced any more."""
+    def given_up(self, replica: Replica) -> bool:
+        """A lost replica was not replaced in a long time. Returns whether to go on trying."""
 
 
 class Replica(Protocol):

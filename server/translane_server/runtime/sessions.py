@@ -17,6 +17,7 @@ from translane_server.devices import Device
 from translane_server.errors import BundleError, DeviceError, first_line
 from translane_server.manifest import Graph
 from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.kept_weights import keep_mapped
 from translane_server.shortlist import Shortlist, load_shortlist
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
@@ -122,6 +123,7 @@ class Sessions:
         self.shortlist: tuple[Any, Shortlist] | None = None
         if graphs.shortlist and not plain_steps_only:
             self.shortlist = self._load(graphs.shortlist, profile and f"{profile}-shortlist"), load_shortlist(bundle)
+        keep_mapped([bundle.path(name) for name in bundle.manifest.model_files])
 
     def close(self) -> None:
         """Release the graphs, and then the device."""

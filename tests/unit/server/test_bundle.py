@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+import time
 
 import pytest
 
@@ -84,6 +85,10 @@ def test_a_good_bundle_loads(folder):
 
 def test_no_folder(tmp_path):
     assert "no such folder" in error(tmp_path / "nowhere")
+
+
+def test_the_path_of_a_file_in_the_place_of_the_folder(folder):
+    assert "it is a file; name the folder that it lies in" in error(folder / "manifest.json")
 
 
 def test_no_manifest(tmp_path):
@@ -248,10 +253,31 @@ def test_a_wrong_type_is_named(folder):
     assert "limits.source_tokens" in error(folder)
 
 
-@pytest.mark.parametrize("name", ["pad", "bos", "eos", "decoder_start"])
-def test_a_special_id_outside_the_vocabulary_is_named(folder, name):
-    change(folder, special_ids=manifest(folder)["special_ids"] | {name: 10})
-    assert f"special_ids.{name}: 10" in error(folder)
+@pytest.mark.parametrize("name", ["pad", "unk", "bos", "eos", "decoder_start"])
+@pytest.mark.parametrize("number", [10, 10**12])
+def test_a_special_id_outside_the_vocabulary_is_named(folder, name, number):
+    change(folder, special_ids=manifest(folder)["special_ids"] | {name: number})
+    assert f"special_ids.{name}: {number} is not one of 10" in error(folder)
+
+
+PARITY = {"sentences": 1, "tokens": 9, "max_logit_difference": 1e-5, "tolerance": 1e-4, "token_mismatches": 0}
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("parity", "max_logit_difference", math.nan),
+        ("parity", "attention_tolerance", -math.inf),
+        ("parity", "max_activation", {"tensor": "x", "value": math.inf}),
+        ("quality", "bleu", math.nan),
+    ],
+)
+def test_a_measured_number_that_is_none_is_named(folder, part, name, value):
+    measured = PARITY if part == "parity" else {"sentences": 1, "unchanged": 1}
+    change(folder, **{part: measured})
+    load_bundle(folder)
+    change(folder, **{part: measured | {name: value}})
+    assert f"{part}.{name}: " in error(folder)
 
 
 def test_an_unsupported_precision_is_named(folder):
@@ -463,12 +489,65 @@ def test_a_name_of_no_file(folder, name):
     assert "is no name of a file" in error(folder)
 
 
-def test_a_folder_that_holds_another_version_by_now_is_noticed(folder):
-    bundle = pickle.loads(pickle.dumps(load_bundle(folder)))
-    bundle.check_unchanged()
-    write(folder, manifest(folder) | {"version": "2"})
-    with pytest.raises(BundleError, match="has changed since it was checked; reload the model"):
-        bundle.check_unchanged()
+def flip(path):
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])  # the same file, of the same size
+
+
+def replace(path):
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes()[::-1])
+    other.replace(path)
+
+
+HARMS = {
+    "flipped": (flip, "has changed since it was checked"),
+    "cut": (lambda path: os.truncate(path, 3), "has changed since it was checked"),
+    "replaced": (replace, "has changed since it was checked"),
+    "removed": (os.unlink, "is missing"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot be read: it is a folder"),
+}
+
+
+@pytest.fixture(params=[True, False], ids=["settled", "new"])
+def checked(folder, request):
+    """A checked bundle, as another process has it. Its files have an age, or they are as new as their check."""
+    if request.param:
+        time.sleep(2.1)
+    return pickle.loads(pickle.dumps(load_bundle(folder)))
+
+
+def test_files_that_have_changed_since_they_were_checked_are_refused(checked):
+    path = checked.path("decoder.onnx")
+    kept = path.read_bytes()
+    for harm, problem in HARMS.values():
+        harm(path)
+        with pytest.raises(BundleError, match=f"decoder.onnx {problem}"), checked.unchanged(FILES):
+            raise AssertionError
+        with checked.unchanged(["encoder.onnx"]):  # others are as they were
+            pass
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        path.write_bytes(kept)
+        with checked.unchanged(FILES):  # it is back, although it is another file
+            pass
+    write(checked.folder, {"schema_version": SCHEMA_VERSION})  # another version comes
+    with checked.unchanged(FILES):
+        pass
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "replaced", "removed"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_files_that_change_while_they_are_read_are_refused(folder, harm, fails):
+    bundle = load_bundle(folder)
+
+    def read():
+        with bundle.unchanged(FILES):
+            HARMS[harm][0](bundle.path("decoder.onnx"))
+            if fails:
+                raise RuntimeError("what was read is nonsense")
+
+    with pytest.raises(BundleError, match=r"decoder.onnx has changed since it was checked"):
+        read()
 
 
 ESTIMATION = {"weight": 1.1, "bias": -1.4, "fitted": 500, "tested": 500, "correlation": 0.6, "mean_error": 0.2}

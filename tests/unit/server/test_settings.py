@@ -61,6 +61,27 @@ def test_certificates_are_whole(argv, problem):
         load("b", *argv)
 
 
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (("--port=1", "--http-port=1"), "--port and --http-port are both 1, and each needs a port of its own"),
+        (("--port=9400",), "--port and --metrics-port are both 9400, and each needs a port of its own"),
+        (("--health-port=2", "--admin-port=2"), "--health-port and --admin-port are both 2, and each needs a port"),
+    ],
+)
+def test_equal_ports_are_refused(argv, problem):
+    with pytest.raises(SettingsError, match=f"^{problem}"):
+        load("b", *argv)
+    load("b", "--port=0", "--http-port=0", "--metrics-port=0", "--health-port=0", "--admin-port=0")
+
+
+def test_an_origin_that_is_none_is_quoted_alone():
+    with pytest.raises(SettingsError) as raised:
+        load("b", "--http-origins=https://a.example,https://b.example/page")
+    assert str(raised.value).endswith("without a path, not 'https://b.example/page'")
+    assert load("b", "--http-origins=https://a.example,,*").http_origins == ("https://a.example", "*")
+
+
 def test_token_limits():
     limits = token_limits(make_settings(), make_manifest())
     assert (limits.source, limits.target, limits.default_max_length) == (32, 24, 20)

@@ -333,7 +333,8 @@ async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, rep
     if how == "stop":
         await engine.stop()
     else:
-        engine.given_up(replicas[0])
+        for replica in replicas:
+            engine.given_up(replica)
     assert [await first, await anext(stream)] == [RESULT, RESULT]
 
 
@@ -344,15 +345,33 @@ async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
     if how == "stop":
         await engine.stop()
     else:
-        engine.given_up(replicas[0])
+        for replica in replicas:
+            engine.given_up(replica)
     with pytest.raises(UnavailableError if how == "stop" else EngineError):
         await event
 
 
-async def test_a_replica_that_is_given_up_ends_all(engine, replicas):
+async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
+    request = await call(engine, 3)
+    replicas[1].lose()
+    assert engine.given_up(replicas[1])
+    assert engine.is_available
+    await asyncio.sleep(0.3)  # after a loss, nothing is sent for a time
+    replicas[0].end(*replicas[0].numbers)
+    assert await request == (RESULT,) * 3
+    engine.returned(replicas[1])
+    replicas[0].lose()
+    assert engine.given_up(replicas[0])
+    assert engine.is_available
+    assert not engine.failed.is_set()
+
+
+async def test_the_last_replica_that_is_given_up_ends_all(engine, replicas):
     calls = [await call(engine, 3), await call(engine, 30)]
     replicas[1].lose()
-    engine.given_up(replicas[1])
+    assert engine.given_up(replicas[1])
+    replicas[0].lose()
+    assert not engine.given_up(replicas[0])
     assert engine.failed.is_set()
     assert not engine.is_available
     assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [EngineError] * 2

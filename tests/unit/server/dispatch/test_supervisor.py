@@ -70,6 +70,7 @@ class Lives(list[Replica]):
 class Listener:
     def __init__(self):
         self.news = []
+        self.goes_on = False
 
     def reported(self, replica, report):
         self.news.append(report)
@@ -82,6 +83,7 @@ class Listener:
 
     def given_up(self, replica):
         self.news.append("given up")
+        return self.goes_on
 
 
 @pytest.fixture
@@ -138,13 +140,17 @@ async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
 
 
 async def test_a_replacement_that_does_not_start_is_tried_again(listener, caplog):
-    lives = Lives(None, StartupError("no memory"), StartupError("no memory"))
+    lives = Lives(None, *[StartupError(why) for why in ("no memory", "no memory", "no file", "no file")])
     replica = Supervisor(lives)
     await replica.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
-    assert len(lives) == 4
-    assert caplog.messages == [*["replica 7 does not start again: no memory"] * 2, "replica 7 has been replaced"]
+    assert len(lives) == 6
+    assert caplog.messages == [
+        "replica 7 does not start again: no memory",
+        "replica 7 does not start again: no file",
+        "replica 7 has been replaced",
+    ]
     await replica.stop()
 
 
@@ -187,6 +193,19 @@ async def test_too_many_losses_in_a_time_are_the_end(listener, monkeypatch):
         lives[-1].end()
         await until(lambda: listener.news[-1] != "lost")
     assert listener.news[-1] == "given up"
+    await replica.stop()
+
+
+async def test_a_replica_that_others_replace_is_tried_for_ever(listener, monkeypatch, caplog):
+    monkeypatch.setattr(supervisor, "_MOST_LOSSES", 3)
+    lives = Lives(None, *[StartupError("no file")] * 9)
+    replica = Supervisor(lives)
+    listener.goes_on = True
+    await replica.start(listener)
+    lives[0].end()
+    await until(lambda: listener.news[-1] == "returned")
+    assert listener.news == ["lost", *["given up"] * 7, "returned"]
+    assert caplog.messages == ["replica 7 does not start again: no file", "replica 7 has been replaced"]
     await replica.stop()
 
 

@@ -101,6 +101,14 @@ def test_one_name_for_two_folders_is_refused(tmp_path):
     assert find_models([ModelPlace(one, "one")], tmp_path) == {"one": one, "other": other}
 
 
+@pytest.mark.parametrize("name", ["a", ""])
+def test_a_model_that_is_named_twice_is_refused(tmp_path, name):
+    folder = put(tmp_path / "one")
+    with pytest.raises(SettingsError, match=f"the model {name or 'reference'} is named twice: .*one"):
+        find_models([ModelPlace(folder, name), ModelPlace(folder / ".." / "one", name)])
+    assert len(find_models([ModelPlace(folder, "a"), ModelPlace(folder, "b")])) == 2
+
+
 def test_what_a_folder_of_models_may_not_be(tmp_path):
     with pytest.raises(SettingsError, match=r"none: the folder cannot be read: No such file"):
         find_models([], tmp_path / "none")
@@ -113,6 +121,15 @@ def test_what_a_folder_of_models_may_not_be(tmp_path):
         find_models([], tmp_path)
     with pytest.raises(BundleError, match="at most 100 characters"):
         find_models([ModelPlace(put(tmp_path / "long", name="x" * 101))])
+
+
+def test_a_model_that_has_the_name_of_a_precision(tmp_path):
+    of_one_model = r"its folders \(int8\) are named after precisions, as those of one model are; name it without"
+    put(tmp_path / "int8")
+    with pytest.raises(SettingsError, match=of_one_model):
+        find_models([], tmp_path)
+    put(tmp_path / "zh-en")
+    assert find_models([], tmp_path) == {name: tmp_path / name for name in ("int8", "zh-en")}
 
 
 def test_too_many_models_are_refused(tmp_path):

@@ -32,7 +32,7 @@ def test_a_replica_of_one_thread_has_none():
     assert _all_threads(setup_of(DEMO, 1), SharedActivity().of(0)) is None
 
 
-@pytest.mark.parametrize("gone", ["decoder.onnx", "manifest.json"])
+@pytest.mark.parametrize("gone", ["decoder.onnx", "weights.bin"])
 def test_a_replica_starts_without_them_where_the_folder_has_changed(tmp_path, gone, caplog):
     folder = shutil.copytree(DEMO, tmp_path / "bundle")
     setup = setup_of(folder, 2)

@@ -1,0 +1,153 @@
+"""The weights of a running server change on the disk, and replicas are killed: no answer is from other weights."""
+
+import asyncio
+import os
+import shutil
+import time
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from helpers.reliability.bounds import RECOVERY
+from helpers.reliability.chaos import Chaos
+from helpers.reliability.form import form
+from helpers.reliability.load import Load
+from helpers.reliability.probe import bystander
+from helpers.reliability.server_process import BUNDLE
+
+pytestmark = pytest.mark.timeout(form(150, 600))
+
+BETWEEN = form(30, 2000)  # answers after each fault
+HOSTS = {"forked": ("--replicas=2", "--threads=1"), "own": ("--replicas=2", "--threads=2")}
+REPLACED = "has been replaced"
+SETTLED = 2.5  # the age of files whose times tell every later change [seconds]
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Weights:
+    """The weights of a copy of the bundled model."""
+
+    def __init__(self, folder):
+        self.folder = shutil.copytree(BUNDLE, folder)
+        self._path = folder / "weights.bin"
+        self._content = self._path.read_bytes()
+        flipped = bytearray(self._content)
+        flipped[::997] = bytes(byte ^ 0x40 for byte in flipped[::997])
+        self._flipped = bytes(flipped)
+
+    def flip(self):
+        """Change bits of the very file that replicas have open."""
+        with self._path.open("r+b") as file:
+            file.write(self._flipped)
+
+    def cut(self):
+        os.truncate(self._path, len(self._content) // 2)
+
+    def replace(self):
+        other = self._path.with_name("other")
+        other.write_bytes(self._flipped)
+        other.replace(self._path)
+
+    def remove(self):
+        self._path.unlink()
+
+    def put_back(self):
+        self._path.write_bytes(self._content)
+
+
+@pytest.fixture
+def weights(tmp_path):
+    return Weights(tmp_path / "zh-en")
+
+
+def complaints(server):
+    return [line for line in server.log.splitlines() if "ERROR" in line and "weights.bin" in line]
+
+
+async def until(condition, seconds=RECOVERY):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:  # noqa: ASYNC110 a log has no event
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def strikes(start, oracle, figures, weights, host, harm):
+    """Harm the weights, kill replicas under load, and put the weights back."""
+    kills = {"own": 1, "forked": 2}[host]
+    with start(str(weights.folder), *HOSTS[host]) as server, bystander(server.address) as seen:
+        chaos = Chaos(server)
+        async with Load(server.address, oracle, callers=8, timeout=60) as load:
+            await load.wait_for_answers(BETWEEN)
+            getattr(weights, harm)()
+            await load.wait_for_answers(BETWEEN)
+            for number in range(1, kills + 1):
+                chaos.kill(chaos.a_replica())
+                await until(lambda: complaints(server))
+                await until(lambda number=number: host == "own" or server.log.count(REPLACED) == number)
+                await load.wait_for_answers(BETWEEN)
+            replaced = server.log.count(REPLACED)
+            weights.put_back()
+            all_back = await until(lambda: server.log.count(REPLACED) == kills, 3 * RECOVERY)
+            await load.wait_for_answers(BETWEEN)
+        told, log = complaints(server), server.log
+    figures.add(
+        host=host, harm=harm, killed=kills, replaced=replaced, told=len(told), all_back=all_back, **load.figures,
+        **seen.figures,
+    )  # fmt: skip
+    assert load.answered > BETWEEN
+    assert load.lost == 0
+    assert load.refused == {}
+    assert not seen.failed
+    assert replaced == (kills if host == "forked" else 0), "what has loaded the weights has them still"
+    assert len(told) == 1, log
+    assert "onnxruntime" not in log
+    assert all_back
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("host", "harm"),
+    [
+        ("own", "flip"),
+        ("own", "cut"),
+        ("own", "replace"),
+        ("forked", "flip"),
+        ("forked", "cut"),
+        ("forked", "remove"),
+    ],
+)
+async def test_no_answer_is_from_weights_that_have_changed(start, oracle, figures, weights, host, harm):
+    if harm in ("replace", "remove"):
+        await asyncio.sleep(SETTLED)
+    await strikes(start, oracle, figures, weights, host, harm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_model_whose_last_replica_is_lost_says_so(start, oracle, figures, weights, comes_back):
+    with start(str(weights.folder), *HOSTS["forked"]) as server:
+        with grpc.insecure_channel(server.address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            async with Load(server.address, oracle, callers=8, timeout=60) as load:
+                await load.wait_for_answers(BETWEEN)
+                weights.flip()
+                Chaos(server).kill(server.forkers())
+                told = await until(lambda: complaints(server))
+                status = health.Check(health_pb2.HealthCheckRequest(), timeout=10).status
+                if comes_back:
+                    weights.put_back()
+                    await load.wait_for_answers(BETWEEN)
+                    answered = load.answered
+        exit_code = None if comes_back else await asyncio.to_thread(server.process.wait, 60)
+        log = server.log
+    figures.add(comes_back=comes_back, told=len(told), exit_code=exit_code, **load.figures)
+    assert load.wrong == []
+    assert status == NOT_SERVING
+    assert len(complaints(server)) <= 2, log  # of each replica
+    if comes_back:
+        assert answered > BETWEEN
+        assert load.lost == 0
+    else:
+        assert exit_code == 1
+        assert "decoding has failed, and nothing is translated any more; the server ends" in log
