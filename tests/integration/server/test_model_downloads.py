@@ -189,6 +189,18 @@ def checking(store: FileServer, cache: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
+def test_a_bundle_on_hugging_face(store, tmp_path):
+    store.put(TINY, "owner/zh-en/resolve/v1/int8")
+    command = [sys.executable, "-m", "translane", "serve", "--check", f"--model-cache={tmp_path}"]
+    environ = os.environ | {"HF_ENDPOINT": store.url, "HF_TOKEN": "hunter2"}
+    run = subprocess.run([*command, "hf://owner/zh-en@v1/int8"], env=environ, capture_output=True, text=True)
+    assert run.stdout.splitlines()[1].startswith(f"model bundle hf://owner/zh-en@v1/int8: sha256:{digest_of(store)} is")
+    assert {headers.get("Authorization") for headers in store.headers} == {"Bearer hunter2"}
+    assert "hunter2" not in run.stdout + run.stderr
+    load_bundle(tmp_path / "bundles" / digest_of(store))
+
+
+@pytest.mark.slow
 def test_a_killed_download_goes_on(store, tmp_path):
     content = os.urandom(1_000_000)
     store.files["zh-en/large"] = content
