@@ -8,8 +8,8 @@ from pathlib import Path
 
 from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
-from translane_server.model_places import ModelPlace
-from translane_server.store.remote_model import remote_models
+from translane_server.model_sources import ModelPlace
+from translane_server.models.remote_model import remote_models
 
 
 def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tuple[BatchSettings, Path]:
@@ -32,7 +32,7 @@ def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tupl
         return settings, place.folder
     log(f"the model is at {place.url}")
     with closing(remote_models(server_settings(settings))[place]) as model:
-        digest = model.refresh_or_keep()
+        digest = model.refresh(or_keep=True)
         folder = model.folder.resolve()
     if place.url.digest:
         return settings, folder

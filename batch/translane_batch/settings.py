@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from translane_batch.records.kinds import Fields, KindName
-from translane_server.model_places import ModelPlace, RemotePlace
-from translane_server.model_urls import ModelUrl, is_url
+from translane_server.model_sources import ModelPlace, RemotePlace, place_of
 from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_BATCH_"
@@ -194,7 +193,7 @@ class BatchSettings(Settings):
     @property
     def place(self) -> ModelPlace | RemotePlace:
         """Where the model of a run without servers is."""
-        return RemotePlace(ModelUrl.parse(self.model)) if is_url(self.model) else ModelPlace(Path(self.model))
+        return place_of(self.model)
 
     @property
     def fields(self) -> Fields:

@@ -12,9 +12,9 @@ from translane_server.errors import CertificateError, KeysError
 from translane_server.front_ends.front_end import refuse_cuda
 from translane_server.front_ends.shares import shares_of
 from translane_server.models.build import build_registry
+from translane_server.models.remote_model import remote_models
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
-from translane_server.store.remote_model import remote_models
 
 
 def check(settings: ServerSettings) -> Iterator[str]:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from translane.command_error import end_at_once, packages_load
 from translane_server.errors import StartupError, is_about_memory
-from translane_server.model_places import users_cache
+from translane_server.model_sources import users_cache
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from translane.arguments import hint
 from translane_server.manifest import MODEL_NAME
-from translane_server.model_places import ModelPlace, RemotePlace, read_folder, read_places
+from translane_server.model_sources import ModelPlace, RemotePlace, read_folder, read_places
 from translane_server.settings_loader import Flag, Settings, what_is_wrong
 
 ENV_PREFIX = "TRANSLANE_"

@@ -9,7 +9,7 @@ import grpc
 
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Bundle
-from translane_server.model_places import ModelPlace
+from translane_server.model_sources import ModelPlace
 from translane_server.models.build import build_registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics

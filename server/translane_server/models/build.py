@@ -8,17 +8,17 @@ from pathlib import Path
 
 from translane_server.dispatch.plan import divide_cpus
 from translane_server.errors import SettingsError, StartupError
-from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_sources import ModelPlace, RemotePlace
 from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loading import ModelLoader
 from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
+from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
-from translane_server.store.remote_model import RemoteModel, remote_models
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def _local(place: ModelPlace | RemotePlace, remote: Mapping[RemotePlace, RemoteM
     if isinstance(place, ModelPlace):
         return place
     model = remote[place]
-    digest = model.refresh_or_keep()
+    digest = model.refresh(or_keep=True)
     if not place.url.digest:
         _log.warning(
             "model bundle %s: it has no digest, so whoever writes there decides what is served; now it is @sha256:%s",

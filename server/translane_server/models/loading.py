@@ -13,10 +13,10 @@ from translane_server.models.checked_model import CheckedModel, answer_cache, ma
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.settings import ServerSettings
-from translane_server.store.remote_model import RemoteModel
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.tokenizer_pool import TokenizerPool
@@ -118,7 +118,7 @@ class ModelLoader:
         if self._remote is None or self._checked is not None:
             return
         try:
-            await asyncio.to_thread(self._remote.refresh if keeps_running else self._remote.refresh_or_keep)
+            await asyncio.to_thread(self._remote.refresh, or_keep=not keeps_running)
         except asyncio.CancelledError:
             self._remote.close()  # the server stops, and the thread must not go on
             raise
@@ -169,7 +169,7 @@ class ModelLoader:
         folder = pinned(version)
         found = fingerprint(folder)
         if self._remote:
-            self._remote.check(folder)
+            self._remote.hold(folder).release()
         bundle, device = choose_bundle(folder, self._settings.device)
         manifest = bundle.manifest
         with bundle.unchanged(manifest.tokenizer.files):

@@ -9,7 +9,7 @@ import yaml
 
 from translane.command_error import CommandError
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_sources import ModelPlace, RemotePlace
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings_loader import load_settings

@@ -19,7 +19,7 @@ from translane_server.embedded import EmbeddedServer
 from translane_server.errors import MessageTooLargeError, StartupError, shutting_down
 from translane_server.listening import address_of, listening_on
 from translane_server.manifest import Languages
-from translane_server.model_places import users_cache
+from translane_server.model_sources import users_cache
 from translane_server.observation.load import read_load
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics_server import MetricsServer

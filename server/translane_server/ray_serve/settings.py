@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, ValidationError, model_validator
 
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_sources import ModelPlace, RemotePlace
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import Flag, what_is_wrong
 

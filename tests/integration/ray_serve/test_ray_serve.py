@@ -19,7 +19,7 @@ from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.embedded import EmbeddedServer
-from translane_server.model_places import ModelPlace
+from translane_server.model_sources import ModelPlace
 from translane_server.settings import ServerSettings
 
 pytestmark = [

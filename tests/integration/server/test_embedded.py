@@ -11,7 +11,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_client.aio import AsyncClient
 from translane_server.embedded import EmbeddedServer
 from translane_server.errors import StartupError
-from translane_server.model_places import ModelPlace
+from translane_server.model_sources import ModelPlace
 from translane_server.settings import ServerSettings
 
 BUNDLE = Path(__file__).parents[3] / "models" / "zh-en"

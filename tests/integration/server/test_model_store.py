@@ -11,14 +11,12 @@ from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 from translane_server.errors import BundleError
-from translane_server.model_urls import ModelUrl
+from translane_server.model_sources import ModelUrl
+from translane_server.models.cache import ModelCache
+from translane_server.models.remote_model import RemoteModel
 from translane_server.settings import ServerSettings
-from translane_server.store.cache import ModelCache
-from translane_server.store.downloads import Patience
-from translane_server.store.remote_model import RemoteModel
 
 DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
-PATIENCE = Patience(silence=10, beginning=20, pause=0.01)
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,9 +45,7 @@ def cache(tmp_path):
 
 
 def model_of(cache, place="zh-en/8", digest=DIGEST):
-    return RemoteModel(
-        ModelUrl.parse(f"s3://{BUCKET}/{place}" + (f"@sha256:{digest}" if digest else "")), cache, PATIENCE
-    )
+    return RemoteModel(ModelUrl.parse(f"s3://{BUCKET}/{place}" + (f"@sha256:{digest}" if digest else "")), cache)
 
 
 async def test_a_model_from_s3_translates(environ, tmp_path):
@@ -85,9 +81,9 @@ def test_a_url_without_a_digest_follows_the_bucket(environ, store, cache, tmp_pa
 
 def test_a_download_goes_on(environ, cache):
     weights = (TINY / "weights.bin").read_bytes()
-    left = cache.unfinished(DIGEST)
+    left = cache.folder / "unfinished" / DIGEST
     left.mkdir()
-    (left / f"part-{hashlib.sha256(weights).hexdigest()}").write_bytes(weights[:3000])
+    (left / "weights.bin").write_bytes(weights[:3000])
     assert model_of(cache).refresh() == DIGEST
     load_bundle(cache.bundle(DIGEST))
 

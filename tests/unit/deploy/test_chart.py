@@ -11,7 +11,7 @@ import yaml
 from helpers.custom_resources import SCHEMAS
 from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, of_kind, refusals
 from translane.v1 import translation_pb2
-from translane_server.model_places import read_places
+from translane_server.model_sources import read_places
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import load_settings
 

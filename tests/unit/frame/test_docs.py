@@ -5,7 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from translane_server.model_places import ModelPlace
+from translane_server.model_sources import ModelPlace
 from translane_server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.serving import make_manifest, make_settings
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace
+from translane_server.model_sources import ModelPlace
 from translane_server.models.limits import token_limits
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings

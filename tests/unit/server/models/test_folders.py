@@ -7,7 +7,7 @@ import pytest
 
 from helpers.tiny_bundle import TINY
 from translane_server.errors import BundleError, SettingsError
-from translane_server.model_places import ModelPlace
+from translane_server.model_sources import ModelPlace
 from translane_server.models.folders import find_models, fingerprint, manifest_names, pinned, versions
 
 

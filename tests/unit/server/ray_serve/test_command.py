@@ -10,8 +10,7 @@ import pytest
 
 from helpers.commands import ray
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace, RemotePlace
-from translane_server.model_urls import ModelUrl
+from translane_server.model_sources import ModelPlace, ModelUrl, RemotePlace
 
 yaml = pytest.importorskip("yaml", reason="the extra ray is not installed")
 pydantic = pytest.importorskip("pydantic")

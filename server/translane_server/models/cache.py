@@ -1,0 +1,228 @@
+"""The folder of downloaded bundles. Several servers of a machine may use it at once.
+
+::
+
+    bundles/DIGEST/       a whole bundle, named after the sha256 of its manifest
+    holds/DIGEST          is locked by whoever uses this bundle; its time is that of the last use
+    urls/KEY              a link to the bundle that a URL without a digest led to last
+    unfinished/DIGEST/    a bundle that is being downloaded, or that a killed server left
+    lock                  is locked by the only process that changes the folder
+
+Locks are those of the kernel (flock), so a process that is killed holds nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from translane_server.bundle import MANIFEST
+from translane_server.errors import BundleError
+from translane_server.files import MOST_DESCRIPTION_BYTES, read_regular
+from translane_server.models.download import StoppedError
+from translane_server.whole_files import flush_folder
+
+_TICK = 0.05  # from one look at a lock to the next [seconds]
+
+_log = logging.getLogger(__name__)
+
+
+class Hold:
+    """A bundle that stays in the cache until `release`, or until the process ends.
+
+    Attributes:
+        folder: the bundle.
+    """
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self.folder = folder
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Hold the bundle no longer."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class ModelCache:
+    """The folder of downloaded bundles.
+
+    Args:
+        folder: the setting `model_cache`; is made if it is missing.
+        most_bytes: the setting `model_cache_bytes`.
+
+    Raises:
+        BundleError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        try:
+            self.folder = folder.expanduser().absolute()
+        except RuntimeError:
+            raise BundleError(f"model cache {folder}: the user has no home; --model-cache names a folder") from None
+        self._most_bytes = most_bytes
+        self._bundles, self._holds, self._urls, self._unfinished = (
+            self.folder / name for name in ("bundles", "holds", "urls", "unfinished")
+        )
+        with self.errors():
+            for each in (self._bundles, self._holds, self._urls, self._unfinished):
+                each.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise what the file system raises as a BundleError."""
+        try:
+            yield
+        except OSError as error:
+            raise BundleError(
+                f"model cache {self.folder}: it cannot be used: {error.strerror or type(error).__name__}"
+            ) from None
+
+    def bundle(self, digest: str) -> Path:
+        """The folder of a bundle, which may be missing. `digest` is that of its manifest."""
+        return self._bundles / digest
+
+    def link(self, key: str) -> Path:
+        """The link to the bundle that a URL led to last, which may be missing."""
+        return self._urls / key
+
+    def hold(self, digest: str) -> Hold | None:
+        """Keep a bundle from being removed, and count it as used now; None if it is not there.
+
+        A bundle whose manifest is not that of the digest is not there. Other files are checked when they are loaded.
+        """
+        try:
+            descriptor = os.open(self._holds / digest, os.O_RDONLY | os.O_CLOEXEC)
+            hold = Hold(self.bundle(digest), descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            content = read_regular(hold.folder / MANIFEST, MOST_DESCRIPTION_BYTES)
+        except FileNotFoundError:
+            return None
+        if hashlib.sha256(content).hexdigest() != digest:
+            return None
+        with suppress(OSError):  # a folder that others have filled, and that is only read
+            os.utime(descriptor)
+        return hold
+
+    @contextmanager
+    def locked(self, stop: threading.Event) -> Iterator[None]:
+        """Wait until no other process changes the folder, and keep others from changing it.
+
+        Raises:
+            StoppedError: `stop` was set meanwhile.
+        """
+        with (self.folder / "lock").open("a") as file:
+            waits = False
+            while not _try_lock(file.fileno()):
+                if not waits:
+                    _log.info("model cache %s: another process downloads a bundle; waiting", self.folder)
+                waits = True
+                if stop.wait(_TICK):
+                    raise StoppedError
+            yield
+
+    def begin(self, digest: str, size: int) -> Path:
+        """Make room for a bundle of `size` bytes, and return the folder for its files. The lock is held.
+
+        What killed servers left of other bundles is removed, and as far as it is necessary, bundles that nobody holds,
+        the ones not used for longest first.
+
+        Raises:
+            BundleError: there is not enough room.
+        """
+        for leftover in self._unfinished.iterdir():
+            if leftover.name != digest:
+                _remove(leftover)
+        new = self._unfinished / digest
+        new.mkdir(exist_ok=True)
+        had = _size(new)
+        sizes = {path: _size(path) for path in self._bundles.iterdir() if path.name != digest}
+        unused = sorted(sizes, key=self._last_use)
+        while (free := self._free(had + sum(sizes.values()))) < size - had:
+            if not unused:
+                raise BundleError(
+                    f"model cache {self.folder}: {size - had:,} bytes are needed, and {max(free, 0):,} are free on the"
+                    f" disk and within --model-cache-bytes ({self._most_bytes:,}), beside the models in use"
+                )
+            if self._remove_unused(unused[0]):
+                _log.info("model cache %s: removed the bundle sha256:%s", self.folder, unused[0].name)
+                del sizes[unused[0]]
+            del unused[0]
+        return new
+
+    def finish(self, digest: str) -> Hold:
+        """Put a bundle whose files are all there at its place, and hold it. The lock is held.
+
+        A broken bundle that is there already may be in use. So it stays, and gets one file after the other.
+        """
+        new, bundle = self._unfinished / digest, self.bundle(digest)
+        (self._holds / digest).touch()
+        if bundle.is_dir():
+            for path in [path for path in new.rglob("*") if path.is_file()]:
+                target = bundle / path.relative_to(new)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
+            _remove(new)
+        else:
+            new.rename(bundle)
+        flush_folder(self._bundles)
+        hold = self.hold(digest)
+        assert hold is not None, "nobody else removes a bundle while the lock is held"
+        return hold
+
+    def point(self, key: str, digest: str) -> None:
+        """Let the URL with this key lead to a bundle. The lock is held."""
+        new = self._unfinished / "link"
+        new.unlink(missing_ok=True)
+        new.symlink_to(os.path.relpath(self.bundle(digest), self._urls))
+        new.replace(self.link(key))
+
+    def _free(self, used: int) -> int:
+        """How many bytes may be written, if the bundles have `used` bytes."""
+        return min(self._most_bytes - used, shutil.disk_usage(self.folder).free)
+
+    def _last_use(self, bundle: Path) -> float:
+        try:
+            return (self._holds / bundle.name).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def _remove_unused(self, bundle: Path) -> bool:
+        # For this kind of lock NFS wants a file that is open for writing.
+        with (self._holds / bundle.name).open("a") as file:
+            if not _try_lock(file.fileno()):
+                return False
+            gone = bundle.rename(self._unfinished / f"removed-{bundle.name}")
+        _remove(gone)
+        return True
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock a file for this process alone, until it is closed; return whether nobody else holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _size(path: Path) -> int:
+    return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

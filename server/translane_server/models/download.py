@@ -1,0 +1,219 @@
+"""Downloads a file: in several attempts, each of which goes on where the one before ended.
+
+No message quotes an address, because an address may hold a secret. Messages of libraries may quote addresses, so they
+are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import wait
+from contextlib import aclosing, asynccontextmanager
+from http import HTTPStatus
+from importlib.metadata import version
+from io import SEEK_END
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from translane_server.model_sources import is_exposed, is_local
+
+if TYPE_CHECKING:
+    from httpx2 import Request, Response
+
+ATTEMPTS = 5
+MOST_MANIFEST_BYTES = 1 << 24
+SILENCE = 20.0  # longest time without a byte [seconds]
+BEGINNING = 60.0  # time of an attempt beside that of its bytes [seconds]
+RATE = 64 * 1024  # the least rate of the bytes [bytes/s]
+PAUSE = 0.5  # mean time before the second attempt; each pause is twice as long as the one before [seconds]
+_LONGEST_PAUSE = 10.0  # [seconds]
+_TICK = 0.05  # from one look at `stop` to the next [seconds]
+_MOST_REDIRECTS = 5
+_PASSING = (408, 425, 429)  # and everything from 500 on
+
+_log = logging.getLogger(__name__)
+
+
+class DownloadError(Exception):
+    """A file cannot be downloaded. The message is the end of a sentence that has named the bundle and the file."""
+
+
+class StoppedError(DownloadError):
+    """Nobody wants the file any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the download was given up, because the server stops")
+
+
+class _PassingError(DownloadError):
+    """Another attempt may succeed."""
+
+
+class Link(NamedTuple):
+    """The address of a file, and the headers of requests for it. Both may hold secrets.
+
+    Attributes:
+        is_pinned: whether a digest says what the file is, so that others who can change what comes do no harm.
+    """
+
+    url: str
+    headers: Mapping[str, str] = {}
+    is_pinned: bool = False
+
+
+def download(title: str, link: Callable[[], Link], file: BinaryIO, size: int | None, stop: threading.Event) -> None:
+    """Download into `file`. Of a file of known size, go on after the bytes that `file` has.
+
+    After an error `file` has what has arrived.
+
+    Args:
+        title: says in the log what is downloaded.
+        link: returns the address; is called for each attempt, because an address may be valid for some time only.
+        file: is open for reading and writing.
+        size: size of the file [bytes]; None for a manifest, whose size nobody knows.
+        stop: is set when nobody wants the file any more.
+
+    Raises:
+        DownloadError: the file has another size, is refused, or does not come.
+        OSError: `file` cannot be written.
+    """
+    from anyio.from_thread import start_blocking_portal  # a server without URLs starts without these libraries
+
+    problem: DownloadError = StoppedError()
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            _log.info("%s: %s; trying again", title, problem)
+            pause = min(PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE)
+            stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  so that many servers do not come at once
+        if stop.is_set():
+            raise StoppedError
+        try:
+            # An event loop can end whatever it waits for: an answer, or bytes that come one by one.
+            with start_blocking_portal() as portal:
+                running = portal.start_task_soon(_attempt, link(), file, size)
+                while not wait([running], _TICK).done:
+                    if stop.is_set():
+                        raise StoppedError
+                return running.result()
+        except _PassingError as error:
+            problem = error
+    raise DownloadError(f"{problem}, {ATTEMPTS} times")
+
+
+async def _attempt(link: Link, file: BinaryIO, size: int | None) -> None:
+    most = MOST_MANIFEST_BYTES if size is None else size
+    have = file.seek(0, SEEK_END)
+    if have == size:
+        return
+    have = have if have < (size or 0) else 0
+    begin = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(BEGINNING) as deadline, _opened(link, have) as response:
+            got = have if response.status_code == HTTPStatus.PARTIAL_CONTENT else 0
+            is_other_part = got and not response.headers.get("Content-Range", "").startswith(f"bytes {got}-")
+            if is_other_part or response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                file.truncate(0)
+                raise _PassingError("the answer has other bytes than the request asked for")
+            if length := response.headers.get("Content-Length"):
+                _check_size(got + int(length), size)
+            file.truncate(got)
+            file.seek(got)
+            async for piece in response.aiter_raw():
+                got += len(piece)
+                if got > most:
+                    raise DownloadError(f"it has more than {most:,} bytes there")
+                file.write(piece)
+                deadline.reschedule(begin + BEGINNING + (got - have) / RATE)
+    except TimeoutError:
+        raise _PassingError(f"it comes with less than {RATE / 1024:,.0f} KiB/s") from None
+    except (DownloadError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001  no library may quote the address
+        raise _problem(error) from None
+    if got < (size or 0):
+        raise _PassingError(f"it ended after {got:,} of {size:,} bytes")
+
+
+@asynccontextmanager
+async def _opened(link: Link, start: int) -> AsyncIterator[Response]:
+    """Ask for a file from byte `start` on, and yield the answer: 200, 206 or 416.
+
+    Proxies are those of the environment, but for this machine's own addresses: a proxy would see the password.
+
+    Raises:
+        DownloadError: there is no such answer.
+    """
+    import httpx2
+
+    for library in ("httpx2", "httpcore2"):  # they would log addresses and headers
+        logging.getLogger(library).setLevel(logging.WARNING)
+    headers = {
+        "User-Agent": f"translane-server/{version('translane')}",
+        "Accept-Encoding": "identity",
+        **link.headers,
+        **({"Range": f"bytes={start}-"} if start else {}),
+    }
+    timeout = httpx2.Timeout(SILENCE).as_dict()
+    request = httpx2.Request("GET", link.url, headers=headers, extensions={"timeout": timeout})
+    for _ in range(_MOST_REDIRECTS + 1):
+        # The system's authorities take 50 ms to read.
+        tls = ssl.create_default_context() if request.url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client = httpx2.AsyncClient(verify=tls, trust_env=not is_local(str(request.url)))
+        async with client, aclosing(await client.send(request, stream=True)) as response:
+            if not response.has_redirect_location:
+                _check_status(response.status_code)
+                yield response
+                return
+        request = _redirected(request, response.next_request, link)
+    raise DownloadError(f"it redirects more than {_MOST_REDIRECTS} times")
+
+
+def _redirected(old: Request, new: Request | None, link: Link) -> Request:
+    """Refuse a redirect from https to anything else, and without a digest to http of another machine.
+
+    The library gives no password to another host.
+    """
+    if new is None:
+        raise DownloadError("it redirects to no address")
+    if new.url.scheme not in ("https", old.url.scheme):
+        raise DownloadError(f"it redirects from {old.url.scheme} to another scheme")
+    if not link.is_pinned and is_exposed(str(new.url)):
+        raise DownloadError("it redirects to http:// of another machine, which needs a digest (@sha256:…)")
+    return new
+
+
+def _check_size(there: int, size: int | None) -> None:
+    if size is not None and there != size:
+        raise DownloadError(f"it has {there:,} bytes there, and the manifest lists {size:,}")
+    if size is None and there > MOST_MANIFEST_BYTES:
+        raise DownloadError(f"it has {there:,} bytes there, at most {MOST_MANIFEST_BYTES:,} are accepted")
+
+
+def _check_status(status: int) -> None:
+    if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE):
+        return
+    known = next((f" {each.phrase}" for each in HTTPStatus if each == status), "")
+    is_passing = status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    raise (_PassingError if is_passing else DownloadError)(f"the answer is {status}{known}")
+
+
+def _problem(error: BaseException) -> DownloadError:
+    """Say what is wrong with a connection, by the error that the library's own ones wrap."""
+    kind = type(error).__name__
+    while cause := error.__cause__ or next((each for each in error.args if isinstance(each, BaseException)), None):
+        error = cause
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return DownloadError(f"the certificate of its server is refused: {error.verify_message}")
+    if isinstance(error, TimeoutError):
+        return _PassingError("its server does not answer")
+    if isinstance(error, ssl.SSLError | socket.gaierror) and error.strerror:
+        return _PassingError(f"the connection fails: {error.strerror}")
+    if isinstance(error, OSError) and error.errno:  # asyncio's own text has the address
+        return _PassingError(f"the connection fails: {os.strerror(error.errno)}")
+    return _PassingError(f"the connection fails ({kind})")

@@ -1,1 +1,0 @@
-"""Bundles from URLs: downloads that are checked, and the folder that keeps them for all servers of a machine."""
