@@ -49,7 +49,6 @@ def grpc_server(
     tracer: Tracer | None = None,
     keys: KeyRing | None = None,
     forwarding: Forwarding | None = None,
-    shares_port: bool = False,
 ) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
@@ -60,7 +59,6 @@ def grpc_server(
         tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need; None if they need none.
         forwarding: tells whose the calls of the HTTP port are; None without an HTTP port.
-        shares_port: whether other processes may listen on the same port, and get some of the connections.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
     naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
@@ -70,7 +68,7 @@ def grpc_server(
     interceptor = CallInterceptor(metrics, call_limits(settings), naming, tracer=tracer, keys=keys, peer_of=peer_of)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size, settings.max_calls)
-    return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections, shares_port=shares_port))
+    return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))
 
 
 def call_limits(settings: ServerSettings) -> CallLimits:
@@ -90,12 +88,12 @@ def largest_received(settings: ServerSettings) -> int:
     return min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)
 
 
-def _options(settings: ServerSettings, connections: int, *, shares_port: bool = False) -> list[tuple[str, int]]:
+def _options(settings: ServerSettings, connections: int) -> list[tuple[str, int]]:
     """The options of gRPC's core: https://grpc.github.io/grpc/core/group__grpc__arg__keys.html."""
     waiting = min(_WAITING_CALLS * settings.max_calls, 2**31 - 1)
     return [
         # With 1, a second server could share the port, and would get some of the requests.
-        ("grpc.so_reuseport", int(shares_port)),
+        ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
         ("grpc.max_concurrent_streams", settings.max_streams),
