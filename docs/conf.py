@@ -79,7 +79,6 @@ models/zh-en/README
 :caption: Measurements
 docs/benchmarks
 docs/decoding-costs
-docs/front-ends
 ```
 
 ```{toctree}

@@ -7,10 +7,7 @@ from datetime import UTC, datetime
 
 from translane_server.access.guard import certificates_of, what_is_missing
 from translane_server.access.keys import load_keys
-from translane_server.cpus import available_cpus
 from translane_server.errors import CertificateError, KeysError
-from translane_server.front_ends.front_end import refuse_cuda
-from translane_server.front_ends.shares import shares_of
 from translane_server.models.build import build_registry
 from translane_server.models.remote_model import remote_models
 from translane_server.observation.metrics import Metrics
@@ -23,10 +20,7 @@ def check(settings: ServerSettings) -> Iterator[str]:
     Raises:
         StartupError: something is wrong, so that a server would not start, or would serve nobody.
     """
-    shares = shares_of(settings, available_cpus()) if settings.front_ends > 1 else []
     yield "settings: right"
-    if shares:
-        yield f"front ends: {len(shares)}, with CPUs: {', '.join(str(share.cpus) for share in shares)}"
     if certificates := certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if certificates.problem:
             raise CertificateError(f"certificate {settings.tls_cert}: {certificates.problem}")
@@ -44,10 +38,7 @@ def check(settings: ServerSettings) -> Iterator[str]:
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
     for place, remote in remote_models(settings).items():
         yield f"model bundle {place.url}: sha256:{remote.refresh()} is in {remote.folder}"
-    registry = build_registry(settings, Metrics())
-    if settings.front_ends > 1:
-        refuse_cuda(registry)
-    for name, model in registry.models.items():
+    for name, model in build_registry(settings, Metrics()).models.items():
         described = model.description
         manifest = described.manifest
         yield (

@@ -36,8 +36,7 @@ def address_of(host: str, port: int) -> str:
 
 def log_addresses(settings: ServerSettings, ports: Ports) -> None:
     """Log where the server listens."""
-    several = f" with {settings.front_ends} front ends" if settings.front_ends > 1 else ""
-    _log.info("listening on %s%s", address_of(settings.host, ports.grpc), several)
+    _log.info("listening on %s", address_of(settings.host, ports.grpc))
     if ports.http is not None:
         scheme = "https" if settings.tls_cert else "http"
         _log.info("JSON on %s://%s", scheme, address_of(settings.host, ports.http))

@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 
 class ThreadHost:
-    """Runs a replica on a thread of this process. Implements `dispatch.process_connection.Host`.
+    """Runs a replica on a thread of this process. Implements `dispatch.replica_connection.Host`.
 
     Args:
         open_backend: makes the replica's backend. The replica's thread calls it.

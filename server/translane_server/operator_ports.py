@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from prometheus_client import CollectorRegistry
-
 from translane.v1.models_pb2_grpc import ModelServiceServicer
 from translane_server.access.certificates import Certificates
 from translane_server.api.health import HealthPort, HealthService
@@ -22,8 +20,7 @@ class OperatorPorts:
 
     Args:
         settings: settings of the server.
-        shown: what the port of metrics shows.
-        metrics: counts the calls of the other ports.
+        metrics: what the port of metrics shows. They count the calls of the other ports, too.
         health: answers health checks.
         models: answers the calls of ModelService.
         certificates: the certificates of the port of metrics; None without TLS.
@@ -38,7 +35,6 @@ class OperatorPorts:
     def __init__(
         self,
         settings: ServerSettings,
-        shown: CollectorRegistry,
         metrics: Metrics,
         health: HealthService,
         models: ModelServiceServicer,
@@ -50,8 +46,7 @@ class OperatorPorts:
         self.admin: int | None = None
         self.health: int | None = None
         self._settings = settings
-        self._shown = shown
-        self._calls = metrics
+        self._metrics = metrics
         self._health = health
         self._models = models
         self._certificates = certificates
@@ -69,19 +64,19 @@ class OperatorPorts:
         settings = self._settings
         context = self._certificates.ssl_context() if self._certificates else None
         with listening_on(settings.host, settings.metrics_port):
-            self._metrics_server = MetricsServer(self._shown, settings.host, settings.metrics_port, context)
+            self._metrics_server = MetricsServer(self._metrics.registry, settings.host, settings.metrics_port, context)
         self.metrics = self._metrics_server.port
         if settings.admin_port is not None:
             with listening_on(ADMIN_HOST, settings.admin_port):
                 self._admin_port = AdminPort(
-                    self._models, self._calls, settings.admin_port, reflects=settings.reflection, tracer=self._tracer
+                    self._models, self._metrics, settings.admin_port, reflects=settings.reflection, tracer=self._tracer
                 )
             await self._admin_port.start()
             self.admin = self._admin_port.port
         if settings.health_port is not None:
             with listening_on(settings.host, settings.health_port):
                 address = address_of(settings.host, settings.health_port)
-                self._health_port = HealthPort(self._health, self._calls, address)
+                self._health_port = HealthPort(self._health, self._metrics, address)
             await self._health_port.start()
             self.health = self._health_port.port
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -51,15 +51,11 @@ class Server:
         metrics: the metrics of the server.
         tracer: begins the spans of calls; None if calls are not traced.
         guard: the certificates and keys; by default those of the settings.
-        is_front_end: whether the server is one of several on the same ports. Their parent then has all other ports, and
-            says where they listen.
         door: where the server listens within another program, and nowhere else; None for a server of its own.
 
     Attributes:
         guard: the certificates and keys of the server.
         failed: set when decoding has failed for good, and no model translates any more.
-        health: whether the server and its models serve, by the names of services.
-        health_changed: called with `health` whenever it may have changed.
 
     Raises:
         StartupError: a certificate or the file of keys is wrong.
@@ -73,24 +69,19 @@ class Server:
         tracer: Tracer | None = None,
         *,
         guard: Guard | None = None,
-        is_front_end: bool = False,
         door: PrivateSocket | None = None,
     ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
-        self._is_front_end = is_front_end
         self._door = door
         self.guard = guard or Guard(settings, metrics)
         self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
         self._health = HealthService()
-        self.health: Mapping[str, int] = {}
-        self.health_changed: Callable[[Mapping[str, int]], None] = lambda _: None
         self._connection_watch: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
-        # The parent of front ends, or the program around the server, has these ports.
-        self._operator_ports = None if is_front_end or door else self._make_operator_ports()
+        self._operator_ports = None if door else self._make_operator_ports()  # the program around the server has them
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpPort | None = None
         self.failed = asyncio.Event()
@@ -110,9 +101,7 @@ class Server:
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
         if not self._door:
-            self._http = _http_port(
-                settings, self.metrics, connections, self.guard.certificates, shares_port=self._is_front_end
-            )
+            self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
         server = self._open_grpc(connections)
         if self._operator_ports:
             await self._operator_ports.open()
@@ -138,7 +127,6 @@ class Server:
             tracer=self._tracer,
             keys=self.guard.keys,
             secret=door.secret if door else "",
-            shares_port=self._is_front_end,
         )
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, port)
@@ -163,7 +151,6 @@ class Server:
         settings, certificates = self._settings, self.guard.certificates
         return OperatorPorts(
             settings,
-            self.metrics.registry,
             self.metrics,
             self._health,
             ModelService(self.models),
@@ -233,8 +220,6 @@ class Server:
         for name, model in self.models.models.items():
             states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING
         self._health.replace(states)
-        self.health = states
-        self.health_changed(states)
         if self.models.has_failed and not self.failed.is_set():
             _log.error("decoding has failed, and nothing is translated any more; the server ends")
             self.failed.set()
@@ -251,12 +236,7 @@ async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None,
 
 
 def _http_port(
-    settings: ServerSettings,
-    metrics: Metrics,
-    connections: int,
-    certificates: Certificates | None,
-    *,
-    shares_port: bool,
+    settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
 ) -> HttpPort | None:
     """Return the HTTP port; None if there is none.
 
@@ -268,4 +248,4 @@ def _http_port(
     from translane_server.http.port import HttpPort  # late: other servers do without its packages' memory
 
     with listening_on(settings.host, settings.http_port):
-        return HttpPort(settings, metrics, connections, certificates, shares_port=shares_port)
+        return HttpPort(settings, metrics, connections, certificates)

@@ -7,9 +7,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 
-from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.check import check
-from translane_server.front_ends.parent import Parent
 from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
@@ -35,10 +33,6 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         return 0
     configure_logging(settings.log_format, settings.log_level)
     manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
-    if settings.front_ends > 1:
-        shared = SharedAllowances.create(settings.front_ends) if settings.keys_file else None
-        with written_in_background():
-            return asyncio.run(_serve(settings, Parent(settings, shared), manager))
     with written_in_background(), traces(environ) as tracer:
         metrics = Metrics()
         server = Server(settings, build_registry(settings, metrics), metrics, tracer)
@@ -69,7 +63,7 @@ class _Signals:
         self.stop.set()
 
 
-async def _serve(settings: ServerSettings, server: Server | Parent, manager: ServiceManager) -> int:
+async def _serve(settings: ServerSettings, server: Server, manager: ServiceManager) -> int:
     signals = _Signals(asyncio.get_running_loop(), server.request_reload)
     try:
         await server.start()

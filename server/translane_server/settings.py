@@ -128,12 +128,6 @@ class ServerSettings(Settings):
         le=65535,
         description="Port of health checks alone, without TLS and keys; 0 takes a free one; by default none.",
     )
-    front_ends: Annotated[int, Flag("N")] = Field(
-        default=1,
-        ge=1,
-        le=64,
-        description="Processes that take requests on the same ports, and divide CPUs, replicas and limits.",
-    )
     tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = Field(
         default=None,
         description="Certificate of the server, in PEM, with what leads to its authority: switches TLS on.",

@@ -10,22 +10,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from unittest import mock
 
 from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.__main__ import main
-from translane_server import serving
 from translane_server.arrays import Int32Array, IntArray
 from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.bundle import Bundle
 from translane_server.dispatch import supervisor
 from translane_server.dispatch.processes import process_hosts
-from translane_server.front_ends import __main__ as front_end
-from translane_server.front_ends import parent
-from translane_server.front_ends.parent import Parent
 from translane_server.models import checked_model, folders, loading
 from translane_server.replica import __main__ as replica
 from translane_server.runtime import device_backend, sessions
@@ -34,9 +30,8 @@ STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
 FAIL_AT_STEP = int(os.environ.get("FAKE_FAIL_AT_STEP", "-1"))
 MOST_LOSSES = int(os.environ.get("FAKE_MOST_LOSSES", "8"))
-CPUS = 4  # of a server with several front ends
 POISON = os.environ.get("FAKE_POISON", "")
-REPLICA, FRONT_END = "--replica", "--front-end"  # what to run in place of the server
+REPLICA = "--replica"  # what to run in place of the server
 
 
 class SlowBackend(FakeBackend):
@@ -71,21 +66,6 @@ def run_replica() -> int:
 
 def run_server() -> int:
     environ = {name: value for name, value in os.environ.items() if name.startswith(("TRANSLANE_", "OTEL_", "NOTIFY_"))}
-    with (
-        _fake_models(),
-        mock.patch.object(serving, "Parent", partial(Parent, command=[sys.executable, __file__, FRONT_END])),
-        mock.patch.object(parent, "available_cpus", return_value=CPUS),
-    ):
-        return main(["serve", *sys.argv[1:]], environ)
-
-
-def run_front_end() -> None:
-    with _fake_models():
-        front_end.main()
-
-
-@contextlib.contextmanager
-def _fake_models() -> Iterator[None]:
     supervisor._MOST_LOSSES = MOST_LOSSES
     with (
         mock.patch.object(folders, "manifest_names", return_value=["fake"]),
@@ -101,10 +81,8 @@ def _fake_models() -> Iterator[None]:
             partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
         ),
     ):
-        yield
+        return main(["serve", *sys.argv[1:]], environ)
 
 
 if __name__ == "__main__":
-    if FRONT_END in sys.argv:
-        run_front_end()
     sys.exit(run_replica() if REPLICA in sys.argv else run_server())

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from translane_server.access.certificates import Certificates
 from translane_server.access.key_ring import KeyRing
-from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.file_changes import INTERVAL, Followed, follow
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
@@ -22,7 +21,6 @@ class Guard:
     Args:
         settings: the settings of the server.
         metrics: counts what holders of keys ask for.
-        shared: where all front ends of the server count; None if there is one.
 
     Attributes:
         certificates: the certificates of the ports; None without TLS.
@@ -32,9 +30,9 @@ class Guard:
         StartupError: a certificate or the file of keys is wrong.
     """
 
-    def __init__(self, settings: ServerSettings, metrics: Metrics, shared: SharedAllowances | None = None) -> None:
+    def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
         self.certificates = certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        self.keys = KeyRing(settings.keys_file, metrics, shared=shared) if settings.keys_file else None
+        self.keys = KeyRing(settings.keys_file, metrics) if settings.keys_file else None
 
     async def follow(self) -> None:
         """Follow the files of certificates and keys, for ever."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from prometheus_client import Counter
 
 from translane_server.access.allowances import Allowance, Charge
-from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, KeyHolder, digest_of, is_token, load_keys
-from translane_server.access.shared_allowances import SharedAllowances
+from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, digest_of, is_token, load_keys
 from translane_server.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
 from translane_server.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
@@ -58,27 +57,18 @@ class KeyRing:
         path: the file of keys.
         metrics: counts the sentences and the refusals of each holder.
         clock: the time of day [seconds].
-        shared: where all front ends of the server count; None if this process is the only one.
 
     Raises:
         KeysError: the file is wrong.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.time,
-        shared: SharedAllowances | None = None,
-    ) -> None:
+    def __init__(self, path: Path, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._metrics = metrics
         self._clock = clock
-        self._allowance: Callable[[str, KeyHolder], Allowance] = shared.allowance if shared else _allowance
         self._changes = FileChanges([path])
         self._refused: Counts[str] = Counts()
         self._told = float("-inf")
-        self.holders: Holders = {}
         self._cabinet = _Cabinet()
         self._take(load_keys(path))
 
@@ -134,7 +124,7 @@ class KeyRing:
         """Let new calls use these holders. Calls that run go on, whatever becomes of their keys."""
         cabinet, before = _Cabinet(), self._cabinet.allowances
         for name, holder in holders.items():
-            allowance = before.get(name) or self._allowance(name, holder)
+            allowance = before.get(name) or Allowance(holder)
             allowance.change(holder)
             cabinet.allowances[name] = allowance
             sentences = self._metrics.key_sentences.labels(name)
@@ -142,7 +132,7 @@ class KeyRing:
                 digest = bytes.fromhex(key.sha256)
                 drawer = cabinet.drawers.setdefault(digest[:_DRAWER_BYTES], [])
                 drawer.append(_Entry(digest, key, name, allowance, sentences))
-        self.holders, self._cabinet = holders, cabinet
+        self._cabinet = cabinet
         keys = sum(len(holder.keys) for holder in holders.values())
         _log.info("keys: %d, holders: %d", keys, len(holders))
 
@@ -156,10 +146,6 @@ class KeyRing:
         _log.warning("calls are refused for their keys: %s; the last one came from %s", counts, peer)
         self._refused.clear()
         self._told = now
-
-
-def _allowance(_name: str, holder: KeyHolder) -> Allowance:
-    return Allowance(holder)
 
 
 def _token_of(metadata: Metadata) -> str:

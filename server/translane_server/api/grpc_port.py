@@ -194,7 +194,6 @@ def grpc_port(
     tracer: Tracer | None = None,
     keys: KeyRing | None = None,
     secret: str = "",
-    shares_port: bool = False,
 ) -> GrpcPort:
     """Return the gRPC port of a server, which has neither services nor addresses yet.
 
@@ -205,13 +204,12 @@ def grpc_port(
         tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need; None if they need none.
         secret: what the calls show that the HTTP port forwards; empty without an HTTP port.
-        shares_port: whether other processes may listen on the same port, and get some of the connections.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
     port = GrpcPort(
         metrics,
         call_limits(settings),
-        _options(settings, connections, shares_port=shares_port),
+        _options(settings, connections),
         keys=keys,
         tracer=tracer,
         caller_header=settings.caller_header,
@@ -240,12 +238,12 @@ def largest_received(settings: ServerSettings) -> int:
     return min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)
 
 
-def _options(settings: ServerSettings, connections: int, *, shares_port: bool = False) -> list[tuple[str, int]]:
+def _options(settings: ServerSettings, connections: int) -> list[tuple[str, int]]:
     """The options of gRPC's core: https://grpc.github.io/grpc/core/group__grpc__arg__keys.html."""
     waiting = min(_WAITING_CALLS * settings.max_calls, 2**31 - 1)
     return [
         # With 1, a second server could share the port, and would get some of the requests.
-        ("grpc.so_reuseport", int(shares_port)),
+        ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
         ("grpc.max_concurrent_streams", settings.max_streams),

@@ -1,4 +1,4 @@
-"""Runs replicas and front ends in processes."""
+"""Runs replicas in processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from translane_server.dispatch.process_connection import Host
+from translane_server.dispatch.replica_connection import Host
 from translane_server.replica.fork_messages import CODE, PID, read_report, send_connection
 
 # Time for a process to finish its step before it is killed [seconds].
@@ -43,16 +43,14 @@ def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -
 
 
 class OwnProcess:
-    """Runs a replica or a front end in a process of its own, which loads its models. Implements `ProcessHost`.
+    """Runs a replica in a process of its own, which loads the model. Implements `ProcessHost`.
 
     Args:
         command: runs the process; "serve" and a file descriptor follow.
-        descriptors: more file descriptors that the process inherits.
     """
 
-    def __init__(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._descriptors = descriptors
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,7 +58,7 @@ class OwnProcess:
         return self._process.pid if self._process and self._process.poll() is None else -1
 
     def launch(self, connection: socket.socket) -> None:
-        self._process = _started(self._command, "serve", connection, self._descriptors)
+        self._process = _started(self._command, "serve", connection)
 
     def end(self, *, at_once: bool) -> str:
         if self._process is None:
@@ -203,12 +201,10 @@ class _Parent:
         return self.has_ended or (number, CODE) in self._reports
 
 
-def _started(
-    command: Sequence[str], how: str, connection: socket.socket, others: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
+def _started(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 it runs this program
         [*command, how, str(connection.fileno())],
-        pass_fds=[connection.fileno(), *others],
+        pass_fds=[connection.fileno()],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C in a terminal must reach only the server
     )

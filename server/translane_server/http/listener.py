@@ -16,14 +16,13 @@ class Listener(socket.socket):
     handshake counts as well.
     """
 
-    def __init__(self, host: str, port: int, connections: int, *, shares_port: bool = False) -> None:
+    def __init__(self, host: str, port: int, connections: int) -> None:
         """Listen.
 
         Args:
             host: address or name to listen on.
             port: port to listen on; 0 takes a free one.
             connections: most connections (≥ 1).
-            shares_port: whether other processes may listen on the same port, and get some of the connections.
 
         Raises:
             OSError: the server cannot listen on the port.
@@ -34,8 +33,6 @@ class Listener(socket.socket):
         self._open = 0
         try:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shares_port:
-                self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             self.bind(address)
             self.listen(_BACKLOG)
             self.setblocking(False)

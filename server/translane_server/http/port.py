@@ -53,7 +53,6 @@ class HttpPort:
         metrics: counts requests.
         connections: most connections.
         certificates: the certificate of the port; None without TLS.
-        shares_port: whether other processes may listen on the same port, and get some of the connections.
 
     Attributes:
         door: the socket on which the gRPC service takes the calls of this port.
@@ -70,11 +69,9 @@ class HttpPort:
         metrics: Metrics,
         connections: int,
         certificates: Certificates | None = None,
-        *,
-        shares_port: bool = False,
     ) -> None:
         assert settings.http_port is not None
-        self._listener = Listener(settings.host, settings.http_port, connections, shares_port=shares_port)
+        self._listener = Listener(settings.host, settings.http_port, connections)
         try:
             self.door = PrivateSocket()
         except StartupError:

@@ -21,7 +21,6 @@ _REFUSED: Mapping[str, str] = {
     "http_port": "Serve's gRPC proxy takes the calls",
     "http_origins": "Serve's gRPC proxy takes the calls",
     "health_port": "ask Serve's proxy for /ray.serve.RayServeAPIService/Healthz",
-    "front_ends": "Serve has a proxy on each node",
     "tls_cert": "Serve's gRPC proxy has no TLS of its own",
     "tls_key": "Serve's gRPC proxy has no TLS of its own",
     "tls_client_ca": "Serve's gRPC proxy has no TLS of its own",

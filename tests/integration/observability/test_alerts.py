@@ -153,15 +153,6 @@ async def fall_silent(server, has_fired):
     await has_fired("TranslaneServerDown")
 
 
-async def lose(server):
-    """Some calls, and then a front end is killed."""
-    async with stub_of(server) as stub:
-        await asyncio.gather(ask(stub, "a"), asyncio.sleep(4 * SCRAPE))  # Prometheus sees that nothing is lost yet
-        psutil.Process(server.pid).children()[0].kill()
-        while True:
-            await asyncio.gather(ask(stub, "a"), asyncio.sleep(0.1))
-
-
 def make_key(file):
     command = [sys.executable, "-m", "translane", "keys", "add", "--file", str(file), "shop"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
@@ -226,7 +217,6 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
             environment=environment(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
             **fake,
         ),
-        "translane-divided": begin("divided", "x", "--front-ends=2", "--replicas=2", environment=environment(), **fake),
         "translane-quiet": begin("quiet", "x", *one, environment=environment(), **fake),
     }
     watching = asyncio.create_task(watch())
@@ -237,8 +227,8 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
         prometheus.watch({job: {"one": f"127.0.0.1:{server.metrics_port}"} for job, server in servers.items()})
         while numbers(await asyncio.to_thread(prometheus.query, "sum(up)")) != [len(servers)]:  # noqa: ASYNC110
             await asyncio.sleep(SCRAPE)
-        used, slow, faulty, divided, quiet = servers.values()
-        work = (use(used, models), flood(slow), fail(faulty, key), lose(divided), fall_silent(quiet, has_fired))
+        used, slow, faulty, quiet = servers.values()
+        work = (use(used, models), flood(slow), fail(faulty, key), fall_silent(quiet, has_fired))
         tasks = [asyncio.create_task(each) for each in work]
     try:
         with contextlib.suppress(TimeoutError):

@@ -29,14 +29,13 @@ def rows(active, limit, pod, namespace="translation", **labels):
     ]
 
 
-# The first pod has two models and two front ends, the second one model.
+# The first pod has two models, the second one model.
 LOAD = [
-    *rows(48, 64, FIRST, model="a", front_end="0"),
-    *rows(16, 64, FIRST, model="a", front_end="1"),
-    *rows(16, 64, FIRST, model="b", front_end="0"),
+    *rows(64, 128, FIRST, model="a"),
+    *rows(16, 32, FIRST, model="b"),
     *rows(64, 64, SECOND, model="a"),
-    series("translane_sentences_waiting", 10, FIRST, model="a", front_end="0"),
-    series("translane_sentences_waiting", 20, FIRST, model="b", front_end="0"),
+    series("translane_sentences_waiting", 10, FIRST, model="a"),
+    series("translane_sentences_waiting", 20, FIRST, model="b"),
     series("translane_sentences_waiting", 5, SECOND, model="a"),
 ]
 for where, other in OTHERS:

@@ -19,6 +19,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from fakes.serving import serving
 from helpers.commands import keys as run_keys
 from helpers.commands import serve
+from helpers.ports import free_port
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
@@ -401,22 +402,14 @@ async def test_the_metrics_port_has_the_certificate_too(secrets, authority, anot
             await asyncio.to_thread(scrape, another)
 
 
-async def test_the_health_check_works_over_tls_and_beside_mutual_tls(secrets):
-    async def problem(running, **environ):
-        target = healthcheck.target({"TRANSLANE_PORT": str(running.server.port), **environ})
-        return await asyncio.to_thread(healthcheck.problem, target)
-
-    async with serving(**secrets.tls) as running:
-        assert await problem(running, TRANSLANE_TLS_CERT="server.crt") is None
-        assert await problem(running) is not None
-    async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=0) as running:
-        ports = running.server._operator_ports
-        assert ports
-        health_port = ports.health
-        assert await problem(running, TRANSLANE_HEALTH_PORT=str(health_port)) is None
+async def test_the_health_check_works_beside_mutual_tls(secrets):
+    health_port = free_port()
+    environ = {"TRANSLANE_HEALTH_PORT": str(health_port)}
+    async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=health_port):
+        assert await asyncio.to_thread(healthcheck.problem, environ) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
             assert await outcome(stub_of(channel).Translate(request())) == "UNIMPLEMENTED METHOD_NOT_FOUND"
-    assert await problem(running, TRANSLANE_HEALTH_PORT=str(health_port)) is not None
+    assert await asyncio.to_thread(healthcheck.problem, environ) is not None
 
 
 @pytest.mark.parametrize(

@@ -241,23 +241,3 @@ def test_two_processes_download_once(store, tmp_path):
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert store.times(WEIGHTS) == 1
     load_bundle(tmp_path / "bundles" / digest_of(store))
-
-
-@pytest.mark.slow
-def test_front_ends_download_once(store, tmp_path):
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("needs two CPUs")
-    ports = ("--port=0", "--metrics-port=0", "--front-ends=2")
-    command = [sys.executable, "-m", "translane", "serve", *ports, "--max-batch-size=8"]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    place = f"{store.url}/zh-en@sha256:{digest_of(store)}"
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen([*command, place, f"--model-cache={tmp_path}"], env=environ, stderr=log)
-    try:
-        wait_until(lambda: (tmp_path / "log").read_text().count("serving on cpu") == 2, PATIENCE)
-        process.terminate()
-        assert process.wait(PATIENCE) == 0
-    finally:
-        process.kill()
-        process.wait()
-    assert store.times(WEIGHTS) == 1

@@ -1,6 +1,7 @@
 """A real server on a real port, over a backend that is only arithmetic."""
 
 import asyncio
+import socket
 from typing import Any
 from urllib.request import urlopen
 
@@ -12,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
+from helpers.ports import free_port
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import StartupError
 
@@ -351,15 +353,23 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
         assert not await stopping
 
 
-async def test_ports_in_use():
-    async with serving() as running:
-        port, metrics_port = running.server.port, running.server.metrics_port
-        either: list[dict[str, Any]] = [{"port": port}, {"metrics_port": metrics_port}]
-        for ports in either:
-            taken = next(iter(ports.values()))
-            with pytest.raises(StartupError, match=f"cannot listen on 127.0.0.1:{taken}: Address already in use"):
-                async with serving(**ports):
-                    pass
+@pytest.mark.parametrize("setting", ["port", "metrics_port", "http_port", "health_port", "admin_port"])
+async def test_two_servers_cannot_share_a_port(setting):
+    ports: dict[str, Any] = {setting: free_port()}
+    async with serving(**ports):
+        with pytest.raises(StartupError, match=rf"^cannot listen on \S+:{ports[setting]}: Address already in use$"):
+            async with serving(**ports):
+                pass
+
+
+@pytest.mark.parametrize("setting", ["port", "metrics_port", "http_port", "health_port", "admin_port"])
+async def test_a_port_that_another_program_would_share_is_not_taken(setting):
+    """The kernel would give each of the two some of the connections."""
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
+        ports: dict[str, Any] = {setting: other.getsockname()[1]}
+        with pytest.raises(StartupError, match=rf"^cannot listen on \S+:{ports[setting]}: Address already in use$"):
+            async with serving(**ports):
+                pass
 
 
 @pytest.mark.parametrize("log_texts", [False, True])

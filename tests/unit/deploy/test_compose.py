@@ -36,7 +36,9 @@ def test_compose_outlasts_the_grace_period(compose):
 def test_compose_uses_the_servers_ports(compose):
     port, metrics = (FIELDS[name].default for name in ("port", "metrics_port"))
     assert compose["services"]["translane"]["ports"] == [f"127.0.0.1:{port}:{port}"]
-    assert f"translane:{metrics}" in (ROOT / "deploy" / "prometheus.yaml").read_text()
+    prometheus = yaml.safe_load((ROOT / "deploy" / "prometheus.yaml").read_text())
+    ((scraped,),) = (job["dns_sd_configs"] for job in prometheus["scrape_configs"])
+    assert (scraped["names"], scraped["port"]) == (["translane"], metrics)
 
 
 def test_no_service_of_compose_may_write_or_gain_rights(compose):

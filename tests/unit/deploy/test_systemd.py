@@ -1,4 +1,4 @@
-"""The unit of systemd: it is valid, gives the service little, and its settings are those of the server."""
+"""The units of systemd: they are valid, give the service little, and their settings are those of the server."""
 
 import re
 import shutil
@@ -9,10 +9,12 @@ import pytest
 
 from helpers.helm import ROOT
 from translane_server.settings import ServerSettings
+from translane_server.settings_loader import load_settings
 
 SYSTEMD = ROOT / "deploy" / "systemd"
 UNIT = SYSTEMD / "translane.service"
-DROP_INS = sorted((SYSTEMD / "drop-in").glob("*.conf"))
+TEMPLATE, SEVERAL = SYSTEMD / "translane@.service", SYSTEMD / "drop-in" / "several.conf"
+DROP_INS = sorted(set((SYSTEMD / "drop-in").glob("*.conf")) - {SEVERAL})
 # What `systemd-analyze security` finds; 0 is least exposed, 10 most. The guide for operators has the number.
 EXPOSURE = 1.2
 
@@ -29,14 +31,18 @@ def service_of(path):
     return values
 
 
-@pytest.fixture
-def runnable(tmp_path):
-    """The unit, and its drop-ins, of a program that is on this machine."""
-    copy = tmp_path / UNIT.name
-    text, replaced = re.subn(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text(), flags=re.MULTILINE)
+def runnable_copy(folder, unit):
+    """Copy a unit into `folder`, for a program that is on this machine."""
+    text, replaced = re.subn(r"^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(), flags=re.MULTILINE)
     assert replaced == 1
+    copy = folder / unit.name
     copy.write_text(text)
     return copy
+
+
+@pytest.fixture
+def runnable(tmp_path):
+    return runnable_copy(tmp_path, UNIT)
 
 
 @needs_systemd
@@ -48,6 +54,26 @@ def test_the_unit_is_valid(runnable, drop_in):
         shutil.copy(drop_in, folder)
     checked = subprocess.run(["systemd-analyze", "verify", "--man=no", str(runnable)], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@needs_systemd
+def test_the_unit_of_several_servers_is_valid(tmp_path):
+    template = runnable_copy(tmp_path, TEMPLATE)
+    folder = tmp_path / f"{TEMPLATE.name}.d"
+    folder.mkdir()
+    shutil.copy(SEVERAL, folder)
+    checked = subprocess.run(["systemd-analyze", "verify", "--man=no", str(template)], capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_several_servers_have_ports_of_their_own():
+    (line,) = service_of(SEVERAL)["Environment"]
+    taken = []
+    for number in range(1, 100):
+        environ = dict(each.split("=") for each in line.replace("%i", f"{number:02}").split())
+        settings = load_settings(ServerSettings, ["--models", "x"], environ, prog="x", env_prefix="TRANSLANE_")
+        taken += [settings.port, settings.metrics_port]
+    assert len(set(taken)) == len(taken)
 
 
 @needs_systemd

@@ -10,34 +10,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from translane_server.healthcheck import NoTargetError, Target, problem, target
+from translane_server.healthcheck import problem
 
 Status = health_pb2.HealthCheckResponse
 
 
-@pytest.mark.parametrize(
-    ("environ", "address"),
-    [
-        ({}, "127.0.0.1:50051"),
-        ({"TRANSLANE_HOST": "0.0.0.0", "TRANSLANE_PORT": "7"}, "127.0.0.1:7"),
-        ({"TRANSLANE_HOST": "::"}, "[::1]:50051"),
-        ({"TRANSLANE_HOST": "::1"}, "[::1]:50051"),
-        ({"TRANSLANE_HOST": "10.1.2.3"}, "10.1.2.3:50051"),
-    ],
-)
-def test_it_asks_where_the_server_listens(environ, address):
-    assert str(target(environ)) == address
-    assert not target(environ).tls
-
-
-def test_it_asks_over_tls_or_at_the_health_port():
-    tls = {"TRANSLANE_TLS_CERT": "server.crt", "TRANSLANE_TLS_KEY": "server.key"}
-    mutual = {**tls, "TRANSLANE_TLS_CLIENT_CA": "callers.crt"}
-    assert target(tls) == Target("127.0.0.1", "50051", tls=True)
-    with pytest.raises(NoTargetError, match="set TRANSLANE_HEALTH_PORT for this check"):
-        target(mutual)
-    for environ in (tls, mutual):
-        assert target({**environ, "TRANSLANE_HEALTH_PORT": "7"}) == Target("127.0.0.1", "7")
+def variables(port, host="0.0.0.0"):
+    return {"TRANSLANE_HOST": host, "TRANSLANE_HEALTH_PORT": str(port), "http_proxy": "http://127.0.0.1:1"}
 
 
 @pytest.fixture
@@ -50,42 +29,49 @@ def server():
     server.stop(None).wait()
 
 
-def check(port):
-    environ = {"TRANSLANE_HOST": "0.0.0.0", "TRANSLANE_PORT": str(port), "http_proxy": "http://127.0.0.1:1"}
+def check(environ):
     command = [sys.executable, "-m", "translane_server.healthcheck"]
     return subprocess.run(command, env=environ, capture_output=True, text=True)
 
 
 def test_a_server_that_translates_is_healthy(server):
     server.health.set("", Status.SERVING)
-    assert problem(Target("127.0.0.1", str(server.port))) is None
-    done = check(server.port)
+    done = check(variables(server.port))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_one_that_starts_or_drains_is_not(server):
     server.health.set("", Status.NOT_SERVING)
-    assert problem(Target("127.0.0.1", str(server.port))) == "NOT_SERVING"
+    assert problem(variables(server.port)) == f"127.0.0.1:{server.port}: NOT_SERVING"
 
 
 def test_nobody_there_is_not():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    done = check(port)
+    done = check(variables(port))
     assert done.returncode == 1
     assert done.stderr.startswith(f"127.0.0.1:{port}: UNAVAILABLE")
     assert done.stderr.count("\n") == 1
 
 
+def test_without_a_port_of_health_checks_it_says_what_is_missing():
+    done = check({"TRANSLANE_PORT": "50051"})
+    assert done.returncode == 1
+    assert done.stderr == "TRANSLANE_HEALTH_PORT is not set: the server has no port for this check\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("::", "[::1]"), ("[::]", "[::1]"), ("::1", "[::1]")],
+)
+def test_it_asks_where_the_server_listens(host, address):
+    told = problem(variables(1, host), timeout=0.5)
+    assert told is not None
+    assert told.startswith(f"{address}:1: ")
+
+
 def test_one_that_does_not_answer_is_not():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        found = problem(Target("127.0.0.1", str(listener.getsockname()[1])), timeout=0.2)
-    assert found is not None
-    assert found.startswith("DEADLINE_EXCEEDED")
-
-
-def test_one_that_answers_no_handshake_is_not():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        found = problem(Target("127.0.0.1", str(listener.getsockname()[1]), tls=True), timeout=0.2)
-    assert found is not None
-    assert found.startswith("TLS: ")
+        told = problem(variables(listener.getsockname()[1]), timeout=0.2)
+    assert told is not None
+    assert "DEADLINE_EXCEEDED" in told

@@ -3,17 +3,12 @@ from prometheus_client import Counter
 
 from translane_server.access.allowances import Allowance, Charge
 from translane_server.access.keys import KeyHolder
-from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
 
 
-@pytest.fixture(params=["alone", "one of three front ends"])
-def allowance_of(request, clock):
-    """Makes an allowance. The same rules hold whoever counts."""
-    if request.param == "alone":
-        return lambda holder: Allowance(holder, clock)
-    shared = SharedAllowances.join(SharedAllowances.create(3).descriptor, 1)
-    return lambda holder: shared.allowance("a", holder, clock)
+@pytest.fixture
+def allowance_of(clock):
+    return lambda holder: Allowance(holder, clock)
 
 
 def test_without_limits_everything_is_taken(allowance_of):

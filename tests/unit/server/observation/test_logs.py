@@ -29,11 +29,11 @@ def log():
 def test_every_line_has_what_the_process_is(log, log_format):
     stream = io.StringIO()
     log(log_format)
-    configure_logging(log_format, "info", stream, always={"front_end": 2})
+    configure_logging(log_format, "info", stream, always={"engine": 2})
     logging.getLogger("translane_server.x").info("hello", extra=data(rows=3))
     found = stream.getvalue()
-    assert found.endswith(" hello front_end=2 rows=3\n") or json.loads(found)["front_end"] == 2
-    assert logged_always() == {"front_end": 2}
+    assert found.endswith(" hello engine=2 rows=3\n") or json.loads(found)["engine"] == 2
+    assert logged_always() == {"engine": 2}
 
 
 def test_json(log):

@@ -162,7 +162,6 @@ def test_separate_models_need_names_of_their_own(models, problem):
     [
         (["--tls-cert", "c", "--tls-key", "k"], "--tls-cert has no meaning under Ray Serve: Serve's gRPC proxy has no"),
         (["--http-port", "8080"], "--http-port has no meaning under Ray Serve"),
-        (["--front-ends", "2"], "--front-ends has no meaning under Ray Serve: Serve has a proxy on each node"),
         (["--check"], "--check has no meaning under Ray Serve: translane serve has it"),
         (["--max-serve-replicas", "1", "--serve-replicas", "2"], r"--max-serve-replicas \(1\) must be at least"),
         (["--max-batch-size", "0"], "--max-batch-size: input should be greater than or equal to 1, not '0'"),

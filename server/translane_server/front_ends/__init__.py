@@ -1,1 +1,0 @@
-"""Several processes that take requests on the same ports, and their parent."""
