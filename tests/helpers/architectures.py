@@ -136,3 +136,11 @@ COMBINED = (
 )
 FOR_CUDA = ("of everything", "rotary, grouped, windows, softmax1", "relative vectors, unclipped", "batch norm, pre")
 ARCHITECTURES |= {name: VARIANTS[name] for name in VARIANTS if name in COMBINED or os.environ.get("VARIANTS") == "all"}
+# Sizes that tests export them in. With the same sizes, tests share an export: see `helpers.bundles`.
+EXPORT_SIZES: dict[str, Any] = {
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "max_positions": 24,
+    "tie_embeddings": "two-way",
+}
+ONE_LAYER = EXPORT_SIZES | {"decoder_layers": 1}

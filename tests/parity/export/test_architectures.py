@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.architectures import ARCHITECTURES, TRAINED
+from helpers.architectures import ARCHITECTURES, EXPORT_SIZES, TRAINED
 from helpers.bundles import bundle_model, random_bundle, random_model
 from helpers.parity import check_parity
 from helpers.sessions import open_session
@@ -25,7 +25,6 @@ from translane_server.runtime.sessions import Sessions
 
 pytestmark = pytest.mark.slow
 
-SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 LENGTHS = (9, 1, 24, 16, 2, 7)
 CAPACITY = 24  # twice what relative positions tell apart
 VOCABULARY = 40
@@ -36,11 +35,11 @@ every_architecture = pytest.mark.parametrize("name", EVERY)
 
 
 def checkpoint_of(name):
-    return {**SIZES, **EVERY[name]}
+    return {**EXPORT_SIZES, **EVERY[name]}
 
 
 def model_of(name, **changes):
-    sizes = {"d_model": 32, "heads": 2, "ffn_size": 64, **SIZES, "tie_embeddings": "none"}
+    sizes = {"d_model": 32, "heads": 2, "ffn_size": 64, **EXPORT_SIZES, "tie_embeddings": "none"}
     config = TransformerConfig(
         source_vocab_size=VOCABULARY, target_vocab_size=VOCABULARY, **{**sizes, **EVERY[name], **changes}
     )

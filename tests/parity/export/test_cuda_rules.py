@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from helpers.architectures import FOR_CUDA, VARIANTS
+from helpers.architectures import FOR_CUDA, ONE_LAYER, VARIANTS
 from helpers.bundles import random_bundle
 from helpers.cuda_bundles import CUDA_MODELS
 from helpers.cuda_rules import OperatorTable, violations
@@ -15,7 +15,6 @@ from helpers.tiny_bundle import TINY
 
 ROOT = Path(__file__).parents[3]
 TABLE = OperatorTable.load()
-SIZES = {"encoder_layers": 1, "decoder_layers": 1, "max_positions": 24, "tie_embeddings": "two-way"}
 GRAPHS = {"encoder", "decoder", "greedy", "alignment"}
 
 
@@ -42,7 +41,7 @@ def test_graphs_for_cuda_keep_every_rule(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOR_CUDA)
 def test_graphs_of_the_attention_family_keep_every_rule(tmp_path, name):
-    folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **SIZES, **VARIANTS[name])
+    folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **ONE_LAYER, **VARIANTS[name])
     for graph in GRAPHS:
         assert not violations(onnx.load(folder / f"{graph}.onnx", load_external_data=False), TABLE), graph
 

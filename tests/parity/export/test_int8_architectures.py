@@ -5,7 +5,7 @@ import onnx
 import pytest
 import torch
 
-from helpers.architectures import ARCHITECTURES
+from helpers.architectures import ARCHITECTURES, EXPORT_SIZES
 from helpers.backend_checks import copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from translane_export.checks.translate import translate_greedily
@@ -18,7 +18,6 @@ from translane_server.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.slow  # exports of every architecture take minutes
 
-SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 NAMES = ("Marian", "mBART", "T5 v1.1", "of everything", "rotary, grouped, windows, softmax1", "batch norm, pre")
 ROWS, STEPS = 5, 6
 
@@ -26,7 +25,7 @@ ROWS, STEPS = 5, 6
 @pytest.fixture(scope="module", params=NAMES)
 def case(request, tmp_path_factory):
     """A bundle, and the model it is made of."""
-    config = {**SIZES, **ARCHITECTURES[request.param]}
+    config = {**EXPORT_SIZES, **ARCHITECTURES[request.param]}
     folder = random_bundle(tmp_path_factory.mktemp("int8") / "bundle", export={"precision": "int8"}, **config)
     return load_bundle(folder), bundle_model(**config)
 
