@@ -12,12 +12,12 @@ from prometheus_client import Counter
 
 from translane_server.access.key_ring import Admission, KeyRing, Metadata
 from translane_server.errors import RequestError
+from translane_server.observation.access_log import is_logged, log_call
 from translane_server.observation.call_trace import CallTrace, Tracer, exemplar, set_current_trace
-from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
 from translane_server.rpc.callers import CallerOf
-from translane_server.rpc.current_call import facts, gather_facts, identify, note
+from translane_server.rpc.current_call import caller, facts, gather_facts, identify, note
 from translane_server.rpc.forwarded import PeerOf
 from translane_server.rpc.open_calls import OpenCall, OpenCalls
 
@@ -95,7 +95,7 @@ class InterceptedCall:
         if tracer:
             self._trace = tracer.begin(method.full_name, context.invocation_metadata() or (), peer_of(context))
             set_current_trace(self._trace)
-        if _log.isEnabledFor(logging.DEBUG) or (self._trace and self._trace.is_recorded):
+        if is_logged(is_probe=not method.traced) or (self._trace and self._trace.is_recorded):
             gather_facts()
 
     def enter(self) -> None:
@@ -189,9 +189,9 @@ class InterceptedCall:
         method, code = self._method, self._code
         method.handled(code).inc()
         method.handling.observe(seconds, exemplar() if self._trace else None)
-        if _log.isEnabledFor(logging.DEBUG):
-            milliseconds = round(seconds * 1000, 3)
-            always = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
-            _log.debug("request", extra=data(**always, peer=self._peer_of(self._context), **facts()))
+        if is_logged(is_probe=not method.traced):
+            size = self._open.size if self._open else 0
+            peer = self._peer_of(self._context)
+            log_call(method.name, code.name, seconds, caller() or peer, size, peer, facts())
         if self._trace:
             self._trace.end(code.name, facts())

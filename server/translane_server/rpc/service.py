@@ -249,7 +249,8 @@ class TranslationService(TranslationServiceServicer):
         prepared = await self._workers.read(_work(request), partial(model.translate.read, request), caller())
         if (more := len(prepared.sentences) - count) > 0:  # texts were cut
             pay(more)
-        note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
+        sentences = prepared.sentences
+        note(sentences=len(sentences), source_tokens=sum([len(sentence.source_ids) for sentence in sentences]))
         return prepared
 
     def _timed(
