@@ -274,7 +274,7 @@ class ServerSettings(Settings):
         default="plain", description="Shape of the log's lines."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe level to log; debug has a line for each request."
+        default="info", description="Least severe level to log; info has a line for each call, and debug more of each."
     )
     log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
     model_settings: Annotated[Mapping[str, Mapping[str, Any]], Flag(in_file=True)] = Field(

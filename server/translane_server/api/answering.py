@@ -17,8 +17,8 @@ from translane_server.api.admission import Admission
 from translane_server.api.call import Call, Metadata, Method, Transport
 from translane_server.api.status import CODES, internal, status_of
 from translane_server.errors import FieldViolation, InvalidRequestError, RequestError
+from translane_server.observation.access_log import is_logged, log_call
 from translane_server.observation.call_trace import Tracer, set_current_trace
-from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Answering:
         if self._tracer and method.is_traced:
             call.trace = self._tracer.begin(method.full_name, metadata, peer)
             set_current_trace(call.trace)
-        if _log.isEnabledFor(logging.DEBUG) or (call.trace and call.trace.is_recorded):
+        if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
             call.facts = {}
         return call
 
@@ -138,9 +138,8 @@ class Answering:
         method.handled(code).inc()
         method.handling.observe(seconds, call.exemplar())
         facts = call.facts or {}
-        if _log.isEnabledFor(logging.DEBUG):
-            always = {"method": method.name, "code": code.name, "milliseconds": round(seconds * 1000, 3)}
-            _log.debug("request", extra=data(**always, peer=call.peer, **facts))
+        if is_logged(is_probe=not method.is_traced):
+            log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)
         if call.trace:
             call.trace.end(code.name, facts)
 

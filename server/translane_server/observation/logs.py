@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from translane_server.observation.log_writer import LineHandler
 _ATTRIBUTE = "translane_data"
 # A plain value may hold these characters, letters and digits. A value with any other character is quoted as JSON, so
 # that no value can fake a line or a key.
-_PLAIN_PUNCTUATION = frozenset("._:/-+[]%,")
+_PLAIN = re.compile(r"[\w.:/\-+\[\]%,]+")
 
 
 def data(**values: Any) -> Mapping[str, Any]:
@@ -113,10 +114,14 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str) -> str:
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, str) and value and all(c.isalnum() or c in _PLAIN_PUNCTUATION for c in value):
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
         return value
+    if type(value) is int or type(value) is float:
+        return repr(value)
     return _one_line(json.dumps(value, ensure_ascii=False, default=str))

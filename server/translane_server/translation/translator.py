@@ -252,7 +252,8 @@ class Translator:
         prepared = await self._pool.read(work, partial(self._reader.read, request), ticket.caller)
         if (more := len(prepared.sentences) - len(request.texts)) > 0:  # texts were cut
             ticket.pay(more)
-        ticket.note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
+        sentences = prepared.sentences
+        ticket.note(sentences=len(sentences), source_tokens=sum([len(sentence.source_ids) for sentence in sentences]))
         return prepared
 
     def _streamed(

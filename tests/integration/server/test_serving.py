@@ -373,6 +373,35 @@ async def test_a_port_that_another_program_would_share_is_not_taken(setting):
 
 
 @pytest.mark.parametrize("log_texts", [False, True])
+async def test_at_info_a_line_for_each_call_has_no_text(caplog, log_texts):
+    caplog.set_level("INFO", "translane_server")
+    asked = request("secret words", "secret")
+    async with serving(log_texts=log_texts) as running:
+        await running.stub.Translate(asked)
+        await handled(running, "Translate", "OK")
+        await failure(running.stub.Translate(request("secret", source_language="xx")))
+        await handled(running, "Translate", "INVALID_ARGUMENT")
+        await running.stub.ListModels(pb.ListModelsRequest())
+        await handled(running, "ListModels", "OK")
+        await health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest())
+    lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
+    assert all(line.pop("milliseconds") > 0 for line in lines)
+    assert lines[0] == {
+        "method": "Translate",
+        "code": "OK",
+        "caller": "127.0.0.1",
+        "model": "fake",
+        "sentences": 2,
+        "bytes": asked.ByteSize(),
+    }
+    assert [(line["method"], line["code"]) for line in lines[1:]] == [
+        ("Translate", "INVALID_ARGUMENT"),
+        ("ListModels", "OK"),
+    ]
+    assert "secret" not in str([vars(record) for record in caplog.records])
+
+
+@pytest.mark.parametrize("log_texts", [False, True])
 async def test_one_line_for_each_request(caplog, log_texts):
     caplog.set_level("DEBUG", "translane_server")
     async with serving(log_texts=log_texts) as running:
