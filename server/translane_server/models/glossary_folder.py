@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from translane_server.errors import GlossaryError, SettingsError
 from translane_server.file_changes import INTERVAL, Stamp, follow
 from translane_server.files import read_regular
-from translane_server.text.glossary import Glossary
+from translane_server.text.glossary import Glossary, Term
 from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, read_terms
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 
 MOST_FILES = 32
 MOST_TERMS = 200_000  # of all files: a term takes some 700 bytes
+
+_TERMS_IN_TURN = 100  # are read in a row, in a millisecond or two
+_PAUSE = 0.0001  # then [seconds]
 
 _log = logging.getLogger(__name__)
 
@@ -160,15 +164,16 @@ class GlossaryFolder:
         path = self._folder / name
         try:
             of_name = read_name(name)
-            terms = read_terms(read_regular(path, MOST_BYTES))
-            together = len(terms) + sum(file.terms for other, file in self._files.items() if other != name)
+            terms = _giving_way(read_terms(read_regular(path, MOST_BYTES)))
+            glossary = Glossary(terms, of_name.source, of_name.name)
+            together = glossary.size + sum(file.terms for other, file in self._files.items() if other != name)
             if together > MOST_TERMS:
                 raise GlossaryError(f"there are {together:,} terms with it, at most {MOST_TERMS:,} are accepted")
         except OSError as error:
             raise GlossaryError(f"glossary {path}: it cannot be read: {error.strerror}") from None
         except GlossaryError as error:
             raise GlossaryError(f"glossary {path}: {error}") from None
-        return StoredGlossary(of_name.source, of_name.target, Glossary(terms, of_name.source, of_name.name))
+        return StoredGlossary(of_name.source, of_name.target, glossary)
 
     def _take(self) -> None:
         """Let new requests use the files as they are."""
@@ -181,6 +186,14 @@ class GlossaryFolder:
         if problem and problem != self._problem:
             _log.error("%s; the glossaries before go on", problem)
         self._problem = problem
+
+
+def _giving_way(terms: Iterable[Term]) -> Iterator[Term]:
+    """Yield `terms`, and let other threads go on after every few: else each step of theirs waits its turn."""
+    for number, term in enumerate(terms):
+        if number % _TERMS_IN_TURN == 0:
+            time.sleep(_PAUSE)
+        yield term
 
 
 def _many_files(folder: Path, count: int) -> str:

@@ -45,15 +45,17 @@ class Glossary:
 
     def __init__(self, terms: Iterable[Term] = (), language: str = "", name: str = "") -> None:
         self.name = name
-        # Plain tuples of strings: the garbage collector, which stops the whole server, does not follow them.
-        self._terms = tuple((term.source, term.target, term.ignore_case, term.inflected) for term in terms)
         stemmer = stemmer_of(language)
+        fields: list[tuple[str, str, bool, bool]] = []
         sources: dict[Form, list[str]] = {}
         numbers: dict[Form, array[int]] = {}
-        for number, (source, _, ignore_case, inflected) in enumerate(self._terms):
-            form = Form(ignore_case, stemmer if inflected else "")
-            sources.setdefault(form, []).append(_END.join([*Words(source).in_form(form), ""]))
+        for number, term in enumerate(terms):
+            form = Form(term.ignore_case, stemmer if term.inflected else "")
+            fields.append((term.source, term.target, term.ignore_case, term.inflected))
+            sources.setdefault(form, []).append(_END.join([*Words(term.source).in_form(form), ""]))
             numbers.setdefault(form, array("I")).append(number)
+        # Plain tuples of strings: the garbage collector, which stops the whole server, does not follow them.
+        self._terms = tuple(fields)
         # What is written exactly comes first.
         self._tables = [(form, _SourceTable(sources[form], numbers[form])) for form in sorted(sources)]
 

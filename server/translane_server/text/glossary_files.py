@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from io import BytesIO
 from typing import NamedTuple
 
 from translane_server.errors import GlossaryError
@@ -49,8 +50,8 @@ def read_name(file_name: str) -> GlossaryName:
     raise GlossaryError("its name must be NAME.SOURCE.TARGET.tsv with two language tags, such as medical.de.en.tsv")
 
 
-def read_terms(content: bytes) -> list[Term]:
-    """Return the terms of a file.
+def read_terms(content: bytes) -> Iterator[Term]:
+    """Yield the terms of a file.
 
     A line holds a source, a tab and a target, and maybe another tab and flags: `ignore-case`, `inflected`, or both with
     a comma between. Blank lines, lines that begin with #, and white space around a phrase are left out.
@@ -58,12 +59,11 @@ def read_terms(content: bytes) -> list[Term]:
     Raises:
         GlossaryError: a line holds no term, or the file has too many; the message names the line.
     """
-    terms: list[Term] = []
     lines: dict[tuple[str, bool, bool], int] = {}
     for number, text in _lines(content):
         if not text.strip() or text.startswith("#"):
             continue
-        if len(terms) == MOST_TERMS:
+        if len(lines) == MOST_TERMS:
             raise GlossaryError(f"line {number}: a file has at most {MOST_TERMS} terms")
         try:
             term = _term(text)
@@ -72,8 +72,7 @@ def read_terms(content: bytes) -> list[Term]:
                 raise GlossaryError(f"the source is that of line {first}")
         except GlossaryError as error:
             raise GlossaryError(f"line {number}: {error}") from None
-        terms.append(term)
-    return terms
+        yield term
 
 
 def _is_name(name: str) -> bool:
@@ -81,7 +80,8 @@ def _is_name(name: str) -> bool:
 
 
 def _lines(content: bytes) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(content.removeprefix(BOM_UTF8).split(b"\n"), start=1):
+    for number, ended in enumerate(BytesIO(content.removeprefix(BOM_UTF8)), start=1):  # a list of all would be large
+        line = ended.removesuffix(b"\n")
         if len(line) > _LONGEST_LINE:
             raise GlossaryError(f"line {number}: it has {len(line):,} bytes, at most {_LONGEST_LINE} are accepted")
         try:
