@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 import pytest
@@ -108,7 +109,7 @@ async def test_a_pair_that_no_model_has_goes_through_english(library):
 async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
     token, keys = make_token(), tmp_path / "keys.toml"
     keys.write_text(write_keys({"a": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
-    pair: dict[str, str] = {"source_language": "de", "target_language": "zh"}
+    pair: dict[str, Any] = {"source_language": "de", "target_language": "zh"}
     metadata = [("authorization", f"Bearer {token}")]
     async with serving(library, keys_file=keys) as (server, stub):
 
