@@ -75,6 +75,7 @@ def run_server() -> int:
             choose_bundle=lambda folder, requested: (Bundle(folder, make_manifest()), "cpu"),
             load_tokenizer=lambda bundle: FakeTokenizer(),
         ),
+        mock.patch.object(Bundle, "unchanged", return_value=contextlib.nullcontext()),
         mock.patch.object(
             checked_model,
             "process_hosts",

@@ -44,7 +44,7 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSetting
         ([*NEEDED, "--server=a:1", "--max-batch-size=64"], "--max-batch-size and --server exclude each other"),
         ([*NEEDED, "--workers=2"], "--workers needs --ray"),
         ([*NEEDED, "--cpus-per-worker=2"], "--cpus-per-worker needs --ray"),
-        ([*NEEDED, "--model=ftp://a/b"], "--model: the URL of a model begins with https://, http:// or s3://"),
+        ([*NEEDED, "--model=ftp://a/b"], "--model: the URL of a model begins with https://, http://, s3:// or hf://"),
         ([*NEEDED, "--model=https://a/b@sha256:1"], "--model: the digest of a model's URL is @sha256: and 64"),
         ([*NEEDED, "--resume"], "unknown argument --resume"),
     ],
