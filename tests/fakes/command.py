@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from unittest import mock
 
 from fakes.backend import FakeBackend
@@ -57,7 +58,7 @@ class SlowBackend(FakeBackend):
 
 def run_replica() -> int:
     with (
-        mock.patch.object(sessions, "Sessions", lambda bundle, **_options: bundle),
+        mock.patch.object(sessions, "Sessions", lambda bundle, **_options: SimpleNamespace(bundle=bundle)),
         mock.patch.object(Bundle, "unchanged", return_value=contextlib.nullcontext()),
         mock.patch.object(device_backend, "device_backend", SlowBackend),
     ):
