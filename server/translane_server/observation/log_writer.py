@@ -21,6 +21,9 @@ _MOST_BYTES = 1 << 20
 # A pipe that is ready takes so many bytes at once without a wait.
 _WRITTEN_AT_ONCE = select.PIPE_BUF
 
+# After it has written, the thread lets lines gather for this time [seconds]: a turn of it costs more than a line.
+_GATHERING_TIME = 0.02
+
 # Time to write what waits, when the server ends, and when there is no thread for it [seconds].
 _LAST_TIME = 1.0
 _SHORT_TIME = 0.05
@@ -54,7 +57,7 @@ class LineHandler(logging.Handler):
         self._dropped = 0
         self._is_torn = False  # whether the last line that was written has no end
         self._thread: threading.Thread | None = None
-        self._stopping = False
+        self._stopping = threading.Event()
 
     def start(self) -> None:
         """Let a thread write from now on.
@@ -62,14 +65,14 @@ class LineHandler(logging.Handler):
         Raises:
             RuntimeError: no thread can be started.
         """
-        self._stopping = False
+        self._stopping.clear()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Write what waits, for a second at most, and end the thread."""
         with self._changed:
-            self._stopping = True
+            self._stopping.set()
             self._changed.notify_all()
         if self._thread:
             self._thread.join(_LAST_TIME)  # if it waits for a reader, it ends with the process
@@ -99,10 +102,11 @@ class LineHandler(logging.Handler):
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._lines or self._stopping)
+                self._changed.wait_for(lambda: self._lines or self._stopping.is_set())
                 if not self._lines:
                     return
             self._write(_FOR_EVER)
+            self._stopping.wait(_GATHERING_TIME)
 
     def _write(self, seconds: float) -> None:
         """Write the lines that wait, for `seconds` at most.
