@@ -18,7 +18,7 @@ from helpers.reliability.waiting import within
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
 
 CALLERS = 8
-FAULTS = form(2, 10)
+FAULTS = form(1, 10)
 BETWEEN = 40  # answers between two faults
 DEADLINE = 120.0  # of a call [seconds]
 RECOVERY = 90.0  # until a node that has joined has a Serve replica [seconds]
