@@ -102,26 +102,25 @@ def _term_message(term: Term) -> pb.Term:
 
 def translation_request_of(message: pb.TranslateRequest) -> TranslationRequest:
     """The request of a call of Translate."""
+    return _request_of(message, tuple(message.texts), streamed=False)
+
+
+def stream_request_of(message: pb.TranslateStreamRequest) -> TranslationRequest:
+    """The request of a call of TranslateStream."""
+    return _request_of(message, (message.text,), streamed=True)
+
+
+def _request_of(
+    message: pb.TranslateRequest | pb.TranslateStreamRequest, texts: tuple[str, ...], *, streamed: bool
+) -> TranslationRequest:
     return TranslationRequest(
-        tuple(message.texts),
+        texts,
         message.model,
         message.source_language,
         message.target_language,
         options_of(message.options) if message.HasField("options") else _NO_OPTIONS,
         _format_of(message.format) if message.format else _TEXT,
-    )
-
-
-def stream_request_of(message: pb.TranslateStreamRequest) -> TranslationRequest:
-    """The request of a call of TranslateStream."""
-    return TranslationRequest(
-        (message.text,),
-        message.model,
-        message.source_language,
-        message.target_language,
-        options_of(message.options),
-        _format_of(message.format),
-        streamed=True,
+        streamed=streamed,
     )
 
 

@@ -155,11 +155,8 @@ class Translator:
             translations = await self._pool.build(
                 work + generated, partial(prepared.translations, results), ticket.caller
             )
-        started = reading if started is None else started
-        timing = self._timed(started, results, recalled, ticket)
-        self._trace(ticket, (started, reading, submitted), prepared.sentences, results)
-        self._metrics.generated_tokens.inc(generated)
-        ticket.note(generated_tokens=generated)
+        times = (reading if started is None else started, reading, submitted)
+        timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
         return Translations(translations, self.name, timing)
 
     async def stream(
@@ -202,11 +199,8 @@ class Translator:
         if recalled:
             recalled.keep()
         hypothesis = translation.hypotheses[0]
-        started = reading if started is None else started
-        timing = self._timed(started, end.results, recalled, ticket)
-        self._trace(ticket, (started, reading, submitted), prepared.sentences, end.results)
-        self._metrics.generated_tokens.inc(generated)
-        ticket.note(generated_tokens=generated)
+        times = (reading if started is None else started, reading, submitted)
+        timing = self._finished(times, prepared.sentences, end.results, generated, recalled, ticket)
         yield Delta(
             hypothesis.text if is_sent_whole else end.rest,
             StreamedTranslation(hypothesis, timing, translation.treatment),
@@ -286,16 +280,25 @@ class Translator:
             for sentence, segment in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
         ]
 
-    def _timed(
-        self, started: float, results: Sequence[SentenceResult], recalled: Recalled | None, ticket: Ticket
+    def _finished(
+        self,
+        times: tuple[float, float, float],
+        sentences: Sequence[Sentence],
+        results: Sequence[SentenceResult],
+        generated: int,
+        recalled: Recalled | None,
+        ticket: Ticket,
     ) -> Timing:
-        """Record how long a request took until now, and return its timing."""
+        """Count, log and trace a request that has its translations, and return its timing. For `times` see `_trace`."""
         cached = recalled.count if recalled else 0
         if recalled:
             ticket.note(cached_texts=cached)
-        seconds = self._clock() - started
+        seconds = self._clock() - times[0]
         trace = ticket.trace
         self._metrics.requests.observe(seconds, dict(trace.ids) if trace and trace.is_recorded else None)
+        self._trace(ticket, times, sentences, results)
+        self._metrics.generated_tokens.inc(generated)
+        ticket.note(generated_tokens=generated)
         return request_timing(results, seconds, cached)
 
     def _trace(
