@@ -61,5 +61,5 @@ USER 10001:10001
 EXPOSE 50051 9400
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 \
-    CMD ["/opt/translane/bin/python", "-m", "translane_server.healthcheck"]
+    CMD ["/opt/translane/bin/python", "-m", "translane_server.app.healthcheck"]
 ENTRYPOINT ["/opt/translane/bin/translane", "serve"]

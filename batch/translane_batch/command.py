@@ -16,11 +16,11 @@ from translane_batch.errors import BatchError
 from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
 from translane_client.errors import TranslaneError
-from translane_server.errors import is_about_memory
-from translane_server.model_sources import users_cache
-from translane_server.printable import printable
-from translane_server.settings_loader import load_settings
-from translane_server.whole_files import written_whole
+from translane_server.core.errors import is_about_memory
+from translane_server.core.printable import printable
+from translane_server.core.whole_files import written_whole
+from translane_server.settings.loader import load_settings
+from translane_server.settings.model_sources import users_cache
 
 _PROGRAM = "translane batch"
 _AGAIN = "the same command goes on"

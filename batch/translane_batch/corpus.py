@@ -12,7 +12,7 @@ from translane_batch.errors import BatchError, CorpusError
 from translane_batch.records.kinds import ENDINGS, files_of, kind_of
 from translane_batch.records.record import RecordFiles
 from translane_batch.settings import BatchSettings
-from translane_server.files import check_regular
+from translane_server.core.files import check_regular
 
 _LEFT_OUT = ".left-out.jsonl"
 _MOST_NAME_BYTES = 255  # on the file systems of Linux and macOS

@@ -10,8 +10,8 @@ from translane_batch.answers import Answer
 from translane_batch.errors import BatchError
 from translane_batch.model_identity import Languages
 from translane_batch.settings import BatchSettings
-from translane_server.errors import InvalidRequestError
-from translane_server.suspect_pairs import COPY, suspicion
+from translane_server.core.errors import InvalidRequestError
+from translane_server.core.suspect_pairs import COPY, suspicion
 from translane_server.text.language_id import LanguageIdentifier
 
 UNENDED, LOW_QUALITY, LANGUAGE = "translation did not end", "low quality", "another language"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
-from translane_server.model_sources import ModelPlace
 from translane_server.models.remote_model import remote_models
+from translane_server.settings.model_sources import ModelPlace
 
 
 def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tuple[BatchSettings, Path]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from translane.results import ModelInfo, ServerInfo
 from translane_batch.settings import BatchSettings
-from translane_server.bundle import MANIFEST, read_manifest
-from translane_server.bundle_choice import PRECISIONS
+from translane_server.bundle.bundle import MANIFEST, read_manifest
+from translane_server.bundle.choice import PRECISIONS
 from translane_server.models.folders import versions
 
 

@@ -25,9 +25,9 @@ from translane_batch.work_folder import WorkFolder
 from translane_batch.worker import TASKS, Worker
 from translane_batch.workers import WorkerLostError
 from translane_client.errors import TranslaneError
-from translane_server.cpus import available_cpus
-from translane_server.errors import StartupError, first_line
-from translane_server.model_sources import ModelPlace
+from translane_server.core.cpus import available_cpus
+from translane_server.core.errors import StartupError, first_line
+from translane_server.settings.model_sources import ModelPlace
 
 _MOST_STARTS = 5  # failed ones in a row, before a worker is given up
 _OBJECT_STORE = 80 << 20  # about the least that Ray takes [bytes]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from translane_batch.settings import BatchSettings
-from translane_server.errors import SettingsError
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import what_is_wrong
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import what_is_wrong
+from translane_server.settings.server_settings import ServerSettings
 
 _MAX_QUEUE_SIZE = 1 << 20  # the requests at once bound the sentences already
 _SECONDS = 86400.0  # in which a request must be answered

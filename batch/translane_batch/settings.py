@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from translane_batch.records.kinds import Fields, KindName
-from translane_server.model_sources import ModelPlace, RemotePlace, place_of
-from translane_server.settings_loader import Flag, Settings
+from translane_server.settings.loader import Flag, Settings
+from translane_server.settings.model_sources import ModelPlace, RemotePlace, place_of
 
 ENV_PREFIX = "TRANSLANE_BATCH_"
 

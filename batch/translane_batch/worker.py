@@ -19,9 +19,9 @@ from translane_batch.work_folder import WorkFolder
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
-from translane_server.cpus import available_cpus
-from translane_server.embedded import EmbeddedServer
-from translane_server.whole_files import written_whole
+from translane_server.app.embedded import EmbeddedServer
+from translane_server.core.cpus import available_cpus
+from translane_server.core.whole_files import written_whole
 
 TASKS = 2
 """Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""

@@ -29,7 +29,7 @@ from benchmarks.engines.ctranslate2_decoder import vocabularies
 from benchmarks.engines.dynamic_batcher import DynamicBatcher, Entry
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
 WAITING_LIMIT = 1024  # as Translane's

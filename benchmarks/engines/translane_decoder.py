@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.models.workload import Load
-from translane_server.bundle import load_bundle
-from translane_server.devices import Device
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.dispatch.plan import ReplicaPlan
-from translane_server.dispatch.processes import process_hosts
-from translane_server.dispatch.replica_connection import ReplicaConnection
-from translane_server.dispatch.supervisor import Supervisor
-from translane_server.options import DecodingOptions
-from translane_server.replica.setup import ModelSetup, ReplicaSetup
-from translane_server.sentence import Sentence, SentenceResult
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.devices import Device
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence, SentenceResult
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.workers.dispatcher import Dispatcher
+from translane_server.workers.plan import ReplicaPlan
+from translane_server.workers.processes import process_hosts
+from translane_server.workers.replica_connection import ReplicaConnection
+from translane_server.workers.setup import ModelSetup, ReplicaSetup
+from translane_server.workers.supervisor import Supervisor
 
 ENCODE_TOKENS = 2048  # the default of a server of one replica
 NEVER = -1  # an end-of-sentence id that no model predicts

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.places import DEMO
-from translane_server.manifest import SCHEMA_VERSION
+from translane_server.bundle.manifest import SCHEMA_VERSION
 
 PRECISIONS = ("fp32", "int8")
 ON_CUDA = ("fp16",)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import sentencepiece
 
-from translane_server.bundle import Bundle
-from translane_server.manifest import SentencePieceTokenizerEntry
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
 SEARCHES = {"greedy": 1, "beam 4": 4}  # beams of each
 LONGEST = 128  # tokens a translation may take where the model ends it

@@ -50,7 +50,7 @@ from benchmarks.models.benchmarked import (
 from benchmarks.models.workload import LONGEST, SEARCHES, Load, Pair, make_load, random_ids, read_pairs
 from benchmarks.report.ratios import told
 from benchmarks.report.results import write
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 BATCHES = (1, 8, 32, 64, 128)
 HUGGING_FACE_BATCHES = (8, 32)

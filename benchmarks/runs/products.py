@@ -26,7 +26,7 @@ from benchmarks.machine import Usage, describe
 from benchmarks.report import tables
 from benchmarks.report.results import write
 from helpers.sessions import open_session
-from translane_server.bundle import Bundle, load_bundle
+from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 

@@ -38,7 +38,7 @@ from benchmarks.models.benchmarked import NAMES, PRECISIONS, RANDOM, Unavailable
 from benchmarks.models.workload import SEARCHES, read_pairs, read_texts
 from benchmarks.report import tables
 from benchmarks.report.results import write
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

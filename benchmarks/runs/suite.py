@@ -30,8 +30,8 @@ from benchmarks import places
 from benchmarks.machine import has_vnni, processor
 from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, prepare
 from translane_client.bench.sentences import BUILT_IN
-from translane_server.devices import choose_device
-from translane_server.errors import DeviceError
+from translane_server.bundle.devices import choose_device
+from translane_server.core.errors import DeviceError
 
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit

@@ -9,8 +9,8 @@ import zlib
 from pathlib import Path
 
 from translane_export.errors import ExportError
-from translane_server.errors import is_about_memory
-from translane_server.files import open_regular, parse_json
+from translane_server.core.errors import is_about_memory
+from translane_server.core.files import open_regular, parse_json
 
 PYTORCH, SAFETENSORS = "PyTorch file", "safetensors file"
 

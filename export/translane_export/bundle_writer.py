@@ -34,10 +34,10 @@ from translane_export.shortlists.vmap import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
-from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
-from translane_server.errors import StartupError
-from translane_server.manifest import Alignment, Manifest, Parity
-from translane_server.shortlist import SHORTLIST_FILE, Shortlist, write_shortlist
+from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
+from translane_server.bundle.manifest import Alignment, Manifest, Parity
+from translane_server.bundle.shortlist import SHORTLIST_FILE, Shortlist, write_shortlist
+from translane_server.core.errors import StartupError
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 

@@ -26,10 +26,10 @@ from translane_export.model import TransformerConfig
 from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
-from translane_server.files import parse_json
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
-from translane_server.printable import shown
-from translane_server.whole_files import flush, replaced_whole
+from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
+from translane_server.core.files import parse_json
+from translane_server.core.printable import shown
+from translane_server.core.whole_files import flush, replaced_whole
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1

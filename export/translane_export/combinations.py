@@ -6,7 +6,7 @@ from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics, choose_numerics
 from translane_export.settings import ExportSettings
-from translane_server.manifest import Precision
+from translane_server.bundle.manifest import Precision
 
 _ONNX_ONLY: tuple[Precision, ...] = ("int8", "bf16")
 

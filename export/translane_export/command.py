@@ -25,10 +25,10 @@ from translane_export.settings import ENV_PREFIX, ExportSettings
 from translane_export.shortlists.settings import ENV_PREFIX as SHORTLIST_PREFIX
 from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.supervision import supervise
-from translane_server.errors import first_line, is_about_memory
-from translane_server.manifest import Manifest
-from translane_server.printable import printable
-from translane_server.settings_loader import load_settings
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.errors import first_line, is_about_memory
+from translane_server.core.printable import printable
+from translane_server.settings.loader import load_settings
 
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from translane.arguments import hint
-from translane_server.manifest import SearchDefaults
-from translane_server.printable import shown
+from translane_server.bundle.manifest import SearchDefaults
+from translane_server.core.printable import shown
 
 _GREEDY = ("", "none")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from translane_export.broken_files import SAFETENSORS, UNREADABLE, broken_file
 from translane_export.errors import ExportError
-from translane_server.files import MOST_DESCRIPTION_BYTES, check_regular, parse_json, read_regular
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, check_regular, parse_json, read_regular
 
 
 def read_text(path: Path) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 from translane.arguments import Parser
 from translane.command_error import CommandError, packages_load
 from translane_export.model.config import TransformerConfig
-from translane_server.bundle import MANIFEST, read_manifest
-from translane_server.errors import is_about_memory
-from translane_server.manifest import Manifest
-from translane_server.printable import printable
-from translane_server.standard_output import write_output
+from translane_server.bundle.bundle import MANIFEST, read_manifest
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.errors import is_about_memory
+from translane_server.core.printable import printable
+from translane_server.core.standard_output import write_output
 
 _PROGRAM = "translane inspect"
 _LONGEST_VALUE = 300  # characters of a line for people

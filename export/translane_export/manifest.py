@@ -13,7 +13,7 @@ from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.settings import ExportSettings
-from translane_server.manifest import (
+from translane_server.bundle.manifest import (
     Alignment,
     Architecture,
     DecodingDefaults,
@@ -25,8 +25,8 @@ from translane_server.manifest import (
     SearchDefaults,
     SpecialIds,
 )
-from translane_server.printable import printable
-from translane_server.shortlist import SHORTLIST_FILE
+from translane_server.bundle.shortlist import SHORTLIST_FILE
+from translane_server.core.printable import printable
 
 
 def build_manifest(

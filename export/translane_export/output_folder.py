@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from translane_export.errors import ExportError
-from translane_server.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
 
 
 def check_replaceable(

@@ -19,10 +19,10 @@ from translane_export.checks.trial import Log
 from translane_export.errors import ExportError
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
-from translane_server.bundle import Bundle
-from translane_server.errors import StartupError
-from translane_server.manifest import QualityEstimation
-from translane_server.quality_estimate import UNCALIBRATED, Calibration, estimated_quality, log_odds
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.manifest import QualityEstimation
+from translane_server.core.errors import StartupError
+from translane_server.core.quality_estimate import UNCALIBRATED, Calibration, estimated_quality, log_odds
 from translane_server.translation.languages import LanguagePair
 
 MOST_SENTENCES = 4_000

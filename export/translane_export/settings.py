@@ -9,9 +9,9 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from translane_export.decoding_defaults import read_defaults
 from translane_export.languages import is_tag
-from translane_server.cpus import available_cpus
-from translane_server.manifest import Precision, SearchDefaults
-from translane_server.settings_loader import Flag, Settings
+from translane_server.bundle.manifest import Precision, SearchDefaults
+from translane_server.core.cpus import available_cpus
+from translane_server.settings.loader import Flag, Settings
 from translane_server.text.language_tags import LONGEST_TAG
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"

@@ -11,7 +11,7 @@ from translane_export.errors import ExportError
 from translane_export.int8.stage import read_test_set
 from translane_export.output_folder import staged
 from translane_export.settings import ExportSettings
-from translane_server.manifest import Manifest, Precision
+from translane_server.bundle.manifest import Manifest, Precision
 
 
 def export_precisions(settings: ExportSettings, log: Log = lambda _line: None) -> tuple[Manifest, ...]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.files import read_regular
-from translane_server.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry, SpecialIds
+from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry, SpecialIds
+from translane_server.core.files import read_regular
 from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer
 
 _SOURCE, _TARGET = "source.spm", "target.spm"

@@ -14,7 +14,7 @@ from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics, round_weights
 from translane_export.model import Transformer
 from translane_export.weights import as_linear
-from translane_server.errors import is_about_memory
+from translane_server.core.errors import is_about_memory
 
 
 def build_model(checkpoint: Checkpoint) -> Transformer:

@@ -29,7 +29,7 @@ class _Command(NamedTuple):
 
 
 _COMMANDS = (
-    _Command("serve", "translane_server.command:serve", "serve models over gRPC and HTTP", "server"),
+    _Command("serve", "translane_server.app.command:serve", "serve models over gRPC and HTTP", "server"),
     _Command("translate", "translane_client.cli.command:translate", "translate texts, or the lines of a file", ""),
     _Command("score", "translane_client.cli.command:score", "score given translations", ""),
     _Command("models", "translane_client.cli.command:models", "list a server's models and limits", ""),

@@ -18,14 +18,14 @@ from unittest import mock
 from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.__main__ import main
-from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
-from translane_server.bundle import Bundle
-from translane_server.dispatch import supervisor
-from translane_server.dispatch.processes import process_hosts
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.models import checked_model, folders, loading
-from translane_server.replica import __main__ as replica
 from translane_server.runtime import device_backend, sessions
+from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
+from translane_server.workers import __main__ as replica
+from translane_server.workers import supervisor
+from translane_server.workers.processes import process_hosts
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))

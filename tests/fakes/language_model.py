@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import FloatArray, Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 DECODER_START = 0
 EOS = 1

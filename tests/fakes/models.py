@@ -10,9 +10,8 @@ from typing import Any, cast
 import pytest
 
 from fakes.serving import FakeTokenizer, make_manifest, make_settings
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import UnavailableError
-from translane_server.manifest import Manifest
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.errors import UnavailableError
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.model_list import ModelDescription
@@ -21,6 +20,7 @@ from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.workers.dispatcher import Dispatcher
 
 
 class FakeDispatcher:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fakes.backend import VOCABULARY
-from translane_server.backend import Backend
-from translane_server.dispatch.replica_connection import ReplicaConnection
-from translane_server.dispatch.supervisor import Supervisor
-from translane_server.errors import StartupError
-from translane_server.local import ThreadHost
-from translane_server.replica.setup import ReplicaSetup
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.core.errors import StartupError
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.runtime.backend import Backend
+from translane_server.workers.local import ThreadHost
+from translane_server.workers.replica_connection import ReplicaConnection
+from translane_server.workers.setup import ReplicaSetup
+from translane_server.workers.supervisor import Supervisor
 
 
 def fake_replica(

@@ -13,9 +13,9 @@ import grpc
 from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
-from translane_server.backend import Backend
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.manifest import Manifest
+from translane_server.app.server import Server
+from translane_server.bundle.manifest import Manifest
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.models.checked_model import answer_cache
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of
@@ -26,13 +26,13 @@ from translane_server.models.served_model import ServedModel
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics
-from translane_server.server import Server
-from translane_server.settings import ServerSettings
+from translane_server.runtime.backend import Backend
+from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.dispatcher import Dispatcher
 
 UNKNOWN = 1 + OFFSET
 # The characters of the fake vocabulary; all others are unknown.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from translane_server.backend import Backend
-from translane_server.batch.running_batch import RunningBatch, Update
-from translane_server.batch.search import Search
-from translane_server.sentence import Sentence, Task
+from translane_server.engine.running_batch import RunningBatch, Update
+from translane_server.engine.search import Search
+from translane_server.engine.sentence import Sentence, Task
+from translane_server.runtime.backend import Backend
 
 
 def tasks(sentences: Sequence[Sentence], *, streamed: bool = False, priority: int = 0) -> list[Task]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import FloatArray, Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN_ALONE, Candidates, StepNeeds
-from translane_server.manifest import SpecialIds
-from translane_server.options import DecodingOptions, Sampling
+from translane_server.bundle.manifest import SpecialIds
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
+from translane_server.engine.options import DecodingOptions, Sampling
+from translane_server.engine.sentence import Hypothesis, Sentence
+from translane_server.runtime.backend import BEST_TOKEN_ALONE, Candidates, StepNeeds
 from translane_server.runtime.graph_backend import GraphBackend
-from translane_server.sentence import Hypothesis, Sentence
 
 Step = dict[str, npt.NDArray[Any]]  # the arrays that a step returned, by name
 

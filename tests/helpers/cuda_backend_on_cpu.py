@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from helpers.cuda_on_cpu import CpuDevice, kernels_library
-from translane_server.bundle import Bundle
-from translane_server.errors import DeviceError
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.errors import DeviceError
 from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.runtime.cuda.kernels import Extent
 from translane_server.runtime.sessions import Sessions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.hugging_face import MODELS, export_drawn
-from translane_server.bundle import Bundle
+from translane_server.bundle.bundle import Bundle
 
 BY_BLOCKS = {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959}  # 960: enough to search by blocks
 

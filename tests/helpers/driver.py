@@ -7,16 +7,16 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from translane_server.arrays import IntArray
-from translane_server.backend import Candidates
-from translane_server.bundle import Bundle
-from translane_server.local import LocalDecoder
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.arrays import IntArray
+from translane_server.engine.sentence import Hypothesis, Sentence
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.runtime.backend import Candidates
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
-from translane_server.sentence import Hypothesis, Sentence
 from translane_server.text.tokenizer import load_tokenizer
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 _PATIENCE = 240  # seconds for a request
 

@@ -13,7 +13,7 @@ from helpers.store import stored
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.settings import ExportSettings
 from translane_export.sources import language_codes
-from translane_server.bundle import Bundle, load_bundle
+from translane_server.bundle.bundle import Bundle, load_bundle
 
 POSITIONS = 128
 PREFIX = "translate English to {}: "

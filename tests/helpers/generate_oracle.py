@@ -24,9 +24,9 @@ from translane_export.graphs.numerics import choose_numerics, round_weights
 from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
 from translane_export.sources.bundle import BundleReader
-from translane_server.bundle import load_bundle
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import load_bundle
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 
 transformers.logging.set_verbosity_error()
 

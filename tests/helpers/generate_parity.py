@@ -26,9 +26,9 @@ from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
 from helpers.generate_oracle import Expected, Generated, GenerateOracle, bundle_transformer
-from translane_server.bundle import Bundle, load_bundle
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Hypothesis, Sentence
+from translane_server.bundle.bundle import Bundle, load_bundle
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Hypothesis, Sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"

@@ -31,10 +31,10 @@ from translane_export.sources.foreign_tokenizers import ForeignTokenizer
 from translane_export.sources.huggingface import HuggingFaceReader, model_type
 from translane_export.sources.readers import ARCHITECTURES
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.bundle import Bundle, load_bundle
-from translane_server.manifest import Languages, SentencePieceTokenizerEntry
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import Bundle, load_bundle
+from translane_server.bundle.manifest import Languages, SentencePieceTokenizerEntry
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -9,14 +9,14 @@ from typing import Any
 from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import Translation
-from translane_server.bundle import load_bundle
-from translane_server.local import LocalDecoder
+from translane_server.bundle.bundle import load_bundle
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 _ROWS = 64
 _SENTENCES = 100_000

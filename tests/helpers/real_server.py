@@ -8,13 +8,13 @@ from typing import Any
 import grpc
 
 from translane.v1 import translation_pb2_grpc
-from translane_server.bundle import Bundle
-from translane_server.model_sources import ModelPlace
+from translane_server.app.server import Server
+from translane_server.bundle.bundle import Bundle
 from translane_server.models.build import build_registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
-from translane_server.server import Server
-from translane_server.settings import ServerSettings
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
 
 # Options of a request whose texts are translated as they are, as other programs translate them.
 AS_THEY_ARE: dict[str, Any] = {"split_sentences": False, "preserve_untranslatable": False}

@@ -41,8 +41,8 @@ from translane_export.graphs.writer import write_graphs
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.stage import quantize_bundle
 from translane_export.torch_model import as_stored
-from translane_server.bundle import load_bundle
-from translane_server.manifest import Precision
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import Precision
 
 RECORD = ROOT / "tests" / "data" / "exports.json"
 NAMES = {**TRAINED, **ARCHITECTURES, **VARIANTS}

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import FloatArray
-from translane_server.options import DecodingOptions
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.core.arrays import FloatArray
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.vocabulary import TargetVocabulary
 
 Doubles = npt.NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 

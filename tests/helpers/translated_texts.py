@@ -19,8 +19,8 @@ from helpers.bundles import SOURCES, TARGETS
 from helpers.driver import BundleDecoder
 from helpers.foreign_models import FOREIGN_MODELS, POSITIONS, PREFIX, Exported, ForeignModel, export
 from helpers.nasty_texts import FRAGMENTS, SPELLED
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 
 MAX_LENGTH = 16

@@ -26,8 +26,8 @@ import numpy as np
 from project_adapter import tell_pieces
 from rehearsal.journal import Journal
 
-from translane_server.backend import RowMove, StepNeeds
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
+from translane_server.runtime.backend import RowMove, StepNeeds
 from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
 from translane_server.runtime.sessions import Sessions

@@ -49,8 +49,8 @@ class Subject:
     """
 
     def __init__(self, folder: Path, *, rows: int, candidates: int) -> None:
-        from translane_server.backend import StepNeeds
-        from translane_server.bundle import load_bundle
+        from translane_server.bundle.bundle import load_bundle
+        from translane_server.runtime.backend import StepNeeds
 
         self._rows = rows
         self._bundle = load_bundle(folder)
@@ -103,7 +103,7 @@ class Subject:
 
     def move_rows(self) -> str:
         """Copy rows as beams do, and say what was copied."""
-        from translane_server.backend import RowMove
+        from translane_server.runtime.backend import RowMove
 
         last, length = self._rows - 1, min(20, self.source_capacity, self.target_capacity)
         self._backend.move_rows([RowMove(last, 0, length, length), RowMove(0, 1, length, 0)])

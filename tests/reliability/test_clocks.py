@@ -28,7 +28,7 @@ TELLS_THE_TIME = {"translane_server/observation/logs.py", "translane_server/obse
 READS_A_DATE = {  # an operator wrote the date at which a key or a certificate ends
     "translane_server/access/key_command.py",
     "translane_server/access/key_ring.py",
-    "translane_server/check.py",
+    "translane_server/app/check.py",
 }
 
 # What a process sees as the wall clock: another time within two hours, ten times a second.

@@ -46,7 +46,7 @@ def serving(argv, client_oracle, ray_cluster):
 def engine_processes(replica):
     """The processes that decode for a Serve replica."""
     with contextlib.suppress(psutil.Error):
-        return [each for each in replica.children(recursive=True) if "translane_server.replica" in each.cmdline()]
+        return [each for each in replica.children(recursive=True) if "translane_server.workers" in each.cmdline()]
     return []
 
 

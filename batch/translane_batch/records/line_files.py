@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol, cast
 from translane_batch.answers import Answer
 from translane_batch.errors import CorpusError
 from translane_batch.records.record import MOST_RECORDS, Block, Record
-from translane_server.files import open_regular
+from translane_server.core.files import open_regular
 
 LONGEST_LINE = 1 << 24
 """Bytes of the longest line. A file without line ends must not fill the memory."""

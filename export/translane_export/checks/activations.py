@@ -28,7 +28,7 @@ from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.embeddings import Embedding
 from translane_export.model.norms import Norm
-from translane_server.manifest import Activation
+from translane_server.bundle.manifest import Activation
 
 LARGEST_FLOAT16 = torch.finfo(torch.float16).max
 MOST = LARGEST_FLOAT16 / 2  # sentences that nobody has verified with may reach twice as far

@@ -21,7 +21,7 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
 from translane_export.model.recorded_weights import recorded_weights
-from translane_server.manifest import Alignment
+from translane_server.bundle.manifest import Alignment
 
 _MOST_SAMPLES = 64
 _LONGEST = 96  # tokens

@@ -13,8 +13,8 @@ from translane_export.checks.same_graphs import check_same_graphs
 from translane_export.graphs.numerics import Numerics
 from translane_export.graphs.writer import write_graphs
 from translane_export.model import Transformer
-from translane_server.bundle import Bundle
-from translane_server.manifest import Graph
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.manifest import Graph
 
 _FOLDER = "float32"
 

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.arrays import IntArray
-from translane_server.backend import BEST_TOKEN_ALONE, Backend, Candidates, StepNeeds
-from translane_server.batch.running_batch import RunningBatch
-from translane_server.batch.search import Search
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence, Task
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.core.arrays import IntArray
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.running_batch import RunningBatch
+from translane_server.engine.search import Search
+from translane_server.engine.sentence import Sentence, Task
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.runtime.backend import BEST_TOKEN_ALONE, Backend, Candidates, StepNeeds
 
 ROWS = 8
 ADMITTED_TOGETHER = 3

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from translane_export.errors import ExportError
-from translane_server.bundle import Bundle
-from translane_server.errors import RequestError
-from translane_server.local import LocalDecoder
-from translane_server.options import DecodingOptions
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.errors import RequestError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Hypothesis, Sentence
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
-from translane_server.sentence import Hypothesis, Sentence
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 _ROWS = 32
 

@@ -11,9 +11,9 @@ from translane_export.errors import ExportError
 from translane_export.graphs import torchscript
 from translane_export.model import TransformerConfig
 from translane_export.settings import ExportSettings
-from translane_server.backend import Backend
-from translane_server.bundle import Bundle
-from translane_server.errors import StartupError
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.errors import StartupError
+from translane_server.runtime.backend import Backend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 

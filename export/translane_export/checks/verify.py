@@ -24,8 +24,8 @@ from translane_export.checks.rounding import RoundedInputs
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
-from translane_server.arrays import IntArray
-from translane_server.manifest import Alignment, Parity
+from translane_server.bundle.manifest import Alignment, Parity
+from translane_server.core.arrays import IntArray
 
 LONGEST = 512
 _STEPS_AT_ONCE = 16  # compared: of a large vocabulary a step has a megabyte of logits

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from translane.command_error import CommandError, packages_load
 from translane_export.distill.settings import ENV_PREFIX, DistillSettings
-from translane_server.errors import is_about_memory
-from translane_server.settings_loader import load_settings
+from translane_server.core.errors import is_about_memory
+from translane_server.settings.loader import load_settings
 
 _PROGRAM = "translane distill"
 _INTERRUPTED = 130  # 128 + SIGINT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from translane_export.distill.journal import Output
-from translane_server.suspect_pairs import RATIO, suspicion
+from translane_server.core.suspect_pairs import RATIO, suspicion
 
 LONG = "too long"
 

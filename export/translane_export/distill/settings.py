@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from translane_export.train.data import BadLines
-from translane_server.cpus import available_cpus
-from translane_server.settings_loader import Flag, Settings
+from translane_server.core.cpus import available_cpus
+from translane_server.settings.loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_DISTILL_"
 

@@ -20,7 +20,7 @@ from translane_export.distill.errors import DistillError
 from translane_export.distill.settings import DistillSettings
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from translane_server.manifest import SentencePieceTokenizerEntry
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
 _UP, _DOWN, _GATE = "feed_forward.up_proj", "feed_forward.down_proj", "feed_forward.gate_proj"
 

@@ -15,18 +15,18 @@ from translane_export.distill.settings import DistillSettings
 from translane_export.distill.unique_sources import UniqueSource
 from translane_export.settings import ExportSettings
 from translane_export.train.errors import ResumeError
-from translane_server.bundle import MANIFEST, Bundle, load_bundle
-from translane_server.devices import choose_device
-from translane_server.errors import RequestError, SettingsError
-from translane_server.local import LocalDecoder
-from translane_server.options import DecodingOptions
+from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
+from translane_server.bundle.devices import choose_device
+from translane_server.core.errors import RequestError, SettingsError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence, SentenceResult
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
-from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 NO_PIECES, TOO_LONG, UNENDED = "no pieces", "source too long", "translation did not end"
 """Why a source has no translation."""

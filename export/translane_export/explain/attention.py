@@ -14,7 +14,7 @@ from translane_export.errors import ExportError
 from translane_export.explain.recording import Kind, recorded_attention
 from translane_export.explain.translated import Translated
 from translane_export.model import Transformer
-from translane_server.manifest import Architecture
+from translane_server.bundle.manifest import Architecture
 
 MOST_WEIGHTS = 8_000_000
 """Most attention weights of a sentence. A page holds 2.7 bytes for each."""

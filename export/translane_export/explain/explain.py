@@ -24,8 +24,8 @@ from translane_export.output_folder import check_replaceable, staged
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.readers import read_checkpoint
 from translane_export.torch_model import build_model
-from translane_server.bundle import MANIFEST, Bundle
-from translane_server.bundle_choice import choose_bundle
+from translane_server.bundle.bundle import MANIFEST, Bundle
+from translane_server.bundle.choice import choose_bundle
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 

@@ -11,7 +11,7 @@ from translane_export.explain.positions import PositionTable
 from translane_export.explain.shapes import TokenWay
 from translane_export.explain.text_steps import TextStep
 from translane_export.explain.translated import Translated
-from translane_server.manifest import Manifest
+from translane_server.bundle.manifest import Manifest
 
 
 @dataclass(frozen=True)

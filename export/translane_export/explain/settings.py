@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from translane_server.cpus import available_cpus
-from translane_server.settings_loader import Flag, Settings
+from translane_server.core.cpus import available_cpus
+from translane_server.settings.loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_EXPLAIN_"
 

@@ -8,8 +8,8 @@ import sentencepiece
 import tokenizers
 
 from translane_export.explain.translated import SourceText
-from translane_server.bundle import Bundle
-from translane_server.manifest import SentencePieceTokenizerEntry
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane_export.errors import ExportError
-from translane_server.bundle import Bundle
-from translane_server.errors import RequestError, SettingsError
-from translane_server.local import LocalDecoder
-from translane_server.options import DecodingOptions
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.errors import RequestError, SettingsError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Hypothesis, Sentence
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
-from translane_server.sentence import Hypothesis, Sentence
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 
 @dataclass(frozen=True)

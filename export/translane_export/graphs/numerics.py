@@ -12,7 +12,7 @@ from torch import nn
 from translane_export.errors import ExportError
 from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
-from translane_server.manifest import Precision
+from translane_server.bundle.manifest import Precision
 
 _STORED: dict[WeightStorage, torch.dtype] = {
     "float32": torch.float32,

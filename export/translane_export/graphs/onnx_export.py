@@ -22,7 +22,7 @@ from translane_export.graphs.on_request import compute_on_request
 from translane_export.graphs.shortlist_graph import ShortlistGraph
 from translane_export.graphs.signatures import NUM_BLOCKS, WITH_LOG_PROBS
 from translane_export.model import TransformerConfig
-from translane_server.manifest import Graph
+from translane_server.bundle.manifest import Graph
 
 OPSET = 21
 

@@ -8,7 +8,7 @@ import torch
 
 from translane_export.graphs.head_padding import padded_config
 from translane_export.model import TransformerConfig
-from translane_server.manifest import Graph, GraphTensor
+from translane_server.bundle.manifest import Graph, GraphTensor
 
 WITH_LOG_PROBS = "with_log_probs"
 NUM_BLOCKS = "num_blocks"

@@ -18,8 +18,8 @@ from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.onnx_export import decoder_example, encoder_example
 from translane_export.model import TransformerConfig
-from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
+from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 ENCODER, DECODER = "encoder.pt", "decoder.pt"
 
@@ -35,7 +35,7 @@ def save_torchscript(encoder: EncoderGraph, decoder: DecoderGraph, config: Trans
 
 
 class TorchBackend:
-    """Runs an encoder and a decoder in PyTorch, on the CPU; see `translane_server.backend.Backend`.
+    """Runs an encoder and a decoder in PyTorch, on the CPU; see `translane_server.runtime.backend.Backend`.
 
     The two are graphs, traced or as they are: their inputs and outputs are the same.
     """

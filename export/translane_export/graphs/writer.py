@@ -32,7 +32,7 @@ from translane_export.graphs.signatures import (
 )
 from translane_export.model import Transformer
 from translane_export.settings import Format
-from translane_server.manifest import Alignment, Graphs
+from translane_server.bundle.manifest import Alignment, Graphs
 
 WEIGHTS = "weights.bin"
 SHORTLIST_GRAPH = "shortlist.onnx"

@@ -33,8 +33,8 @@ from translane_export.ranges import Ranges
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score
-from translane_server.bundle import Bundle, file_entry
-from translane_server.manifest import Graphs, Manifest, Quality
+from translane_server.bundle.bundle import Bundle, file_entry
+from translane_server.bundle.manifest import Graphs, Manifest, Quality
 from translane_server.translation.languages import LanguagePair
 
 _MOST_CALIBRATED = 400  # sentences

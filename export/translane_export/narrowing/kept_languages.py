@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from translane_export.errors import ExportError
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
-from translane_server.printable import listed, shown
+from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
+from translane_server.core.printable import listed, shown
 from translane_server.text.language_tags import lookup
 
 

@@ -17,8 +17,8 @@ from translane_export.narrowing.kept_languages import keep_languages, language_i
 from translane_export.narrowing.vocabulary import SmallerVocabulary, shrink_vocabulary
 from translane_export.settings import ExportSettings
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.files import MOST_BYTES, check_regular, open_regular, parse_json
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizerEntry
+from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizerEntry
+from translane_server.core.files import MOST_BYTES, check_regular, open_regular, parse_json
 
 _SOURCE = ("encoder.embedding.tokens.weight",)
 _TARGET = ("decoder.embedding.tokens.weight", "output_projection.weight", "output_projection.bias")

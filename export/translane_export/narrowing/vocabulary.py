@@ -14,8 +14,8 @@ from translane_export.narrowing.json_models import JsonModel
 from translane_export.narrowing.kept_languages import language_ids
 from translane_export.narrowing.sentencepiece_models import SentencePieceModel
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.files import parse_json
-from translane_server.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry
+from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry
+from translane_server.core.files import parse_json
 
 _SOURCE_IDS, _TARGET_IDS = "source.pieces.json", "target.pieces.json"
 

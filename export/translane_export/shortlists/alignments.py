@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import Int32Array, IntArray
+from translane_server.core.arrays import Int32Array, IntArray
 
 Floats = npt.NDArray[np.float64]
 

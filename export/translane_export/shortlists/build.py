@@ -18,10 +18,10 @@ from translane_export.shortlists.vmap import vmap_lines
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
-from translane_server.shortlist import Shortlist
+from translane_server.bundle.shortlist import Shortlist
+from translane_server.core.whole_files import replaced_whole
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePairs
-from translane_server.whole_files import replaced_whole
 
 _LONGEST = 256  # tokens of a side: pairs of tokens grow as the square of it
 _ENCODED_AT_ONCE = 10_000  # sentence pairs

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from translane_server.settings_loader import Flag, Settings
+from translane_server.settings.loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_SHORTLIST_"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from translane_export.errors import ExportError
-from translane_server.files import open_regular
-from translane_server.shortlist import Shortlist, longest_ngram
+from translane_server.bundle.shortlist import Shortlist, longest_ngram
+from translane_server.core.files import open_regular
 
 _LONGEST_LINE = 1 << 20  # bytes
 _MOST_TOKENS = 100_000_000  # of all lines

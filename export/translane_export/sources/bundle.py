@@ -24,16 +24,16 @@ from translane_export.ranges import Ranges
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_export.sources.stored_graph import StoredGraph, load_graph
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.bundle import MANIFEST, Bundle, load_bundle
-from translane_server.errors import StartupError
-from translane_server.manifest import Manifest
-from translane_server.printable import shown
+from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.errors import StartupError
+from translane_server.core.printable import shown
 
 _PARTS = ("q_proj", "k_proj", "v_proj")
 
 
 class BundleReader:
-    """See `translane_server.bundle` for the folder."""
+    """See `translane_server.bundle.bundle` for the folder."""
 
     format = "model bundle"
     family = "transformer"

@@ -31,8 +31,8 @@ from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
 from translane_export.sources.weight_files import all_tensors, stored_tensors
-from translane_server.manifest import Languages
-from translane_server.printable import shown
+from translane_server.bundle.manifest import Languages
+from translane_server.core.printable import shown
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # each dictionary's first symbols, which its file leaves out
 _BOS, _PAD, _EOS, _UNK = range(4)

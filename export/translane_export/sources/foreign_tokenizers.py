@@ -19,7 +19,7 @@ from translane_export.file_readers import is_there, load_sentencepiece, read_jso
 from translane_export.sources import language_codes
 from translane_export.sources.json_tokenizers import FAIRSEQ_FIRST, TOKENIZER_JSON, byte_level, json_ids, json_tokenizer
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.manifest import (
+from translane_server.bundle.manifest import (
     MOST_PIECES,
     JsonTokenizerEntry,
     Languages,
@@ -27,7 +27,7 @@ from translane_server.manifest import (
     LanguageTokens,
     SentencePieceTokenizerEntry,
 )
-from translane_server.printable import shown
+from translane_server.core.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, standard_tag
 
 _SOURCE, _TARGET, _IDS, _TARGET_IDS = "source.spm", "target.spm", "pieces.json", "target.pieces.json"

@@ -10,9 +10,9 @@ import tokenizers
 from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.files import check_regular, read_regular
-from translane_server.manifest import JsonTokenizerEntry
-from translane_server.printable import printable
+from translane_server.bundle.manifest import JsonTokenizerEntry
+from translane_server.core.files import check_regular, read_regular
+from translane_server.core.printable import printable
 from translane_server.text.json_tokenizer import is_of_tokenizers
 
 TOKENIZER_JSON = "tokenizer.json"

@@ -13,7 +13,7 @@ from translane_export.file_readers import is_there, load_sentencepiece, read_jso
 from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
 from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
-from translane_server.manifest import MOST_PIECES, Languages, LanguageTemplates, LanguageTokens
+from translane_server.bundle.manifest import MOST_PIECES, Languages, LanguageTemplates, LanguageTokens
 from translane_server.text.language_tags import UNDETERMINED
 
 _DECODER = "decoder.yml"

@@ -8,8 +8,8 @@ from typing import Any
 
 from translane_export.errors import ExportError
 from translane_export.model.config import Activation
-from translane_server.manifest import MOST_PIECES
-from translane_server.printable import shown
+from translane_server.bundle.manifest import MOST_PIECES
+from translane_server.core.printable import shown
 
 _LARGEST = MOST_PIECES  # of all sizes, a vocabulary's is the largest
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from translane_export.broken_files import UNREADABLE, broken_file
 from translane_export.errors import ExportError
-from translane_server.files import open_regular
-from translane_server.printable import shown
+from translane_server.core.files import open_regular
+from translane_server.core.printable import shown
 
 _NPZ = "NumPy archive (.npz)"
 _TYPES = {"<f4", "<f2", "<f8", "|i1", "|u1"}

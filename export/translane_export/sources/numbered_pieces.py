@@ -10,8 +10,8 @@ from pathlib import Path
 from translane_export.errors import ExportError
 from translane_export.file_readers import load_sentencepiece
 from translane_export.tokenizer_files import TokenizerFiles
-from translane_server.files import read_regular
-from translane_server.manifest import SentencePieceTokenizerEntry
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
+from translane_server.core.files import read_regular
 
 _SOURCE, _TARGET = "source.spm", "target.spm"
 _SOURCE_IDS, _TARGET_IDS = "source.pieces.json", "target.pieces.json"

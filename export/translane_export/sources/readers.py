@@ -24,9 +24,9 @@ from translane_export.sources.mbart import MBART
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_export.sources.t5 import MT5, T5
 from translane_export.sources.translane import TranslaneReader
-from translane_server.bundle import MANIFEST
-from translane_server.errors import is_about_memory
-from translane_server.printable import printable
+from translane_server.bundle.bundle import MANIFEST
+from translane_server.core.errors import is_about_memory
+from translane_server.core.printable import printable
 
 
 class Reader(Protocol):

@@ -9,11 +9,11 @@ from translane_export.errors import ExportError
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.torchscript import TorchBackend
 from translane_export.model import Transformer
-from translane_server.errors import RequestError
-from translane_server.local import LocalDecoder
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.core.errors import RequestError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 _ROWS = 64  # hypotheses that decode at once
 

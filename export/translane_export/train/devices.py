@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from translane_server.errors import SettingsError
+from translane_server.core.errors import SettingsError
 
 Precision = Literal["auto", "bf16", "fp32"]
 

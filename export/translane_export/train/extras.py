@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from translane_server.errors import SettingsError
+from translane_server.core.errors import SettingsError
 
 
 def require(package: str, *, extra: str, flag: str) -> None:

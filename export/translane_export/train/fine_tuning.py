@@ -15,8 +15,8 @@ from translane_export.model import PRESETS, Transformer, TransformerConfig
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings
 from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary
-from translane_server.errors import SettingsError
-from translane_server.settings_loader import flag_name
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import flag_name
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout"}
 # Fields that follow from others where a config leaves them open, and the properties that say what follows.

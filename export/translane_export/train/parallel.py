@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from translane_export.train.errors import TrainError
-from translane_server.errors import SettingsError
+from translane_server.core.errors import SettingsError
 
 # Validation on a large text takes long, and the other processes wait for it. A process that ends is noticed at once.
 _PATIENCE = timedelta(days=1)

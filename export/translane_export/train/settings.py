@@ -20,7 +20,7 @@ from translane_export.model.config import (
     Tying,
 )
 from translane_export.train.data import BadLines
-from translane_server.settings_loader import Flag, Settings, flag_name
+from translane_server.settings.loader import Flag, Settings, flag_name
 
 ENV_PREFIX = "TRANSLANE_TRAIN_"
 

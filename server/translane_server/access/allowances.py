@@ -8,7 +8,7 @@ from collections.abc import Callable
 from prometheus_client import Counter
 
 from translane_server.access.keys import KeyHolder
-from translane_server.errors import FieldViolation, InvalidRequestError, SentenceRateError, TooManySentencesError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, SentenceRateError, TooManySentencesError
 
 # How long a caller should wait until another call of the same key has probably ended [seconds].
 _RETRY_AFTER = 0.5

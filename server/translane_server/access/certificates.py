@@ -11,9 +11,9 @@ from typing import Any
 
 import grpc
 
-from translane_server.errors import CertificateError
-from translane_server.file_changes import FileChanges
-from translane_server.files import read_regular
+from translane_server.core.errors import CertificateError
+from translane_server.core.file_changes import FileChanges
+from translane_server.core.files import read_regular
 
 _log = logging.getLogger(__name__)
 

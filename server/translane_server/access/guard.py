@@ -8,9 +8,9 @@ from pathlib import Path
 
 from translane_server.access.certificates import Certificates
 from translane_server.access.key_ring import KeyRing
-from translane_server.file_changes import INTERVAL, Followed, follow
+from translane_server.core.file_changes import INTERVAL, Followed, follow
 from translane_server.observation.metrics import Metrics
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 

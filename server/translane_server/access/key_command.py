@@ -26,8 +26,8 @@ from translane_server.access.keys import (
     make_token,
     without_secrets,
 )
-from translane_server.errors import KeysError, SettingsError
-from translane_server.settings_loader import SettingsParser
+from translane_server.core.errors import KeysError, SettingsError
+from translane_server.settings.loader import SettingsParser
 
 _PROG = "translane keys"
 _FILE_VARIABLE = "TRANSLANE_KEYS_FILE"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from translane_server.access.keys import Holders, load_keys, write_keys
-from translane_server.errors import KeysError
+from translane_server.core.errors import KeysError
 
 # Only its owner reads a new file. A file that exists keeps its mode.
 _MODE = 0o600

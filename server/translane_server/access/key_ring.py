@@ -15,8 +15,8 @@ from prometheus_client import Counter
 
 from translane_server.access.allowances import Allowance, Charge
 from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, digest_of, is_token, load_keys
-from translane_server.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
-from translane_server.file_changes import FileChanges
+from translane_server.core.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
+from translane_server.core.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
 
 _log = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from pydantic import (
     ValidationError,
 )
 
-from translane_server.errors import KeysError
-from translane_server.files import read_regular
+from translane_server.core.errors import KeysError
+from translane_server.core.files import read_regular
 
 PREFIX = "tl_"
 """What every token begins with, so that scanners for secrets find tokens."""

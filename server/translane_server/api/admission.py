@@ -12,7 +12,7 @@ from typing import Any
 from translane_server.access.key_ring import KeyRing
 from translane_server.api.call import Call, Transport
 from translane_server.api.callers import caller_of
-from translane_server.errors import (
+from translane_server.core.errors import (
     FieldViolation,
     InvalidRequestError,
     MessageTimeoutError,

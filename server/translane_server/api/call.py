@@ -12,7 +12,7 @@ from google.rpc.status_pb2 import Status
 from prometheus_client import Counter
 
 from translane_server.access.allowances import Charge
-from translane_server.errors import RequestError
+from translane_server.core.errors import RequestError
 from translane_server.observation.call_trace import CallTrace
 from translane_server.observation.metrics import Metrics
 

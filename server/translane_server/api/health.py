@@ -15,7 +15,7 @@ from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to
 from translane_server.api.admission import CallLimits
 from translane_server.api.call import Call, Write
 from translane_server.api.grpc_port import GrpcPort
-from translane_server.errors import UnknownServiceError
+from translane_server.core.errors import UnknownServiceError
 from translane_server.observation.metrics import Metrics
 
 # The limits of the port for health checks alone. The handshake and the closing time are in seconds.

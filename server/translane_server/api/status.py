@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from translane_server.errors import (
+from translane_server.core.errors import (
     EngineError,
     ExpiredKeyError,
     FieldViolation,

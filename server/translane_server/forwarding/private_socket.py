@@ -6,7 +6,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from translane_server.errors import StartupError
+from translane_server.core.errors import StartupError
 
 # Where a folder is made: the system's place for such folders, or shared memory, which read-only containers have.
 _PLACES = (None, "/dev/shm")  # noqa: S108  mkdtemp makes a folder that only this user enters

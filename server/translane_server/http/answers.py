@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import Counter
 
 from translane_server.api.status import internal, status_of
-from translane_server.errors import RequestError
+from translane_server.core.errors import RequestError
 from translane_server.http.origins import Headers
 from translane_server.http.pages import JSON_TYPE, Page
 from translane_server.http.statuses import body_of, headers_of, http_status_of

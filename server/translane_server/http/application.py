@@ -13,7 +13,7 @@ from prometheus_client import Counter
 
 from translane_server.api.callers import caller_of_peer
 from translane_server.api.forwarded import CERTIFICATE_NAME, PEER, SECRET
-from translane_server.errors import MessageTimeoutError, MessageTooLargeError, RequestError, UnknownMethodError
+from translane_server.core.errors import MessageTimeoutError, MessageTooLargeError, RequestError, UnknownMethodError
 from translane_server.forwarding.forwarder import Metadata
 from translane_server.http.answers import Answer, Send
 from translane_server.http.bodies import Bodies, ClientGoneError

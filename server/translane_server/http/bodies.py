@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from translane_server.errors import MessageTimeoutError, MessageTooLargeError, TooManyBytesError
+from translane_server.core.errors import MessageTimeoutError, MessageTooLargeError, TooManyBytesError
 
 Receive = Callable[[], Awaitable[Any]]
 

@@ -20,7 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 
 from translane_server.api.status import internal, status_of
-from translane_server.errors import RequestError
+from translane_server.core.errors import RequestError
 from translane_server.forwarding.forwarder import Forwarder, Metadata
 from translane_server.http.codecs import CODECS, Encoded
 from translane_server.http.gunzip import Gunzip

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from translane_server.errors import FieldViolation, InvalidRequestError, MessageTooLargeError, RequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, MessageTooLargeError, RequestError
 from translane_server.http.pages import JSON_TYPE
 
 Scope = Mapping[str, Any]

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from translane_server.api.status import status_of
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.http.statuses import body_of
 
 # Largest request line and headers together [bytes].

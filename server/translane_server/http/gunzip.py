@@ -7,7 +7,7 @@ import zlib
 from connectrpc.compression import Compression
 
 from translane_server.api.status import status_of
-from translane_server.errors import FieldViolation, InvalidRequestError, MessageTooLargeError, RequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, MessageTooLargeError, RequestError
 from translane_server.http.statuses import connect_error
 
 _GZIP = 31  # zlib's number for a window of 32 KiB with gzip's header

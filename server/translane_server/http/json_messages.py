@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 
 # Bodies below this many values are always read [values]. Each text of a request adds some.
 _LEAST_VALUES, _VALUES_OF_A_TEXT = 4096, 8

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.certificates import Certificates
-from translane_server.errors import StartupError
+from translane_server.core.errors import StartupError
 from translane_server.forwarding.forwarder import Forwarder
 from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.http.application import Application
@@ -30,7 +30,7 @@ from translane_server.http.static_files import static_pages
 from translane_server.http.status_report import StatusReport
 from translane_server.observation.load import read_load
 from translane_server.observation.metrics import Metrics
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
 

@@ -6,9 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from translane_server.dispatch.plan import divide_cpus
-from translane_server.errors import SettingsError, StartupError
-from translane_server.model_sources import ModelPlace, RemotePlace
+from translane_server.core.errors import SettingsError, StartupError
 from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
@@ -18,7 +16,9 @@ from translane_server.models.registry import Registry
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.metrics import Metrics
-from translane_server.settings import ServerSettings
+from translane_server.settings.model_sources import ModelPlace, RemotePlace
+from translane_server.settings.server_settings import ServerSettings
+from translane_server.workers.plan import divide_cpus
 
 _log = logging.getLogger(__name__)
 

@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from translane_server.bundle import MANIFEST
-from translane_server.errors import BundleError
-from translane_server.files import MOST_DESCRIPTION_BYTES, read_regular
+from translane_server.bundle.bundle import MANIFEST
+from translane_server.core.errors import BundleError
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
+from translane_server.core.whole_files import flush_folder
 from translane_server.models.download import StoppedError
-from translane_server.whole_files import flush_folder
 
 _TICK = 0.05  # from one look at a lock to the next [seconds]
 

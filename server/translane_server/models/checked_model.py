@@ -7,22 +7,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from translane_server.bundle import Bundle
-from translane_server.devices import Device
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.dispatch.plan import plan_replicas
-from translane_server.dispatch.processes import process_hosts
-from translane_server.dispatch.replica_connection import ReplicaConnection
-from translane_server.dispatch.supervisor import Supervisor
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.devices import Device
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.model_metrics import ModelMetrics, Pids
-from translane_server.replica.setup import ModelSetup, ReplicaSetup
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.dispatcher import Dispatcher
+from translane_server.workers.plan import plan_replicas
+from translane_server.workers.processes import process_hosts
+from translane_server.workers.replica_connection import ReplicaConnection
+from translane_server.workers.setup import ModelSetup, ReplicaSetup
+from translane_server.workers.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
 

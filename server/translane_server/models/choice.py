@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
-from translane_server.manifest import Languages
-from translane_server.printable import shown
+from translane_server.bundle.manifest import Languages
+from translane_server.core.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
+from translane_server.core.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, lookup, meaning
 
 _SHOWN_NAMES = 6

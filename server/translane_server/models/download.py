@@ -21,7 +21,7 @@ from importlib.metadata import version
 from io import SEEK_END
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from translane_server.model_sources import is_exposed, is_local
+from translane_server.settings.model_sources import is_exposed, is_local
 
 if TYPE_CHECKING:
     from httpx2 import Request, Response

@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from translane_server.bundle import MANIFEST, read_manifest
-from translane_server.bundle_choice import PRECISIONS
-from translane_server.errors import BundleError, SettingsError
-from translane_server.model_sources import ModelPlace, is_model_name
+from translane_server.bundle.bundle import MANIFEST, read_manifest
+from translane_server.bundle.choice import PRECISIONS
+from translane_server.core.errors import BundleError, SettingsError
+from translane_server.settings.model_sources import ModelPlace, is_model_name
 
 _MOST_MODELS = 256  # each has some dozens of series in the metrics
 _SHOWN = 8

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from translane_server.errors import GlossaryError, SettingsError
-from translane_server.file_changes import INTERVAL, Stamp, follow
-from translane_server.files import read_regular
+from translane_server.core.errors import GlossaryError, SettingsError
+from translane_server.core.file_changes import INTERVAL, Stamp, follow
+from translane_server.core.files import read_regular
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, read_terms
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from translane_server.errors import SettingsError
-from translane_server.manifest import Manifest, SearchDefaults
-from translane_server.settings import ServerSettings
+from translane_server.bundle.manifest import Manifest, SearchDefaults
+from translane_server.core.errors import SettingsError
+from translane_server.settings.server_settings import ServerSettings
 from translane_server.translation.limits import RequestLimits, TokenLimits
 
 # Default limit of source and target lengths [tokens]. A larger capacity of the rows costs memory, and space in the

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
-from translane_server.model_sources import ModelUrl, is_exposed
 from translane_server.models.download import DownloadError, Link
+from translane_server.settings.model_sources import ModelUrl, is_exposed
 
 _VALID = timedelta(hours=1)  # for how long an address of S3 may be used
 _TIMEOUT = timedelta(seconds=10)  # of a request for credentials

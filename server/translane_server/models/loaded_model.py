@@ -7,10 +7,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from translane_server.devices import Device
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import StartupError
-from translane_server.manifest import Manifest
+from translane_server.bundle.devices import Device
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.errors import StartupError
 from translane_server.models.memory import shared_memory
 from translane_server.models.model_list import kernels_of
 from translane_server.observation.logs import data
@@ -21,6 +20,7 @@ from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Translator
+from translane_server.workers.dispatcher import Dispatcher
 
 # Time for the running requests of a version that is replaced or unloaded [seconds]. Then they are answered with
 # UNAVAILABLE, so that a stream whose caller does not read keeps no version in memory for ever.

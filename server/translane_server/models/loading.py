@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from translane_server.bundle_choice import choose_bundle
-from translane_server.errors import BundleError, StartupError
+from translane_server.bundle.choice import choose_bundle
+from translane_server.core.errors import BundleError, StartupError
 from translane_server.models.checked_model import CheckedModel, answer_cache, make_dispatcher
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.limits import limits_of
@@ -16,7 +16,7 @@ from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import ModelMetrics
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.tokenizer_pool import TokenizerPool

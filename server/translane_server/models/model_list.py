@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 from translane.conversions import options_message
 from translane.v1 import translation_pb2 as pb
-from translane_server.cpus import int8_kernels
-from translane_server.manifest import Manifest
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.cpus import int8_kernels
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.option_checks import decoding_defaults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from translane_server.manifest import Languages
+from translane_server.bundle.manifest import Languages
 from translane_server.models.choice import has_pair, names, sources_of, targets_of
 from translane_server.models.served_model import ServedModel
 from translane_server.text.language_tags import UNDETERMINED, language_of

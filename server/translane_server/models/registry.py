@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import ModelNotFoundError, StartupError, shutting_down, starting
+from translane_server.core.errors import ModelNotFoundError, StartupError, shutting_down, starting
+from translane_server.core.printable import shown
 from translane_server.models.choice import (
     listed,
     no_model_for,
@@ -25,7 +26,6 @@ from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.pivots import find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
-from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, is_auto
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.limits import Named

@@ -14,14 +14,14 @@ from io import SEEK_END, BytesIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from translane_server.bundle import MANIFEST, file_entry, load_bundle, parse_manifest
-from translane_server.errors import BundleError
-from translane_server.manifest import FileEntry, Manifest
-from translane_server.model_sources import ModelUrl, RemotePlace
+from translane_server.bundle.bundle import MANIFEST, file_entry, load_bundle, parse_manifest
+from translane_server.bundle.manifest import FileEntry, Manifest
+from translane_server.core.errors import BundleError
 from translane_server.models.cache import Hold, ModelCache
 from translane_server.models.download import DownloadError, Link, download
 from translane_server.models.links import links_of
-from translane_server.settings import ServerSettings
+from translane_server.settings.model_sources import ModelUrl, RemotePlace
+from translane_server.settings.server_settings import ServerSettings
 
 _MOST_FILES = 1_000
 _DEFAULT_CACHE = Path("~/.cache/translane/models")

@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, format_span_id, format_trace_id, set_span_in_context
 
+from translane_server.engine.sentence import Sentence, SentenceResult
 from translane_server.observation.call_trace import ModelRun
-from translane_server.sentence import Sentence, SentenceResult
 
 _log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Any
 from ray import serve
 from ray.serve.deployment import Application
 
-from translane_server.errors import SettingsError
+from translane_server.core.errors import SettingsError
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.router import Router
 from translane_server.ray_serve.settings import read_settings
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 
 ROUTER = "router"
 _ROUTERS = 2  # one goes on where the other ends

@@ -12,7 +12,7 @@ from google.rpc import status_pb2
 from grpc_status import rpc_status
 
 from translane_server.api.status import internal, status_of
-from translane_server.errors import QueueFullError, RequestError, UnavailableError
+from translane_server.core.errors import QueueFullError, RequestError, UnavailableError
 
 # The key in which Serve's proxy says how many seconds a call has until its deadline. A caller who writes the key itself
 # can only make its own time shorter: gRPC ends the call at its deadline in any case.

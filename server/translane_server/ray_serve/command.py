@@ -8,12 +8,12 @@ from typing import Any
 import yaml
 
 from translane.command_error import CommandError
-from translane_server.errors import SettingsError
-from translane_server.model_sources import ModelPlace, RemotePlace
+from translane_server.core.errors import SettingsError
+from translane_server.core.standard_output import write_output
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
-from translane_server.settings_loader import load_settings
-from translane_server.standard_output import write_output
+from translane_server.settings.loader import load_settings
+from translane_server.settings.model_sources import ModelPlace, RemotePlace
 
 _PROG = "translane ray"
 

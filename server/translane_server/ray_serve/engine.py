@@ -15,11 +15,10 @@ import ray
 from ray import serve
 
 from translane_server.api.grpc_port import largest_received
-from translane_server.embedded import EmbeddedServer
-from translane_server.errors import MessageTooLargeError, StartupError, shutting_down
-from translane_server.listening import address_of, listening_on
-from translane_server.manifest import Languages
-from translane_server.model_sources import users_cache
+from translane_server.api.listening import address_of, listening_on
+from translane_server.app.embedded import EmbeddedServer
+from translane_server.bundle.manifest import Languages
+from translane_server.core.errors import MessageTooLargeError, StartupError, shutting_down
 from translane_server.observation.load import read_load
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics_server import MetricsServer
@@ -28,7 +27,8 @@ from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
 from translane_server.ray_serve.settings import read_settings
-from translane_server.settings import ServerSettings
+from translane_server.settings.model_sources import users_cache
+from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from translane_server.manifest import Languages
+from translane_server.bundle.manifest import Languages
 from translane_server.models.choice import (
     names,
     no_model_for,

@@ -19,7 +19,7 @@ from grpc_status import rpc_status
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.api.status import status_of
-from translane_server.errors import RequestError, UnavailableError
+from translane_server.core.errors import RequestError, UnavailableError
 from translane_server.ray_serve.calls import ATTEMPTS, REMAINING, RETRY_AFTER, engines_lost, queue_full
 
 _log = logging.getLogger(__name__)

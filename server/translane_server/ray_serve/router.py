@@ -15,8 +15,8 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import MessageTooLargeError, ModelNotFoundError, RequestError, starting
-from translane_server.manifest import Languages
+from translane_server.bundle.manifest import Languages
+from translane_server.core.errors import MessageTooLargeError, ModelNotFoundError, RequestError, starting
 from translane_server.models.model_list import model_list
 from translane_server.ray_serve.calls import ATTEMPTS, RETRY_AFTER, Answer, Call, engines_lost, queue_full
 from translane_server.ray_serve.groups import group_of

@@ -11,8 +11,8 @@ from typing import Any
 
 from starlette.responses import PlainTextResponse, Response
 
+from translane_server.api.service import SERVICE_NAME
 from translane_server.ray_serve.calls import Answer, Call
-from translane_server.rpc.service import SERVICE_NAME
 
 _log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from translane_server.errors import SettingsError
-from translane_server.model_sources import ModelPlace, RemotePlace
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import Flag, what_is_wrong
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import Flag, what_is_wrong
+from translane_server.settings.model_sources import ModelPlace, RemotePlace
+from translane_server.settings.server_settings import ServerSettings
 
 ENV_PREFIX = "TRANSLANE_RAY_"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import FloatArray, Int32Array
+from translane_server.core.arrays import FloatArray, Int32Array
 from translane_server.runtime.cache import CacheShape
 from translane_server.runtime.step_buffers import bind_host
 

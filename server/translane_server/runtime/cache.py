@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import RowMove
+from translane_server.runtime.backend import RowMove
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.arrays import Int32Array, IntArray
+from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.runtime.step_buffers import bind_host
 
 _MOST_BINDINGS = 1024  # a binding takes a few kilobytes, and about 30 µs to make

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
-from translane_server.bundle import Bundle
-from translane_server.errors import BundleError, StartupError, first_line
+from translane_server.bundle.bundle import Bundle
+from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.errors import BundleError, StartupError, first_line
+from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.runtime.cache import Cache, CacheShape, Staged
 from translane_server.runtime.encode_groups import Group, group_sources
 
 
 class GraphBackend(ABC):
-    """Runs a bundle's graphs over rows of its own. Implements `translane_server.backend.Backend`.
+    """Runs a bundle's graphs over rows of its own. Implements `translane_server.runtime.backend.Backend`.
 
     Args:
         bundle: the bundle with the graphs.

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
-from translane_server.errors import DeviceError
-from translane_server.manifest import COMPUTED_IN
+from translane_server.bundle.manifest import COMPUTED_IN
+from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.errors import DeviceError
 from translane_server.runtime.attention import AttentionGraph
+from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.runtime.cache import HostCache
 from translane_server.runtime.encode_buffers import EncodeBuffers
 from translane_server.runtime.encode_groups import Group

@@ -11,7 +11,7 @@ import operator
 
 import numpy as np
 
-from translane_server.arrays import FloatArray, IntArray
+from translane_server.core.arrays import FloatArray, IntArray
 
 # The number of tokens of a step is a multiple of this. So steps have few shapes, each of which is bound once.
 _GRANULE = 256

@@ -11,14 +11,14 @@ from typing import Any
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from translane_server.bundle import Bundle
-from translane_server.cpus import adds_int8_exactly
-from translane_server.devices import Device
-from translane_server.errors import BundleError, DeviceError, first_line
-from translane_server.manifest import Graph
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.devices import Device
+from translane_server.bundle.manifest import Graph
+from translane_server.bundle.shortlist import Shortlist, load_shortlist
+from translane_server.core.cpus import adds_int8_exactly
+from translane_server.core.errors import BundleError, DeviceError, first_line
 from translane_server.runtime.cuda.runtime import CudaRuntime
 from translane_server.runtime.kept_weights import keep_mapped
-from translane_server.shortlist import Shortlist, load_shortlist
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 # The attention kernels that onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory

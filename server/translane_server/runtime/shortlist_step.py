@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.arrays import FloatArray, IntArray
-from translane_server.backend import Candidates, RowMove, StepNeeds
+from translane_server.bundle.shortlist import Shortlist
+from translane_server.core.arrays import FloatArray, IntArray
+from translane_server.runtime.backend import Candidates, RowMove, StepNeeds
 from translane_server.runtime.row_shortlists import RowShortlists, log_normalisers
 from translane_server.runtime.step_buffers import bind_host
-from translane_server.shortlist import Shortlist
 
 _MOST_BINDINGS = 64
 _MOST_BYTES = 1 << 26  # of what is bound

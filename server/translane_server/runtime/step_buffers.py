@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import FloatArray, Int32Array, IntArray
-from translane_server.backend import Candidates, StepNeeds
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
+from translane_server.runtime.backend import Candidates, StepNeeds
 
 
 class StepBuffers:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import NamedTuple
 
-from translane_server.errors import GlossaryError
-from translane_server.printable import shown
+from translane_server.core.errors import GlossaryError
+from translane_server.core.printable import shown
 from translane_server.text.glossary import Term
 from translane_server.text.language_tags import LONGEST_TAG
 from translane_server.text.normal_form import composed

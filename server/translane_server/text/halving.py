@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from translane_server.budget import Budget
+from translane_server.core.budget import Budget
 from translane_server.text.graphemes import boundary_before, is_boundary
 from translane_server.text.kept import Kept
 from translane_server.text.sentence_ends import stripped

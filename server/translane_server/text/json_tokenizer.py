@@ -8,8 +8,8 @@ from typing import Any
 
 import tokenizers
 
-from translane_server.files import parse_json
-from translane_server.printable import printable, shown
+from translane_server.core.files import parse_json
+from translane_server.core.printable import printable, shown
 from translane_server.text.sentencepiece_tokenizer import join_surfaces
 
 _UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for the unknown token

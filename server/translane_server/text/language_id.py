@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from translane_server.budget import UNLIMITED, Budget
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.budget import UNLIMITED, Budget
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.language_tags import AUTO, language_of, lookup
 
 # How much of a text is looked at [characters].

@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-from translane_server.budget import UNLIMITED, Budget
+from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.kept import Kept, without_overlaps
 
 # The patterns of a request together have at most this many of RE2's instructions. A hostile text takes each of its

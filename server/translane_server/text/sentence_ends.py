@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 import sentencex
 
-from translane_server.budget import Budget
+from translane_server.core.budget import Budget
 from translane_server.text.graphemes import is_boundary
 from translane_server.text.kept import Kept, Kind
 

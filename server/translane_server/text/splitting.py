@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from translane_server.budget import UNLIMITED, Budget
+from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.halving import Encode, Halving, SplitLimits, TooManySentencesError
 from translane_server.text.kept import Kept
 from translane_server.text.language_tags import language_of

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import sentencepiece
 
-from translane_server import manifest as entries
-from translane_server.bundle import Bundle
-from translane_server.errors import BundleError
-from translane_server.files import parse_json, read_regular
-from translane_server.manifest import LanguageTemplates, SpecialIds
+from translane_server.bundle import manifest as entries
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.manifest import LanguageTemplates, SpecialIds
+from translane_server.core.errors import BundleError
+from translane_server.core.files import parse_json, read_regular
 from translane_server.text.json_tokenizer import JsonTokenizer
 from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from translane.options import Options
 from translane.requests import ScoringRequest, TranslationRequest
-from translane_server.budget import Budget
-from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.manifest import LONGEST_MODEL_NAME, SearchDefaults
+from translane_server.bundle.manifest import LONGEST_MODEL_NAME, SearchDefaults
+from translane_server.core.budget import Budget
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.language_tags import LONGEST_TAG
 
 # Each phrase or term costs time in every step of its sentences, or in every request.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation, Treatment
-from translane_server.quality_estimate import combined_quality
+from translane_server.core.quality_estimate import combined_quality
 from translane_server.text.markup.document import Document
 from translane_server.text.spacing import target_gaps
 

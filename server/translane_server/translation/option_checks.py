@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from translane.options import Options, float32
-from translane_server.errors import FieldViolation
+from translane_server.core.errors import FieldViolation
 from translane_server.translation.limits import RequestLimits, TokenLimits
 
 # The beam size of sentences in which a term occurs, if neither the request nor the model's default sets beam_size.

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from translane.options import Options
 from translane.requests import TranslationRequest
-from translane_server.errors import FieldViolation
-from translane_server.manifest import Manifest
-from translane_server.quality_estimate import UNCALIBRATED, Calibration
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.errors import FieldViolation
+from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.preserve_patterns import PreservePatternError, PreservePatterns

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from translane import options as plain
 from translane.options import Options
-from translane_server.errors import FieldViolation
-from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.sentence import Sentence
+from translane_server.core.errors import FieldViolation
+from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.engine.sentence import Sentence
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer

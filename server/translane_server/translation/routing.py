@@ -20,8 +20,8 @@ from typing import Any, Protocol, TypeVar
 from translane.options import Format, Options
 from translane.requests import TranslationRequest
 from translane.results import Delta, FinishReason, Hypothesis, Timing, Translation, Translations, Treatment
-from translane_server.budget import Budget, OverBudgetError
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.budget import Budget, OverBudgetError
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.language_id import LanguageIdentifier
 from translane_server.translation.limits import refuse, takes_too_long, too_many
 from translane_server.translation.tokenizer_pool import TokenizerPool

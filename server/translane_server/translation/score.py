@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from translane.requests import ScoringRequest
 from translane.results import Score
-from translane_server.budget import UNLIMITED, Budget, OverBudgetError
-from translane_server.errors import FieldViolation
-from translane_server.manifest import Manifest
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence, SentenceResult
+from translane_server.bundle.manifest import Manifest
+from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
+from translane_server.core.errors import FieldViolation
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePairs
 from translane_server.translation.limits import (

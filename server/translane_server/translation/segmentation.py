@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from translane.results import Treatment
-from translane_server.budget import Budget
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.budget import Budget
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.halving import LongCharacterError, SplitLimits
 from translane_server.text.kept import Kept, cut_at, without_overlaps
 from translane_server.text.marked_block import MarkedBlock, TakenOut

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.sentence import CertainTokens, Sentence, SentenceResult
+from translane_server.engine.sentence import CertainTokens, Sentence, SentenceResult
 from translane_server.text.detokenizer import Detokenizer
+from translane_server.workers.dispatcher import Dispatcher
 
 
 @dataclass(frozen=True, slots=True)

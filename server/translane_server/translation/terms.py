@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from translane.results import TermOutcome, TermReport
-from translane_server.options import RequiredPhrase
+from translane_server.engine.options import RequiredPhrase
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.text.words import Words

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from translane_server.budget import UNLIMITED, Budget
-from translane_server.dispatch.fair_queue import FairQueue
-from translane_server.errors import QueueFullError, shutting_down
+from translane_server.core.budget import UNLIMITED, Budget
+from translane_server.core.errors import QueueFullError, shutting_down
+from translane_server.workers.fair_queue import FairQueue
 
 # The other CPUs run the model.
 _THREADS = 2

@@ -12,11 +12,10 @@ from typing import Any, Protocol
 from translane.options import Format
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, Score, StreamedTranslation, Timing, Translation, Translations
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.manifest import Manifest
+from translane_server.bundle.manifest import Manifest
+from translane_server.engine.sentence import CertainTokens, Sentence, SentenceResult
 from translane_server.observation.call_trace import CallTrace, ModelRun
 from translane_server.observation.model_metrics import ModelMetrics
-from translane_server.sentence import CertainTokens, Sentence, SentenceResult
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.answers import request_timing
@@ -27,6 +26,7 @@ from translane_server.translation.score import ScoreReader
 from translane_server.translation.segmentation import Segment
 from translane_server.translation.streaming import StreamedSentence, StreamEnd, stream_text
 from translane_server.translation.tokenizer_pool import LITTLE_WORK, TokenizerPool
+from translane_server.workers.dispatcher import Dispatcher
 
 _TEXT: str = Format.TEXT
 

@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 ROOT = Path(__file__).parents[3]
 BUNDLE = ROOT / "models" / "zh-en"
 
-_REPLICA = "translane_server.replica"
+_REPLICA = "translane_server.workers"
 _STARTING_TIME = 60.0  # [seconds]
 _ENDING_TIME = 15.0  # [seconds]
 

@@ -25,9 +25,9 @@ from helpers.file_server import serving_files
 from helpers.real_server import serving_bundle
 from helpers.server_process import assert_gone
 from translane_client.aio import AsyncClient
-from translane_server.bundle import load_bundle
-from translane_server.embedded import EmbeddedServer
-from translane_server.settings import ServerSettings
+from translane_server.app.embedded import EmbeddedServer
+from translane_server.bundle.bundle import load_bundle
+from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = [
     pytest.mark.slow,

@@ -19,7 +19,7 @@ from helpers.certificates import Authority
 from helpers.real_server import serving_bundle
 from translane_client import AsyncClient
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 

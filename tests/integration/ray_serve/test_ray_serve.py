@@ -18,9 +18,9 @@ from helpers.reliability.load import ask
 from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server.embedded import EmbeddedServer
-from translane_server.model_sources import ModelPlace
-from translane_server.settings import ServerSettings
+from translane_server.app.embedded import EmbeddedServer
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,10 +23,10 @@ from helpers.ports import free_port
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server import healthcheck
 from translane_server.access import guard
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.errors import StartupError
+from translane_server.app import healthcheck
+from translane_server.core.errors import StartupError
 
 trustme = pytest.importorskip("trustme")
 
@@ -448,7 +448,7 @@ async def test_a_server_with_a_wrong_key_does_not_start(secrets, another):
 
 @pytest.fixture
 def _log_stays(monkeypatch):
-    monkeypatch.setattr("translane_server.serving.configure_logging", lambda _format, _level: None)
+    monkeypatch.setattr("translane_server.app.serving.configure_logging", lambda _format, _level: None)
 
 
 def check(capsys, *argv):

@@ -17,7 +17,7 @@ from helpers.real_server import serving_bundle
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.settings import ExportSettings
 from translane_export.sources.notebook import bring
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
 

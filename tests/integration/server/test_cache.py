@@ -22,7 +22,7 @@ from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.observation.logs import PlainFormatter
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 
 CACHE = 1 << 20
 TEXTS = [

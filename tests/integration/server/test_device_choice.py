@@ -14,7 +14,7 @@ from helpers.bundles import SOURCES, random_bundle
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server import devices
+from translane_server.bundle import devices
 
 pytestmark = pytest.mark.slow
 

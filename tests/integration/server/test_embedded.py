@@ -9,10 +9,10 @@ import pytest
 
 from translane.v1 import translation_pb2 as pb
 from translane_client.aio import AsyncClient
-from translane_server.embedded import EmbeddedServer
-from translane_server.errors import StartupError
-from translane_server.model_sources import ModelPlace
-from translane_server.settings import ServerSettings
+from translane_server.app.embedded import EmbeddedServer
+from translane_server.core.errors import StartupError
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
 
 BUNDLE = Path(__file__).parents[3] / "models" / "zh-en"
 TRANSLATE = "/translane.v1.TranslationService/Translate"

@@ -23,8 +23,8 @@ from fakes.serving import make_settings, serving
 from helpers.http_calls import SERVICE, call, request, until
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import load_bundle
-from translane_server.errors import StartupError
+from translane_server.bundle.bundle import load_bundle
+from translane_server.core.errors import StartupError
 
 ROOT = Path(__file__).parents[3]
 STREAM = {"content-type": "application/connect+json"}

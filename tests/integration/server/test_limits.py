@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from fakes.serving import serving
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server import descriptors
 from translane_server.api.admission import READING
+from translane_server.app import descriptors
 
 SERVICE = "translane.v1.TranslationService"
 SERVING = health_pb2.HealthCheckResponse.SERVING

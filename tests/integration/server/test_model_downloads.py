@@ -18,11 +18,11 @@ from helpers.file_server import FileServer, other, serving_files, silent, status
 from helpers.real_server import Running, serving_models
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import load_bundle
-from translane_server.check import check
-from translane_server.errors import BundleError
-from translane_server.model_sources import ModelPlace
-from translane_server.settings import ServerSettings
+from translane_server.app.check import check
+from translane_server.bundle.bundle import load_bundle
+from translane_server.core.errors import BundleError
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
 
 PATIENCE = 60  # seconds, on a busy machine
 WEIGHTS = "zh-en/weights.bin"

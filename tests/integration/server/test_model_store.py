@@ -9,12 +9,12 @@ from helpers.object_store import BUCKET, SECRET, program, serving_objects
 from helpers.real_server import serving_models
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import load_bundle
-from translane_server.errors import BundleError
-from translane_server.model_sources import ModelUrl
+from translane_server.bundle.bundle import load_bundle
+from translane_server.core.errors import BundleError
 from translane_server.models.cache import ModelCache
 from translane_server.models.remote_model import RemoteModel
-from translane_server.settings import ServerSettings
+from translane_server.settings.model_sources import ModelUrl
+from translane_server.settings.server_settings import ServerSettings
 
 DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
 

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.serving import make_model, serving
 from translane.v1 import translation_pb2 as pb
-from translane_server.quality_estimate import Calibration, estimated_quality
+from translane_server.core.quality_estimate import Calibration, estimated_quality
 
 CALIBRATION = Calibration(1.5, -0.25)
 ESTIMATION = {"weight": 1.5, "bias": -0.25, "fitted": 10, "tested": 10, "correlation": 0.5, "mean_error": 0.2}

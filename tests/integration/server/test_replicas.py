@@ -11,7 +11,7 @@ import pytest
 from helpers.bundles import SOURCES, random_bundle
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from fakes.serving import serving
 from helpers.ports import free_port
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import StartupError
+from translane_server.core.errors import StartupError
 
 DETAILS_KEY = "grpc-status-details-bin"
 SERVICE = "translane.v1.TranslationService"

@@ -16,7 +16,7 @@ from helpers.http_calls import call, request, until
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 pytest.importorskip("playwright")
 pytestmark = [

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from fakes.serving import serving
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,8 @@ from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.greedy import greedy_decode
 from translane_export.model.loss import label_smoothed_cross_entropy
 from translane_export.train.settings import TrainSettings
-from translane_server.bundle import load_bundle
-from translane_server.settings_loader import Flag
+from translane_server.bundle.bundle import load_bundle
+from translane_server.settings.loader import Flag
 from translane_server.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.slow

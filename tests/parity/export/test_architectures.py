@@ -18,8 +18,8 @@ from translane_export.graphs.signatures import decoder_signature, encoder_signat
 from translane_export.graphs.torchscript import TorchScriptBackend, save_torchscript
 from translane_export.model import TransformerConfig
 from translane_export.sources.bundle import BundleReader
-from translane_server.backend import StepNeeds
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
+from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 

@@ -12,8 +12,8 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.onnx_export import export_alignment
 from translane_export.graphs.signatures import alignment_signature
 from translane_export.model import TransformerConfig
-from translane_server.backend import StepNeeds
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
+from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 

@@ -13,7 +13,7 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16}
 GRAPHS = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "weights.bin")

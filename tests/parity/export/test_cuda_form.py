@@ -22,7 +22,7 @@ from translane_export.graphs.onnx_export import export_alignment
 from translane_export.graphs.signatures import alignment_signature
 from translane_export.graphs.writer import write_graphs
 from translane_export.model import TransformerConfig
-from translane_server.manifest import Alignment, Graphs
+from translane_server.bundle.manifest import Alignment, Graphs
 
 # float32 computes in the CUDA form, too, and tells more of it than rounded numbers do
 NUMERICS = dataclasses.replace(choose_numerics("fp32", None), for_cuda=True)

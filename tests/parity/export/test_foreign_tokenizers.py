@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from helpers import foreign_folders
 from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_export.sources import foreign_tokenizers, language_codes
-from translane_server.manifest import SpecialIds
+from translane_server.bundle.manifest import SpecialIds
 from translane_server.text.tokenizer import ModelIds, make_tokenizer
 from translane_server.translation.languages import LanguagePairs
 

@@ -11,8 +11,8 @@ import torch
 from helpers.bundles import bundle_model, random_bundle, random_checkpoint
 from translane_export.bundle_writer import TORCHSCRIPT_MANIFEST, export_checkpoint
 from translane_export.settings import ExportSettings
-from translane_server.bundle import load_bundle
-from translane_server.manifest import Manifest
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import Manifest
 
 MODEL: dict[str, Any] = {"d_model": 64, "ffn_size": 256, "max_positions": 32}
 

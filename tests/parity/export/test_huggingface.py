@@ -15,9 +15,9 @@ import transformers
 from helpers import hugging_face
 from helpers.commands import export as main
 from helpers.driver import BundleDecoder
-from translane_server.bundle import load_bundle
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import load_bundle
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
 
 SENTENCES = 20

@@ -10,8 +10,8 @@ from helpers.backend_checks import copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from translane_export.checks.translate import translate_greedily
 from translane_export.sources.bundle import BundleReader
-from translane_server.backend import StepNeeds
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
+from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer

@@ -16,9 +16,9 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.model import Transformer
 from translane_export.settings import ExportSettings
 from translane_export.sources.marian_npz import MarianNpzReader
-from translane_server.bundle import load_bundle
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import load_bundle
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 
 SENTENCES = 200
 MAX_LENGTH = 24

@@ -15,9 +15,9 @@ from translane_export.bundle_writer import write_bundle
 from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader
-from translane_server.bundle import load_bundle
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import load_bundle
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 from translane_server.translation.languages import LanguagePairs
 
 TEXTS = list(dict.fromkeys(line.strip() for line in corpus()[::40] if line.strip()))

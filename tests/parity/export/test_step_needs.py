@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
-from translane_server.backend import RowMove, StepNeeds
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
+from translane_server.runtime.backend import RowMove, StepNeeds
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer

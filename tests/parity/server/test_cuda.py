@@ -25,8 +25,8 @@ from helpers.backend_checks import (
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import BundleDecoder
-from translane_server.backend import RowMove, StepNeeds
-from translane_server.devices import why_no_cuda
+from translane_server.bundle.devices import why_no_cuda
+from translane_server.runtime.backend import RowMove, StepNeeds
 from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
 from translane_server.runtime.cuda.steps import buckets

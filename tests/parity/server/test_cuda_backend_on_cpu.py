@@ -15,7 +15,7 @@ from helpers.backend_checks import NEEDS, mixed
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import BundleDecoder
-from translane_server.backend import BEST_TOKEN_ALONE, RowMove, StepNeeds
+from translane_server.runtime.backend import BEST_TOKEN_ALONE, RowMove, StepNeeds
 from translane_server.runtime.cuda import steps
 from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
 from translane_server.runtime.cuda.steps import buckets

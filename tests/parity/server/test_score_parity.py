@@ -11,8 +11,8 @@ import pytest
 
 from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, demo_subject, random_subject
-from translane_server.options import DecodingOptions, Sampling
-from translane_server.sentence import Sentence
+from translane_server.engine.options import DecodingOptions, Sampling
+from translane_server.engine.sentence import Sentence
 
 TOLERANCE = 1e-4
 

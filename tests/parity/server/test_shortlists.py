@@ -14,10 +14,10 @@ from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.driver import BundleDecoder
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import load_bundle
-from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.sentence import Sentence
-from translane_server.shortlist import load_shortlist
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.shortlist import load_shortlist
+from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.engine.sentence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
 
 MODEL: dict[str, Any] = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions

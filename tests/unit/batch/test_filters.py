@@ -12,7 +12,7 @@ from translane_batch.answers import Answer
 from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters
 from translane_batch.model_identity import Languages, identity_of_servers, languages_of
 from translane_batch.settings import BatchSettings
-from translane_server.suspect_pairs import COPY, EMPTY, RATIO
+from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
 
 
 def filters(**settings: Any) -> Filters:

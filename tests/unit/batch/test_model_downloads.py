@@ -18,8 +18,8 @@ from translane_batch.model_downloads import with_model_here
 from translane_batch.model_identity import identity_of_folder
 from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
-from translane_server.errors import BundleError
-from translane_server.model_sources import ModelPlace, RemotePlace
+from translane_server.core.errors import BundleError
+from translane_server.settings.model_sources import ModelPlace, RemotePlace
 
 MANIFEST = "zh-en/manifest.json"
 

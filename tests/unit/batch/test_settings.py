@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from translane_batch.settings import ENV_PREFIX, BatchSettings
-from translane_server.errors import SettingsError
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import load_settings
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import load_settings
+from translane_server.settings.server_settings import ServerSettings
 
 NEEDED = ["corpus", "--output=out", "--model=models/zh-en"]
 

@@ -11,9 +11,9 @@ import yaml
 from helpers.custom_resources import SCHEMAS
 from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, of_kind, refusals
 from translane.v1 import translation_pb2
-from translane_server.model_sources import read_places
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import load_settings
+from translane_server.settings.loader import load_settings
+from translane_server.settings.model_sources import read_places
+from translane_server.settings.server_settings import ServerSettings
 
 pytest.importorskip("helm_python", reason="helm-python-sdk is not installed")
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from helpers.helm import ROOT, container_of, of_kind
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 
 FIELDS = ServerSettings.model_fields
 OBSERVABILITY = ROOT / "deploy" / "observability"

@@ -8,8 +8,8 @@ import tomllib
 import pytest
 
 from helpers.helm import ROOT
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import load_settings
+from translane_server.settings.loader import load_settings
+from translane_server.settings.server_settings import ServerSettings
 
 SYSTEMD = ROOT / "deploy" / "systemd"
 UNIT = SYSTEMD / "translane.service"
@@ -106,7 +106,7 @@ def test_the_settings_file_is_one_of_the_server():
 
 
 def test_wrong_settings_are_not_tried_again():
-    from translane_server.errors import SettingsError
+    from translane_server.core.errors import SettingsError
 
     assert service_of(UNIT)["RestartPreventExitStatus"] == [str(SettingsError("").exit_code)]
 

@@ -29,7 +29,7 @@ from translane_export.distill.journal import Record
 from translane_export.distill.teacher import Teacher
 from translane_export.distill.unique_sources import UniqueSource
 from translane_export.sources.bundle import BundleReader
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
 Flags = Callable[..., list[str]]

@@ -2,7 +2,7 @@ import pytest
 
 from translane_export.distill.filters import LONG, Filters
 from translane_export.distill.journal import Output
-from translane_server.suspect_pairs import COPY, EMPTY, RATIO
+from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from translane_export.distill.settings import ENV_PREFIX, DistillSettings
-from translane_server.errors import SettingsError
-from translane_server.settings_loader import load_settings
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import load_settings
 
 NEEDED = ["models/zh-en", "--train=a.tsv", "--output=out"]
 

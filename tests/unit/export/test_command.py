@@ -14,8 +14,8 @@ from helpers.commands import export as main
 from translane_export import bundle_writer
 from translane_export.graphs import writer
 from translane_export.graphs.shared_weights import share_weights
-from translane_server.bundle import load_bundle
-from translane_server.manifest import DecodingDefaults
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import DecodingDefaults
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import pytest
 
 from translane_export.decoding_defaults import read_defaults
 from translane_export.settings import ENV_PREFIX, ExportSettings
-from translane_server.errors import SettingsError
-from translane_server.manifest import SearchDefaults
-from translane_server.settings_loader import load_settings
+from translane_server.bundle.manifest import SearchDefaults
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import load_settings
 
 
 @pytest.mark.parametrize(

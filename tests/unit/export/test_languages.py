@@ -11,8 +11,8 @@ from helpers.commands import export as main
 from translane_export.errors import ExportError
 from translane_export.languages import choose_languages, is_tag
 from translane_export.sources import foreign_tokenizers
-from translane_server.bundle import load_bundle
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
 
 WHERE = Path("model")
 PREFIXES = {"en": {"de": "translate English to German: ", "fr": "translate English to French: "}}

@@ -27,10 +27,10 @@ from translane_export.quality_calibration import (
 )
 from translane_export.settings import ExportSettings
 from translane_export.train.data import SentencePair
-from translane_server.bundle import load_bundle
-from translane_server.manifest import Languages
-from translane_server.quality_estimate import Calibration, estimated_quality
-from translane_server.sentence import SentenceResult, Timing
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import Languages
+from translane_server.core.quality_estimate import Calibration, estimated_quality
+from translane_server.engine.sentence import SentenceResult, Timing
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.languages import LanguagePairs
 from translane_server.translation.limits import RequestLimits, TokenLimits

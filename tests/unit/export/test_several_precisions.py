@@ -14,7 +14,7 @@ from translane_export.graphs.numerics import choose_numerics, verified_as
 from translane_export.graphs.writer import write_graphs
 from translane_export.sources.readers import find_reader
 from translane_export.torch_model import as_stored, build_model
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 OUTPUTS = {"README.md", "alignment.onnx", "decoder.onnx", "encoder.onnx", "greedy.onnx", "manifest.json", "weights.bin"}
 

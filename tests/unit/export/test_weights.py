@@ -12,7 +12,7 @@ from translane_export.model import Transformer, TransformerConfig
 from translane_export.tokenizer_files import TokenizerFiles
 from translane_export.torch_model import build_model
 from translane_export.weights import as_linear, check_weight
-from translane_server.manifest import JsonTokenizerEntry, Languages
+from translane_server.bundle.manifest import JsonTokenizerEntry, Languages
 
 ONES = torch.ones(4, 6)
 OTHERS: dict[str, Callable[[], Any]] = {

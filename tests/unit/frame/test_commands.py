@@ -96,7 +96,7 @@ import signal, sys
 from translane.__main__ import main
 class Interrupted:
     def find_spec(self, name, *_):
-        if name == "translane_server.settings":
+        if name == "translane_server.settings.server_settings":
             signal.raise_signal({int(signal.SIGINT)})
 sys.meta_path.insert(0, Interrupted())
 sys.exit(main(["serve", "--help"]))

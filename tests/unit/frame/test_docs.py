@@ -5,8 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from translane_server.model_sources import ModelPlace
-from translane_server.settings import ServerSettings
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -1,4 +1,4 @@
-"""`python -m translane_server.healthcheck`."""
+"""`python -m translane_server.app.healthcheck`."""
 
 import socket
 import subprocess
@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from translane_server.healthcheck import problem
+from translane_server.app.healthcheck import problem
 
 Status = health_pb2.HealthCheckResponse
 
@@ -30,7 +30,7 @@ def server():
 
 
 def check(environ):
-    command = [sys.executable, "-m", "translane_server.healthcheck"]
+    command = [sys.executable, "-m", "translane_server.app.healthcheck"]
     return subprocess.run(command, env=environ, capture_output=True, text=True)
 
 

@@ -11,8 +11,8 @@ from helpers import commands
 from translane.__main__ import main
 from translane_batch.settings import BatchSettings
 from translane_server.ray_serve.settings import RaySettings
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import Settings, flag_name
+from translane_server.settings.loader import Settings, flag_name
+from translane_server.settings.server_settings import ServerSettings
 
 SETTINGS: dict[str, type[Settings]] = {"serve": ServerSettings, "ray": RaySettings, "batch": BatchSettings}
 try:

@@ -15,9 +15,9 @@ from helpers.commands import train as main
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.greedy import greedy_decode
 from translane_export.train.beams import Beams, beam_search
-from translane_server.arrays import FloatArray
-from translane_server.options import DecodingOptions
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.core.arrays import FloatArray
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.vocabulary import TargetVocabulary
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_checkpoint, save_tensors
 from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
-from translane_server.manifest import JsonTokenizerEntry, SentencePieceTokenizerEntry
+from translane_server.bundle.manifest import JsonTokenizerEntry, SentencePieceTokenizerEntry
 
 CONFIG = TransformerConfig(
     source_vocab_size=11, target_vocab_size=13, d_model=8, encoder_layers=1, decoder_layers=1, heads=2, ffn_size=8

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
-from translane_server.errors import SettingsError
-from translane_server.settings_loader import load_settings
+from translane_server.core.errors import SettingsError
+from translane_server.settings.loader import load_settings
 
 NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run", "--source-language=zh-Hans", "--target-language=en"]
 

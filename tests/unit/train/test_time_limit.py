@@ -18,7 +18,7 @@ from translane_export.train.state import save_state
 from translane_export.train.time_limit import TimeLimit
 from translane_export.train.trainer import Outcome, Trainer
 from translane_export.train.update import Updater
-from translane_server.settings_loader import load_settings
+from translane_server.settings.loader import load_settings
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
-from translane_server.errors import DeviceError, StartupError
+from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.errors import DeviceError, StartupError
+from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
 from translane_server.runtime.cuda.bindings import ELEMENT_TYPES, StepBindings
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.encoding import CudaEncoder

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.backend import StepNeeds
-from translane_server.manifest import Graph
+from translane_server.bundle.manifest import Graph
+from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels
 from translane_server.runtime.cuda.step_memory import CandidateMemory, StepMemory

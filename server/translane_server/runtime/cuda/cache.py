@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from translane_server.backend import RowMove
+from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, Staged
 from translane_server.runtime.cuda.kernels import Blocks, Kernels
 from translane_server.runtime.cuda.runtime import CudaRuntime

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.arrays import Int32Array, IntArray
+from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.runtime import CudaRuntime
 from translane_server.runtime.cuda.step_memory import Mirrored

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from translane_server.backend import RowMove
+from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import Staged
 from translane_server.runtime.cuda.kernel_arguments import LANE, MOVES, SOURCES, BlocksArgument, Fed, Moves, Sources
 from translane_server.runtime.cuda.kernel_arguments import Blocks as Blocks

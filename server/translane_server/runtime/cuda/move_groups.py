@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 
-from translane_server.backend import RowMove
+from translane_server.runtime.backend import RowMove
 
 
 @dataclass(eq=False, slots=True)

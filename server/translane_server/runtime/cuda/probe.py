@@ -5,7 +5,7 @@ the GPU, and onnxruntime loads cuDNN only when a graph needs it. So the probe ru
 half precision, cuBLAS for a product, and cuDNN for a maximum. Then the probe loads the server's own kernels.
 
 A process that tries CUDA keeps GPU memory until it ends, and a broken driver may crash the process. So the server runs
-the probe in a process of its own (`translane_server.devices`).
+the probe in a process of its own (`translane_server.bundle.devices`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.errors import DeviceError
+from translane_server.core.errors import DeviceError
 from translane_server.runtime import sessions
 from translane_server.runtime.cuda.kernels import NAMES, load_ptx
 from translane_server.runtime.cuda.runtime import CudaRuntime

@@ -16,7 +16,7 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.errors import DeviceError
+from translane_server.core.errors import DeviceError
 
 _RUNTIME = "libcudart.so.13"
 _DRIVER = "libcuda.so.1"

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.arrays import FloatArray, Int32Array, IntArray
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.cache import CacheShape
 from translane_server.runtime.cuda.runtime import CudaRuntime
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from translane_server.backend import StepNeeds
-from translane_server.errors import first_line
+from translane_server.core.errors import first_line
+from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.cuda.bindings import BoundStep, StepBindings
 from translane_server.runtime.cuda.runtime import CudaRuntime
 from translane_server.runtime.cuda.step_memory import CandidateMemory

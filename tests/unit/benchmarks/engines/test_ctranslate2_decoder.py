@@ -12,7 +12,7 @@ from benchmarks.models.ctranslate2_conversion import convert_bundle, tokens
 from benchmarks.models.workload import make_load, read_pairs
 from benchmarks.places import DEMO
 from helpers.demo import demo_in_fp32
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 SENTENCES = [("今天天气很好。", "It is a fine day."), ("我是学生。", "I am a student."), ("他在哪里？", "Where is he?")]
 

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.places import DEMO
 from benchmarks.runs.products import MatrixProducts, products_of
 from helpers.sessions import open_session
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 
 def test_every_projection_of_the_demo_is_among_its_products():

@@ -14,8 +14,8 @@ from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.model.views import View
 from translane_export.settings import ExportSettings
-from translane_server.bundle import load_bundle
-from translane_server.manifest import Activation
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import Activation
 
 pytestmark = pytest.mark.slow
 

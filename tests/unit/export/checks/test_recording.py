@@ -6,7 +6,7 @@ import pytest
 from translane_export.checks.recording import record_decodes
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
+from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 
 CONFIG = TransformerConfig(source_vocab_size=9, target_vocab_size=9)
 SOURCES = [[5, 3], [6, 7, 3], [4, 3]]

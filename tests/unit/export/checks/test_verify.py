@@ -16,8 +16,8 @@ from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer, TransformerConfig
-from translane_server.backend import BEST_TOKEN, Candidates
-from translane_server.manifest import Alignment, Parity
+from translane_server.bundle.manifest import Alignment, Parity
+from translane_server.runtime.backend import BEST_TOKEN, Candidates
 
 FP32 = choose_numerics("fp32", None)
 

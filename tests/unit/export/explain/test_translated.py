@@ -7,8 +7,8 @@ from translane_export.checks.translate import translate_greedily
 from translane_export.errors import ExportError
 from translane_export.explain.attention import check_size
 from translane_export.explain.translated import read_source, translate
-from translane_server.bundle import load_bundle
-from translane_server.errors import SettingsError
+from translane_server.bundle.bundle import load_bundle
+from translane_server.core.errors import SettingsError
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 

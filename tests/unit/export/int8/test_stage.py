@@ -13,7 +13,7 @@ from translane_export.int8 import stage
 from translane_export.int8.calibration import measure_ranges
 from translane_export.ranges import Range, Ranges
 from translane_export.sources.bundle import BundleReader
-from translane_server.bundle import load_bundle
+from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import pytest
 from translane_export.errors import ExportError
 from translane_export.narrowing.kept_languages import keep_languages
 from translane_export.sources import language_codes
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
+from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
 
 NLLB = Languages(
     source=language_codes.NLLB200,

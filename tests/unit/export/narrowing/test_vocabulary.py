@@ -20,7 +20,7 @@ from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.settings import ExportSettings
 from translane_export.sources import foreign_tokenizers, language_codes
 from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
-from translane_server.manifest import JsonTokenizerEntry, Languages
+from translane_server.bundle.manifest import JsonTokenizerEntry, Languages
 
 TEXTS = [line.strip() for line in foreign_folders.corpus() if line.strip()][::9]
 OTHERS = [

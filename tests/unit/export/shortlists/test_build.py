@@ -8,7 +8,7 @@ from translane_export.file_readers import load_sentencepiece
 from translane_export.shortlists.alignments import TokenPair
 from translane_export.shortlists.build import coverage
 from translane_export.shortlists.vmap import read_vmap
-from translane_server.shortlist import Shortlist
+from translane_server.bundle.shortlist import Shortlist
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from translane_export.combinations import check_settings
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
 from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
-from translane_server.settings_loader import load_settings
+from translane_server.settings.loader import load_settings
 
 
 def test_the_environment_sets_what_flags_do():

@@ -14,10 +14,10 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.settings import ExportSettings
 from translane_export.sources.fairseq import FairseqReader
-from translane_server.bundle import load_bundle
-from translane_server.manifest import SentencePieceTokenizerEntry
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 
 KINDS = ("FSMT", "M2M100", "Bart")  # norms after, norms before, learned positions and a norm on the embeddings
 SOURCES = torch.tensor([[7, 9, 10, 4, 2], [5, 6, 2, 1, 1]])

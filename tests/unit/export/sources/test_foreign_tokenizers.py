@@ -7,7 +7,7 @@ import pytest
 from helpers import foreign_folders
 from translane_export.errors import ExportError
 from translane_export.sources import foreign_tokenizers, language_codes
-from translane_server.manifest import SentencePieceTokenizerEntry
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
 
 @pytest.fixture

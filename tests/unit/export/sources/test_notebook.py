@@ -11,7 +11,7 @@ from translane_export.errors import ExportError
 from translane_export.sources.notebook import bring
 from translane_export.sources.word_lists import END, START, UNK, SpecialWords
 from translane_export.torch_model import build_model
-from translane_server.manifest import JsonTokenizerEntry
+from translane_server.bundle.manifest import JsonTokenizerEntry
 
 M = 16
 SOURCE_WORDS = ["der", "<pad>", "hund", "<unk>", "</s>", "<s>"]

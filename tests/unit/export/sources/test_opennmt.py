@@ -16,10 +16,10 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.settings import ExportSettings
 from translane_export.sources.opennmt import OpenNmtReader
-from translane_server.bundle import load_bundle
-from translane_server.manifest import SentencePieceTokenizerEntry
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 
 SOURCES = torch.tensor([[7, 9, 10, 4, 12], [5, 6, 8, 1, 1]])
 LENGTHS = torch.tensor([5, 3])

@@ -3,7 +3,7 @@ from prometheus_client import Counter
 
 from translane_server.access.allowances import Allowance, Charge
 from translane_server.access.keys import KeyHolder
-from translane_server.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
+from translane_server.core.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ trustme = pytest.importorskip("trustme")
 
 from translane_server.access import certificates  # noqa: E402
 from translane_server.access.certificates import Certificates  # noqa: E402
-from translane_server.errors import CertificateError  # noqa: E402
+from translane_server.core.errors import CertificateError  # noqa: E402
 
 
 class Files:

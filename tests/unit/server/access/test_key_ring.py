@@ -5,7 +5,7 @@ import pytest
 
 from translane_server.access.key_ring import KeyRing
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.errors import ExpiredKeyError, MissingKeyError, UnknownKeyError
+from translane_server.core.errors import ExpiredKeyError, MissingKeyError, UnknownKeyError
 from translane_server.observation.metrics import Metrics
 
 PEER = "ipv4:192.0.2.1:1234"

@@ -17,7 +17,7 @@ from translane_server.access.keys import (
     without_secrets,
     write_keys,
 )
-from translane_server.errors import KeysError
+from translane_server.core.errors import KeysError
 
 HASH = "ab" * 32
 

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.calls import make_call
 from translane_server.api.admission import Admission, CallLimits, ReadingSlots
-from translane_server.errors import MessageTimeoutError
+from translane_server.core.errors import MessageTimeoutError
 
 LATER = 60.0  # beyond every patience [seconds]
 

@@ -4,8 +4,8 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 
-from translane_server import errors
 from translane_server.api import status
+from translane_server.core import errors
 
 HEADER_LIMIT = 8 * 1024
 

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import json_format
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import InvalidRequestError
+from translane_server.core.errors import InvalidRequestError
 from translane_server.http.json_messages import most_values, read_json, write_json
 
 MANY = most_values(256)

@@ -10,7 +10,7 @@ from google.protobuf.any_pb2 import Any
 from google.rpc import status_pb2
 
 from translane_server.api.status import internal, status_of
-from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError, RequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, QueueFullError, RequestError
 from translane_server.http.statuses import HTTP_STATUSES, body_of, connect_error, headers_of, http_status_of
 
 ERRORS = [InvalidRequestError(FieldViolation("texts[3]", "is “wrong”")), QueueFullError("full", retry_after=1.2)]

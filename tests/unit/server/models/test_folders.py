@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from helpers.tiny_bundle import TINY
-from translane_server.errors import BundleError, SettingsError
-from translane_server.model_sources import ModelPlace
+from translane_server.core.errors import BundleError, SettingsError
 from translane_server.models.folders import find_models, fingerprint, manifest_names, pinned, versions
+from translane_server.settings.model_sources import ModelPlace
 
 
 def put(folder, **changes):

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.models import Model
-from translane_server.errors import ModelNotFoundError
+from translane_server.core.errors import ModelNotFoundError
 from translane_server.models.pivots import find_pivot
 from translane_server.models.registry import Registry
 

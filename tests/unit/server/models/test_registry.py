@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fakes.models import Model, turns
-from translane_server.errors import (
+from translane_server.core.errors import (
     BundleError,
     ModelNotFoundError,
     SettingsError,

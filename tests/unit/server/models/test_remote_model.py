@@ -24,12 +24,12 @@ from helpers.file_server import (
     without_ranges,
 )
 from helpers.tiny_bundle import TINY
-from translane_server.bundle import load_bundle
-from translane_server.errors import BundleError
-from translane_server.model_sources import ModelUrl
+from translane_server.bundle.bundle import load_bundle
+from translane_server.core.errors import BundleError
 from translane_server.models import download
 from translane_server.models.cache import ModelCache
 from translane_server.models.remote_model import RemoteModel
+from translane_server.settings.model_sources import ModelUrl
 
 MANIFEST = json.loads((TINY / "manifest.json").read_bytes())
 FILES, PROVENANCE = MANIFEST["files"], MANIFEST["provenance"]

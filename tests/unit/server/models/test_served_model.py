@@ -6,7 +6,7 @@ import pytest
 
 from fakes.models import request_to, turns
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import BundleError, QueueFullError
+from translane_server.core.errors import BundleError, QueueFullError
 from translane_server.models import served_model
 
 

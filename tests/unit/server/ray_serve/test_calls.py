@@ -8,7 +8,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.ray_serve.calls import REMAINING, Answer, Call
 
 MESSAGE = pb.TranslateRequest(texts=["你好"]).SerializeToString()

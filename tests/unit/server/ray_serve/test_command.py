@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from helpers.commands import ray
-from translane_server.errors import SettingsError
-from translane_server.model_sources import ModelPlace, ModelUrl, RemotePlace
+from translane_server.core.errors import SettingsError
+from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace
 
 yaml = pytest.importorskip("yaml", reason="the extra ray is not installed")
 pydantic = pytest.importorskip("pydantic")
 
 from translane_server.ray_serve.command import config_of  # noqa: E402
 from translane_server.ray_serve.settings import RaySettings, read_settings  # noqa: E402
-from translane_server.settings import ServerSettings  # noqa: E402
+from translane_server.settings.server_settings import ServerSettings  # noqa: E402
 
 DIGEST = "@sha256:" + "5f" * 32
 BUNDLE = Path(__file__).parents[4] / "models" / "zh-en"

@@ -15,13 +15,13 @@ pytest.importorskip("ray.serve", reason="Ray is not installed")
 from prometheus_client import CollectorRegistry, Gauge
 
 from helpers.reliability.failures import parsed
-from translane_server.errors import StartupError
+from translane_server.core.errors import StartupError
 from translane_server.ray_serve import engine as module
 from translane_server.ray_serve.autoscaling import LOAD
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.rpcs import STREAM, TRANSLATE
-from translane_server.settings import ServerSettings
+from translane_server.settings.server_settings import ServerSettings
 
 CALL = Call(b"request", (("authorization", "Bearer k"),), "ipv4:192.0.2.7:1", 2.0)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from translane_server.errors import InvalidRequestError, ModelNotFoundError
-from translane_server.manifest import Languages
+from translane_server.bundle.manifest import Languages
+from translane_server.core.errors import InvalidRequestError, ModelNotFoundError
 from translane_server.ray_serve.groups import group_of
 
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from helpers.reliability.failures import parsed
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.ray_serve import proxy
 from translane_server.ray_serve.calls import ATTEMPTS, REMAINING, Answer
 from translane_server.ray_serve.proxy import answering, streaming

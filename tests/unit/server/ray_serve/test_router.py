@@ -12,8 +12,8 @@ from ray.exceptions import ActorUnavailableError
 from ray.serve.exceptions import BackPressureError
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.manifest import Languages
+from translane_server.bundle.manifest import Languages
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.ray_serve.application import build
 from translane_server.ray_serve.calls import ATTEMPTS, Answer, Call
 from translane_server.ray_serve.router import Router
@@ -193,7 +193,7 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     ],
 )
 def test_an_application_that_cannot_be_built(args, problem):
-    from translane_server.errors import SettingsError
+    from translane_server.core.errors import SettingsError
 
     with pytest.raises(SettingsError) as raised:
         build(args)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.cuda_on_cpu import CpuDevice, kernels_library
-from translane_server.backend import RowMove
+from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.errors import GlossaryError
+from translane_server.core.errors import GlossaryError
 from translane_server.text import glossary_files
 from translane_server.text.glossary import Term
 from translane_server.text.glossary_files import read_name, read_terms

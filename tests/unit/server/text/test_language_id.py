@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from translane_server.budget import Budget, WorkEndedError
-from translane_server.errors import InvalidRequestError
+from translane_server.core.budget import Budget, WorkEndedError
+from translane_server.core.errors import InvalidRequestError
 from translane_server.text.language_id import LOOKED_AT, LanguageIdentifier
 from translane_server.text.language_tags import is_auto
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from translane_server.budget import Budget, OverBudgetError
+from translane_server.core.budget import Budget, OverBudgetError
 from translane_server.text.preserve_patterns import PreservePatternError, PreservePatterns
 
 

@@ -8,7 +8,7 @@ import sentencex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from translane_server.budget import Budget, WorkEndedError
+from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.text import sentence_ends
 from translane_server.text.graphemes import is_boundary
 from translane_server.text.halving import LongCharacterError, SplitLimits, TooManySentencesError

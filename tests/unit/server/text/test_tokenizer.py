@@ -10,7 +10,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.manifest import (
+from translane_server.bundle.manifest import (
     JsonTokenizerEntry,
     LanguageTemplates,
     LanguageTokens,

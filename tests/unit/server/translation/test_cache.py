@@ -16,7 +16,7 @@ from translane.results import (
     Translation,
     Treatment,
 )
-from translane_server.manifest import SearchDefaults
+from translane_server.bundle.manifest import SearchDefaults
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.terms import MAX_REPORTS, MAX_REPORTS_OF_TEXT

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.backend import EOS
 from fakes.serving import FakeTokenizer
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
+from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
 from translane_server.translation.languages import LanguagePairs
 
 MANY = Languages(

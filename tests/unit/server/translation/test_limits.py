@@ -11,7 +11,7 @@ from translane.conversions import scoring_request_of, stream_request_of, transla
 from translane.options import Options, Term, checked_options
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import InvalidRequestError
+from translane_server.core.errors import InvalidRequestError
 from translane_server.translation import languages
 from translane_server.translation.limits import RequestLimits, TokenLimits, check_inputs, check_names, check_sizes
 from translane_server.translation.reader import TranslateReader

@@ -8,9 +8,9 @@ import pytest
 from fakes.serving import FakeTokenizer, make_manifest, make_settings
 from translane.options import Options, Term, checked_options
 from translane.requests import TranslationRequest
-from translane_server.errors import InvalidRequestError
+from translane_server.core.errors import InvalidRequestError
+from translane_server.engine.options import DecodingOptions
 from translane_server.models.limits import limits_of
-from translane_server.options import DecodingOptions
 from translane_server.translation.option_checks import decoding_defaults, search_options, with_defaults
 from translane_server.translation.reader import TranslateReader
 

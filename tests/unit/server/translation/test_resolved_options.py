@@ -5,7 +5,7 @@ import pytest
 from fakes.backend import OFFSET
 from fakes.serving import UNKNOWN, FakeTokenizer
 from translane.options import Options, Term
-from translane_server.options import DecodingOptions, Sampling
+from translane_server.engine.options import DecodingOptions, Sampling
 from translane_server.translation.limits import TokenLimits
 from translane_server.translation.option_checks import OptionLimits
 from translane_server.translation.resolved_options import resolve

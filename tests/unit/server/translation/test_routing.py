@@ -20,8 +20,8 @@ from translane.results import (
     Translations,
     Treatment,
 )
-from translane_server import errors
-from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
+from translane_server.core import errors
+from translane_server.core.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.translation.translator import FREE, Ticket

@@ -6,7 +6,7 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Format, checked_options
 from translane.requests import TranslationRequest
 from translane.results import Treatment
-from translane_server.errors import InvalidRequestError
+from translane_server.core.errors import InvalidRequestError
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
 

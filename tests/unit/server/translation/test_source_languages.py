@@ -6,8 +6,8 @@ import pytest
 
 from translane.options import Format
 from translane.requests import TranslationRequest
-from translane_server.budget import OverBudgetError
-from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.core.budget import OverBudgetError
+from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.translation import routing
 from translane_server.translation.routing import SourceLanguages
 

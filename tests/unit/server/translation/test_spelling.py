@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from translane_server.options import RequiredPhrase
+from translane_server.engine.options import RequiredPhrase
 from translane_server.translation.terms import Spelling
 
 UNKNOWN = 0

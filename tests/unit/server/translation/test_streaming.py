@@ -7,11 +7,11 @@ import pytest
 
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import fake_replica
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import QueueFullError, UnavailableError
-from translane_server.options import DecodingOptions
-from translane_server.sentence import Sentence
+from translane_server.core.errors import QueueFullError, UnavailableError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence
 from translane_server.translation.streaming import StreamedSentence, StreamEnd, stream_text
+from translane_server.workers.dispatcher import Dispatcher
 
 
 def surfaces(tokens):

@@ -11,15 +11,15 @@ from translane import options as plain
 from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import TermOutcome, Treatment
-from translane_server.errors import InvalidRequestError
-from translane_server.local import LocalDecoder
+from translane_server.core.errors import InvalidRequestError
+from translane_server.engine.vocabulary import TargetVocabulary
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 from translane_server.text.words import Words
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.terms import KeptTerms, Spelling, most_reports
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.workers.local import LocalDecoder
 
 TOKENIZER = FakeTokenizer()
 UNKNOWN = make_manifest().special_ids.unk

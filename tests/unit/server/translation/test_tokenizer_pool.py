@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from translane_server.budget import UNLIMITED, Budget, WorkEndedError
-from translane_server.errors import QueueFullError, UnavailableError
+from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
+from translane_server.core.errors import QueueFullError, UnavailableError
 from translane_server.translation.tokenizer_pool import TokenizerPool, any_thread_runs
 
 LITTLE, SMALL, LARGE = 1024, 2000, 70_000
@@ -158,7 +158,8 @@ async def test_stopping_ends_all_work(make):
 
 SERVER = """
 import asyncio, sys, threading, time
-from translane_server import command, serving
+from translane_server.app import command
+from translane_server.app import serving
 from translane_server.translation.tokenizer_pool import TokenizerPool
 
 async def serve(stuck):

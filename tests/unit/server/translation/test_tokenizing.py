@@ -2,7 +2,7 @@
 
 import pytest
 
-from translane_server.budget import UNLIMITED, Budget, WorkEndedError
+from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.translation.segmentation import tokenize
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers.cuda_on_cpu import SOURCE, CpuDevice, compile_kernels, kernels_library
-from translane_server.backend import RowMove
+from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda import kernels as kernels_module
 from translane_server.runtime.cuda.kernel_arguments import MOVES, SOURCES, Blocks

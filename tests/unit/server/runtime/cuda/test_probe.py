@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from helpers.sessions import open_session
-from translane_server.errors import DeviceError
+from translane_server.core.errors import DeviceError
 from translane_server.runtime import sessions
 from translane_server.runtime.cuda import probe as cuda_probe
 

@@ -1,0 +1,104 @@
+"""The service with which an operator loads, unloads and reloads models; and the port that it has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from translane.v1 import models_pb2 as pb
+from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
+from translane_server.api.admission import CallLimits
+from translane_server.api.call import Call
+from translane_server.api.grpc_port import GrpcPort
+from translane_server.api.listening import ADMIN_HOST
+from translane_server.api.reflection import enable_reflection
+from translane_server.core.errors import ModelRefusedError, StartupError
+from translane_server.models.registry import Registry
+from translane_server.observation.call_trace import Tracer
+from translane_server.observation.metrics import Metrics
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
+
+_MAX_MESSAGE_BYTES = 4096
+_MAX_STREAMS = 16  # calls at once on a connection
+_LONGEST_LOAD = 3600.0  # longest time of a call [seconds]
+_CLOSING_TIME = 0.5  # for the answers of calls that run when the port closes [seconds]
+
+
+class ModelService(ModelServiceServicer):
+    """Answers the RPCs about models.
+
+    Args:
+        models: the models of the server.
+    """
+
+    def __init__(self, models: Registry) -> None:
+        self._models = models
+
+    async def LoadModel(self, request: pb.LoadModelRequest, _call: Call) -> pb.LoadModelResponse:  # noqa: N802
+        with _refusals():
+            model = await self._models.load(request.name)
+        return pb.LoadModelResponse(model=self._models.message(model))
+
+    async def UnloadModel(self, request: pb.UnloadModelRequest, _call: Call) -> pb.UnloadModelResponse:  # noqa: N802
+        model = await self._models.unload(request.name)
+        return pb.UnloadModelResponse(model=self._models.message(model))
+
+    async def ReloadModel(self, request: pb.ReloadModelRequest, _call: Call) -> pb.ReloadModelResponse:  # noqa: N802
+        with _refusals():
+            model, changed = await self._models.reload(request.name)
+        return pb.ReloadModelResponse(model=self._models.message(model), changed=changed)
+
+
+class AdminPort:
+    """The port of `ModelService`.
+
+    Args:
+        service: answers the calls.
+        metrics: counts the calls.
+        port: the port; 0 takes a free one.
+        reflects: whether the port answers server reflection.
+        tracer: begins the spans of calls; None if calls are not traced.
+
+    Raises:
+        RuntimeError: the server cannot listen on the port.
+    """
+
+    def __init__(
+        self,
+        service: ModelServiceServicer,
+        metrics: Metrics,
+        port: int,
+        *,
+        reflects: bool,
+        tracer: Tracer | None = None,
+    ) -> None:
+        options = [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.max_concurrent_streams", _MAX_STREAMS),
+        ]
+        limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
+        grpc_port = GrpcPort(metrics, limits, options, tracer=tracer)
+        add_ModelServiceServicer_to_server(service, grpc_port)  # type: ignore[no-untyped-call]
+        if reflects:
+            enable_reflection((SERVICE_NAME,), grpc_port)
+        self._server = grpc_port.server
+        self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")
+
+    async def start(self) -> None:
+        """Answer calls."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Close the port."""
+        await self._server.stop(_CLOSING_TIME)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell the caller why a model cannot be loaded."""
+    try:
+        yield
+    except StartupError as error:
+        raise ModelRefusedError(str(error)) from None

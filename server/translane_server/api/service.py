@@ -1,0 +1,143 @@
+"""The translane.v1 service: messages to requests, and translations to messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import TypeVar
+
+from translane.conversions import (
+    score_message,
+    scoring_request_of,
+    stream_request_of,
+    stream_response,
+    translate_response,
+    translation_request_of,
+)
+from translane.options import Options
+from translane.results import Hypothesis
+from translane.v1 import translation_pb2 as pb
+from translane_server.api.call import Call, Write
+from translane_server.core.errors import shutting_down
+from translane_server.models.model_list import model_list
+from translane_server.models.registry import Registry
+from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
+from translane_server.translation.tokenizer_pool import LITTLE_WORK
+from translane_server.translation.translator import Ticket
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
+
+_Message = TypeVar("_Message")
+
+
+class TranslationService:
+    """Answers the RPCs. Refuses translations after `close`.
+
+    Args:
+        models: the models of the server.
+        most_texts: the setting `max_request_texts`.
+        log_texts: whether texts and translations are logged.
+    """
+
+    def __init__(self, models: Registry, most_texts: int, *, log_texts: bool = False) -> None:
+        self._models = models
+        self._most_texts = most_texts
+        self._log_texts = log_texts
+        self._closed = False
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def close(self) -> None:
+        """Refuse new translations from now on."""
+        self._closed = True
+
+    async def idle(self) -> None:
+        """Wait until every translation that was accepted is answered."""
+        await self._idle.wait()
+
+    async def Translate(self, message: pb.TranslateRequest, call: Call) -> pb.TranslateResponse:  # noqa: N802
+        call.note(texts=len(message.texts))
+        check_names(message)
+        if call.size > LITTLE_WORK:  # a list that is too long is not read at all
+            refuse([*too_many("texts", len(message.texts), self._most_texts), *too_many_entries(message.options)])
+        request = translation_request_of(message)
+        translator = self._models.translator(request)
+        ticket = _ticket(call, message.priority)
+        with self._accepted(call, translator.name):
+            answer = await translator.translate(request, ticket)
+            hypotheses = [each for translation in answer.translations for each in translation.hypotheses]
+            response = await self._written(call, partial(translate_response, answer), request.options, hypotheses)
+        self._log(call, request.texts, hypotheses)
+        return response
+
+    async def TranslateStream(self, message: pb.TranslateStreamRequest, call: Call, write: Write) -> None:  # noqa: N802
+        call.note(texts=1)
+        check_names(message)
+        if call.size > LITTLE_WORK:
+            refuse(too_many_entries(message.options))
+        request = stream_request_of(message)
+        translator = self._models.translator(request)
+        hypotheses: list[Hypothesis] = []
+        with self._accepted(call, translator.name):
+            async with aclosing(translator.stream(request, _ticket(call, message.priority))) as deltas:
+                async for delta in deltas:
+                    if delta.translation:
+                        hypotheses.append(delta.translation.hypothesis)
+                    make = partial(stream_response, delta)
+                    await write(await self._written(call, make, request.options, hypotheses))
+        self._log(call, request.texts, hypotheses)
+
+    async def Score(self, message: pb.ScoreRequest, call: Call) -> pb.ScoreResponse:  # noqa: N802
+        call.note(texts=len(message.inputs))
+        check_names(message)
+        refuse(too_many("inputs", len(message.inputs), self._most_texts))
+        request = scoring_request_of(message)
+        model = self._models.choose(request.model, request.source_language, request.target_language)
+        with self._accepted(call, model.name):
+            scores = await model.score(request, _ticket(call))
+            response = pb.ScoreResponse(scores=map(score_message, scores))
+        if self._log_texts:
+            call.note(
+                source_texts=[source for source, _ in request.inputs],
+                translations=[target for _, target in request.inputs],
+            )
+        return response
+
+    async def ListModels(self, _message: pb.ListModelsRequest, _call: Call) -> pb.ListModelsResponse:  # noqa: N802
+        return model_list(self._models.messages(), self._most_texts)
+
+    @contextmanager
+    def _accepted(self, call: Call, model: str) -> Iterator[None]:
+        """Count a request, which is answered even if the server closes meanwhile."""
+        call.note(model=model)
+        if self._closed:
+            raise shutting_down()
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    async def _written(
+        self, call: Call, make: Callable[[], _Message], options: Options, hypotheses: Sequence[Hypothesis]
+    ) -> _Message:
+        """Return the message that `make` makes. Many details of hypotheses take too long for the event loop."""
+        if not (options.return_tokens or options.return_token_scores or options.return_alignment):
+            return make()
+        details = sum([len(each.tokens) + len(each.token_log_probs) + len(each.alignment) for each in hypotheses])
+        return await self._models.pool.build(details, lambda _budget: make(), call.caller)
+
+    def _log(self, call: Call, texts: Sequence[str], hypotheses: Sequence[Hypothesis]) -> None:
+        """Log the texts of a request and their translations, if this is wanted."""
+        if self._log_texts:
+            call.note(source_texts=list(texts), translations=[each.text for each in hypotheses])
+
+
+def _ticket(call: Call, priority: int = 0) -> Ticket:
+    return Ticket(call.caller, priority, call.pay, call.note, call.trace)

@@ -1,0 +1,1 @@
+"""Starts, drains and ends a server."""

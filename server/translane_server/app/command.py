@@ -1,0 +1,56 @@
+"""`translane serve`: reads the settings, then loads the server, and ends the process although a thread may hang."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from translane.command_error import end_at_once, packages_load
+from translane_server.core.errors import StartupError, is_about_memory
+from translane_server.settings.loader import load_settings
+from translane_server.settings.model_sources import users_cache
+from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
+
+PROGRAM = "translane serve"
+_NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # imported only in the replicas' processes
+_INTERRUPTED = 130  # 128 + SIGINT
+
+
+def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit code; with `--check`, once everything is looked at.
+
+    Args:
+        argv: command-line arguments, without the name of the program.
+        environ: environment variables.
+
+    Raises:
+        StartupError: the server cannot start.
+        CommandError, ModuleNotFoundError: a package does not load, or is missing.
+    """
+    settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
+    settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
+    with packages_load():
+        from translane_server.app.serving import run
+        from translane_server.translation.tokenizer_pool import any_thread_runs
+    for name in _NEEDED_BY_REPLICAS:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(name=name)
+    try:
+        code = run(settings, environ)
+    except KeyboardInterrupt:  # the server does not handle signals yet
+        code = _INTERRUPTED
+    except StartupError as error:
+        code = _fail(str(error), error.exit_code)
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not is_about_memory(error):
+            raise
+        code = _fail("there is not enough memory, or the limit of threads is reached", 1)
+    if any_thread_runs():
+        end_at_once(code)
+    return code
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    return code

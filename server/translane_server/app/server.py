@@ -1,0 +1,251 @@
+"""The server: it runs the gRPC port, the metrics port, the port of ModelService and the models."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.access.certificates import Certificates
+from translane_server.access.guard import Guard, warn_of_what_is_missing
+from translane_server.api.grpc_port import grpc_port
+from translane_server.api.health import HealthService
+from translane_server.api.listening import Ports, address_of, listening_on, log_addresses
+from translane_server.api.model_service import ModelService
+from translane_server.api.reflection import enable_reflection
+from translane_server.api.service import SERVICE_NAME, TranslationService
+from translane_server.app.descriptors import connection_limit, watch_connections
+from translane_server.app.operator_ports import OperatorPorts
+from translane_server.forwarding.private_socket import PrivateSocket
+from translane_server.models.registry import Registry
+from translane_server.observation.call_trace import Tracer
+from translane_server.observation.metrics import Metrics
+from translane_server.settings.server_settings import ServerSettings
+
+if TYPE_CHECKING:
+    from translane_server.http.port import HttpPort
+
+_log = logging.getLogger(__name__)
+
+# Time to send the answers that are ready, and the last health states [seconds].
+_CLOSING_TIME = 0.5
+# Time in which new calls are answered with UNAVAILABLE after the last translation [seconds]. Calls that arrive when the
+# port closes get CANCELLED from gRPC, without a reason.
+_LAST_CALLS_TIME = 0.2
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Server:
+    """Listens after `start`, translates after `open`, and ends with `stop`. All calls come from one event loop.
+
+    Args:
+        settings: settings of the server.
+        models: the models to serve; they are not loaded.
+        metrics: the metrics of the server.
+        tracer: begins the spans of calls; None if calls are not traced.
+        guard: the certificates and keys; by default those of the settings.
+        door: where the server listens within another program, and nowhere else; None for a server of its own.
+
+    Attributes:
+        guard: the certificates and keys of the server.
+        failed: set when decoding has failed for good, and no model translates any more.
+
+    Raises:
+        StartupError: a certificate or the file of keys is wrong.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        models: Registry,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        *,
+        guard: Guard | None = None,
+        door: PrivateSocket | None = None,
+    ) -> None:
+        self._settings = settings
+        self.models = models
+        self.metrics = metrics
+        self._tracer = tracer
+        self._door = door
+        self.guard = guard or Guard(settings, metrics)
+        self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
+        self._health = HealthService()
+        self._connection_watch: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._operator_ports = None if door else self._make_operator_ports()  # the program around the server has them
+        self._grpc: grpc.aio.Server | None = None
+        self._http: HttpPort | None = None
+        self.failed = asyncio.Event()
+        self.stopped = False
+        self.port = 0
+        self.metrics_port = 0
+        self.http_port = 0
+
+    async def start(self) -> None:
+        """Listen on all ports. Translations are refused until `open`.
+
+        Raises:
+            StartupError: the server cannot listen on a port.
+        """
+        settings = self._settings
+        self._tell_health()
+        self.models.changed = self._tell_health
+        connections = connection_limit(settings.max_connections)
+        if not self._door:
+            self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
+        server = self._open_grpc(connections)
+        if self._operator_ports:
+            await self._operator_ports.open()
+            self.metrics_port = self._operator_ports.metrics
+        self._following = asyncio.create_task(self.guard.follow())
+        self._connection_watch = asyncio.create_task(watch_connections(connections))
+        await server.start()
+        if self._http:
+            await self._http.start()
+        if ports := self._operator_ports:
+            http = self._http.port if self._http else None
+            log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
+            warn_of_what_is_missing(settings)
+
+    def _open_grpc(self, connections: int) -> grpc.aio.Server:
+        """Open the port of translations, and the socket of forwarded calls; within another program the socket alone."""
+        settings, certificates = self._settings, self.guard.certificates
+        door = self._http.door if self._http else self._door
+        port = grpc_port(
+            settings,
+            self.metrics,
+            connections,
+            tracer=self._tracer,
+            keys=self.guard.keys,
+            secret=door.secret if door else "",
+        )
+        add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, port)
+        if settings.reflection:
+            enable_reflection((SERVICE_NAME, health.SERVICE_NAME), port)
+        self._grpc = server = port.server
+        if door:
+            server.add_insecure_port(door.address)
+        if self._http:
+            self.http_port = self._http.port
+        if self._door:
+            return server
+        address = address_of(settings.host, settings.port)
+        with listening_on(settings.host, settings.port):
+            if certificates:
+                self.port = server.add_secure_port(address, certificates.grpc_credentials())
+            else:
+                self.port = server.add_insecure_port(address)
+        return server
+
+    def _make_operator_ports(self) -> OperatorPorts:
+        settings, certificates = self._settings, self.guard.certificates
+        return OperatorPorts(
+            settings,
+            self.metrics,
+            self._health,
+            ModelService(self.models),
+            certificates=certificates if settings.metrics_tls else None,
+            tracer=self._tracer,
+        )
+
+    @property
+    def can_translate(self) -> bool:
+        """Whether any model translates."""
+        return self.models.can_translate
+
+    def request_reload(self) -> None:
+        """Reload all models soon."""
+        self.models.request_reload()
+
+    async def open(self) -> None:
+        """Load all models. Each one translates as soon as it is loaded. `stop` ends the models.
+
+        Raises:
+            StartupError: a model cannot be loaded.
+        """
+        await self.models.start()
+        self._tell_health()
+
+    async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
+        """Refuse new translations, finish the accepted ones, and close.
+
+        After `grace` seconds, or as soon as `hurry` is set, the unfinished translations are answered with UNAVAILABLE.
+
+        Returns:
+            Whether all accepted translations were finished.
+        """
+        self.stopped = True
+        self._service.close()
+        self.models.close()
+        if self._http:
+            self._http.drain()
+        if self._operator_ports:
+            await self._operator_ports.drain()
+        self._health.close()
+        if self._connection_watch:
+            self._connection_watch.cancel()
+        if self._following:
+            self._following.cancel()
+        drained = await _first(self._service.idle(), hurry, grace)
+        if drained and self.models.can_translate:
+            await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
+        await self.models.stop()
+        if self._grpc:
+            if not drained:  # the dispatchers have failed the unfinished requests, whose answers are written now
+                await _first(self._service.idle(), None, _CLOSING_TIME)
+            closing_time = _CLOSING_TIME if not (hurry and hurry.is_set()) else 0
+            if self._http:
+                await self._http.stop(closing_time)
+            await self._grpc.stop(closing_time)
+        if self._door:
+            self._door.close()
+        if self._operator_ports:
+            await self._operator_ports.close()
+        return drained
+
+    def _tell_health(self) -> None:
+        """Set the health of the server, and of each model: the service's name, a slash, and the model's name."""
+        whole = _SERVING if self.models.can_translate else _NOT_SERVING
+        states = {"": whole, SERVICE_NAME: whole}
+        for name, model in self.models.models.items():
+            states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING
+        self._health.replace(states)
+        if self.models.has_failed and not self.failed.is_set():
+            _log.error("decoding has failed, and nothing is translated any more; the server ends")
+            self.failed.set()
+
+
+async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None, seconds: float) -> bool:
+    """Whether `wanted` ends before `hurry` is set, and within `seconds`."""
+    done = asyncio.ensure_future(wanted)
+    others = [asyncio.ensure_future(hurry.wait())] if hurry else []
+    await asyncio.wait([done, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in (done, *others):
+        task.cancel()
+    return done.done() and not done.cancelled()
+
+
+def _http_port(
+    settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
+) -> HttpPort | None:
+    """Return the HTTP port; None if there is none.
+
+    Raises:
+        StartupError: the server cannot listen on the port.
+    """
+    if settings.http_port is None:
+        return None
+    from translane_server.http.port import HttpPort  # late: other servers do without its packages' memory
+
+    with listening_on(settings.host, settings.http_port):
+        return HttpPort(settings, metrics, connections, certificates)

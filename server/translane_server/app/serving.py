@@ -1,0 +1,101 @@
+"""Checks models, starts the server, waits for a signal, and drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Mapping
+
+from translane_server.app.check import check
+from translane_server.app.server import Server
+from translane_server.app.service_manager import ServiceManager
+from translane_server.models.build import build_registry
+from translane_server.observation.log_writer import written_in_background
+from translane_server.observation.logs import configure_logging
+from translane_server.observation.metrics import Metrics
+from translane_server.observation.trace_setup import traces
+from translane_server.settings.server_settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit code; see `translane_server.app.command`.
+
+    Raises:
+        StartupError: the server cannot start.
+    """
+    if settings.check:
+        configure_logging(settings.log_format, "error")
+        for line in check(settings):
+            print(line, flush=True)
+        return 0
+    configure_logging(settings.log_format, settings.log_level)
+    manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
+    with written_in_background(), traces(environ) as tracer:
+        metrics = Metrics()
+        server = Server(settings, build_registry(settings, metrics), metrics, tracer)
+        return asyncio.run(_serve(settings, server, manager))
+
+
+class _Signals:
+    """Handles SIGTERM and SIGINT. The first signal sets `stop`, the second sets `hurry`, and a third kills.
+
+    SIGHUP calls `reload`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reload: Callable[[], None]) -> None:
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.number = 0
+        self._loop = loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._received, number)
+        loop.add_signal_handler(signal.SIGHUP, reload)
+
+    def _received(self, number: int) -> None:
+        self.number = number
+        if self.stop.is_set():
+            self.hurry.set()
+            for each in (signal.SIGTERM, signal.SIGINT):
+                self._loop.remove_signal_handler(each)
+        self.stop.set()
+
+
+async def _serve(settings: ServerSettings, server: Server, manager: ServiceManager) -> int:
+    signals = _Signals(asyncio.get_running_loop(), server.request_reload)
+    try:
+        await server.start()
+        opening = asyncio.create_task(server.open())
+        stopping = asyncio.create_task(signals.stop.wait())
+        failing = asyncio.create_task(server.failed.wait())
+        await asyncio.wait([opening, stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+        if opening.done():
+            await opening
+            manager.ready()
+            await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+        else:
+            opening.cancel()
+            await asyncio.wait([opening])
+            if not server.can_translate:  # no request was accepted yet
+                await server.stop(grace=0)
+                return 0
+        if failing.done():
+            await server.stop(grace=0)
+            return 1  # the supervisor of the process restarts it
+        failing.cancel()
+    except BaseException:
+        await server.stop(grace=0)
+        raise
+    manager.stopping()
+    _log.info("%s: finishing what is running", signal.Signals(signals.number).name)
+    drained = await server.stop(settings.grace_period, signals.hurry)
+    if signals.hurry.is_set():
+        _log.warning("stopped at once")
+        return 128 + signals.number
+    if not drained:
+        _log.warning("stopped after the grace period of %g seconds, with requests unfinished", settings.grace_period)
+    else:
+        _log.info("stopped; every accepted request is answered")
+    return 0

@@ -1,1 +1,0 @@
-"""The running batch: the sentences that decode, their rows, and the decode step of each kind of search."""

@@ -1,0 +1,214 @@
+"""The model bundle: a folder that `translane export` writes and the server reads. Its manifest describes it.
+
+Loading checks everything that can be checked without running the model: the schema version, every field, the sha256 of
+every file, and where links lead. The message of an error is one sentence.
+
+A file may be a link, because Hugging Face's cache keeps the files of a repository in ``blobs``, named after their
+content, and the folders of its revisions in ``snapshots``, full of links. A link may lead to a file in the bundle's
+folder, or, from a folder in ``snapshots``, to the ``blobs`` beside it. So a downloaded bundle gives nothing away: it
+cannot have the server read any other file of the machine.
+
+What is served is what was checked, however long ago: whoever reads files of a checked bundle does so within
+`Bundle.unchanged`. It knows a file again by its stamp, without reading it: its place on the disk, its size and its
+times. The content of a file with another stamp is checked anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from io import BufferedReader
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from translane_server.bundle.manifest import SCHEMA_VERSION, FileEntry, Manifest
+from translane_server.core.errors import BundleError
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, open_regular, parse_json, read_regular
+
+MANIFEST = "manifest.json"
+
+# Names of folders in Hugging Face's cache: https://huggingface.co/docs/huggingface_hub/guides/manage-cache
+_SNAPSHOTS, _BLOBS = "snapshots", "blobs"
+
+# A file that was changed so recently may be changed again without another stamp: file systems count time in steps.
+_SETTLING_TIME = 2_000_000_000  # nanoseconds
+
+_NOT_EXPORTED = f"is not the file that was exported ({MANIFEST} lists another size or sha256)"
+_CHANGED = "has changed since it was checked; put it back, or bring another version and reload the model"
+
+_Stamp = tuple[int, ...]
+
+
+class Bundle:
+    """A checked bundle: its folder and its manifest.
+
+    Args:
+        folder: the folder.
+        manifest: the manifest, which `folder` had when it was checked.
+        stamps: the stamps of checked files, by name. A file without one is checked when it is read.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, stamps: Mapping[str, _Stamp] | None = None) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._stamps = stamps or {}
+
+    def path(self, name: str) -> Path:
+        """The path of the manifest's file `name`."""
+        return self.folder / name
+
+    @contextlib.contextmanager
+    def unchanged(self, names: Collection[str]) -> Iterator[None]:
+        """What is read of the files `names` within is what was checked, or there is an error.
+
+        Raises:
+            BundleError: a file is not the one that was checked, or it changes meanwhile.
+        """
+        stamps = {name: self._stamp(name) for name in sorted(names)}
+        for name, stamp in stamps.items():
+            if stamp is None or stamp != self._stamps.get(name):
+                _check_file(self.folder, name, self.manifest.files[name], _CHANGED)
+        try:
+            yield
+        except Exception:
+            self._expect(stamps)  # a file that changes is the better reason
+            raise
+        self._expect(stamps)
+
+    def _expect(self, stamps: Mapping[str, _Stamp | None]) -> None:
+        for name, stamp in stamps.items():
+            if self._stamp(name) != stamp:
+                raise BundleError(f"model bundle {self.folder}: {name} {_CHANGED}") from None
+
+    def _stamp(self, name: str) -> _Stamp | None:
+        """The stamp of a file; None if there is no such file."""
+        try:
+            return _stamp_of(self.path(name).stat())
+        except (OSError, ValueError):  # ValueError: a name with a zero byte
+            return None
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Read and check the bundle in `folder`.
+
+    Raises:
+        BundleError: the bundle is missing, corrupted, tampered with, or of another schema version.
+    """
+    manifest = read_manifest(folder)
+    checked_at = time.time_ns()
+    stamps = {name: _check_file(folder, name, entry) for name, entry in sorted(manifest.files.items())}
+    return Bundle(folder, manifest, {name: stamp for name, stamp in stamps.items() if _is_settled(stamp, checked_at)})
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest in `folder`. The files that the manifest lists are not checked.
+
+    Raises:
+        BundleError: the manifest is missing, malformed, or of another schema version.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        is_file = "it is a file; name the folder that it lies in" if folder.is_file() else "there is no such folder"
+        raise BundleError(f"model bundle {folder}: {is_file}")
+    try:
+        _check_link(folder, MANIFEST)
+        content = read_regular(path, MOST_DESCRIPTION_BYTES)
+    except FileNotFoundError:
+        raise BundleError(f"model bundle {folder}: it has no {MANIFEST}; translane export writes bundles") from None
+    except OSError as error:
+        raise BundleError(f"model bundle {folder}: {MANIFEST} cannot be read: {error.strerror}") from None
+    return parse_manifest(content, str(folder))
+
+
+def parse_manifest(text: bytes, place: str) -> Manifest:
+    """Read the text of a manifest. `place` is the folder or the URL of the bundle, for messages.
+
+    Raises:
+        BundleError: the manifest is malformed, or of another schema version.
+    """
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        raise BundleError(f"model bundle {place}: {MANIFEST} is not JSON: {error}") from None
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise BundleError(f"model bundle {place}: {MANIFEST} has no schema_version")
+    if version != SCHEMA_VERSION:
+        raise BundleError(
+            f"model bundle {place}: it is of schema version {version}, and this release reads version"
+            f" {SCHEMA_VERSION}; 'translane export CHECKPOINT --output FOLDER' of this release writes it anew"
+        )
+    try:
+        return Manifest.model_validate_json(json.dumps(content), strict=True)
+    except ValidationError as error:
+        raise BundleError(f"model bundle {place}: {MANIFEST}: {_first_problem(error)}") from None
+    except ValueError as error:  # a number of too many digits
+        raise BundleError(f"model bundle {place}: {MANIFEST}: {error}") from None
+
+
+def file_entry(path: Path) -> FileEntry:
+    """Size and digest of the regular file at `path`. Raises OSError."""
+    with open_regular(path) as file:
+        return _entry(file)
+
+
+def _entry(file: BufferedReader) -> FileEntry:
+    digest = hashlib.file_digest(file, "sha256")
+    return FileEntry(size=file.tell(), sha256=digest.hexdigest())
+
+
+def _check_file(folder: Path, name: str, expected: FileEntry, otherwise: str = _NOT_EXPORTED) -> _Stamp:
+    """Check the content of a file, and return the stamp that it had before. `otherwise` says what is wrong with it.
+
+    Raises:
+        BundleError: the file is missing, is elsewhere, or is not what is expected.
+    """
+    try:
+        _check_link(folder, name)
+        with open_regular(folder / name) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size == expected.size and _entry(file) == expected:
+                return _stamp_of(status)
+    except FileNotFoundError:
+        raise BundleError(f"model bundle {folder}: {name} is missing") from None
+    except OSError as error:
+        raise BundleError(f"model bundle {folder}: {name} cannot be read: {error.strerror}") from None
+    raise BundleError(f"model bundle {folder}: {name} {otherwise}")
+
+
+def _stamp_of(status: os.stat_result) -> _Stamp:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _is_settled(stamp: _Stamp, now: int) -> bool:
+    """Whether a later change certainly changes the stamp, which ends with the time of the last one."""
+    return stamp[-1] < now - _SETTLING_TIME
+
+
+def _check_link(folder: Path, name: str) -> None:
+    """Refuse a file of the bundle that is elsewhere; see the module about links. Raises OSError and BundleError."""
+    try:
+        home = folder.resolve(strict=True)
+        place = (home / name).resolve(strict=True)
+    except RuntimeError:  # Python's word for links in a circle before 3.13
+        raise BundleError(f"model bundle {folder}: {name} cannot be read: its links lead in a circle") from None
+    except ValueError:
+        return  # a name with a zero byte, which is reported when the file is opened
+    allowed = [home, *(parent.with_name(_BLOBS) for parent in home.parents if parent.name == _SNAPSHOTS)]
+    if not any(place.is_relative_to(root) for root in allowed):
+        raise BundleError(
+            f"model bundle {folder}: {name} is a link to {place}, outside of the bundle; put the file itself there"
+        )
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    message = problem["msg"].removeprefix("Value error, ") + more
+    return f"{where}: {message}" if where else message

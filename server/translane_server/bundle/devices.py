@@ -1,0 +1,97 @@
+"""Chooses the device that runs a model. A separate process tries CUDA and reports why it does not work."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Literal
+
+from translane_server.bundle.manifest import Precision
+from translane_server.core.errors import DeviceError
+
+Device = Literal["cpu", "cuda"]
+RequestedDevice = Literal["auto", "cpu", "cuda"]
+
+# The precisions that each device runs, best first.
+ON_CUDA: tuple[Precision, ...] = ("fp16", "bf16")
+ON_CPU: tuple[Precision, ...] = ("int8", "fp32", "fp16")
+
+_FOR_CUDA, _FOR_CPU = "--precision fp16", "--precision int8"
+
+# -P: Python imports nothing from the working directory.
+_PROBE = (sys.executable, "-P", "-m", "translane_server.runtime.cuda.probe")
+_PATIENCE = 120.0  # seconds; the libraries of CUDA take a while to load
+
+_log = logging.getLogger(__name__)
+
+
+def choose_device(requested: RequestedDevice, precision: Precision) -> Device:
+    """The device that runs a bundle of this precision; see `choose_precision`."""
+    return choose_precision(requested, [precision])[1]
+
+
+def choose_precision(requested: RequestedDevice, held: Sequence[Precision]) -> tuple[Precision, Device]:
+    """Choose one of a model's bundles, and the device that runs it.
+
+    "auto" means CUDA if there is a half-precision bundle and CUDA works; otherwise it means the CPU. If a
+    half-precision bundle has to run on the CPU or is passed over, a warning says why CUDA is not used.
+
+    Args:
+        requested: the device that the operator asks for.
+        held: precision of each bundle; at least one.
+
+    Raises:
+        DeviceError: the requested device does not work, or cannot run any of the bundles.
+    """
+    names = " and ".join(held)
+    why_not = ""
+    if requested != "cpu":
+        for precision in ON_CUDA:
+            if precision in held:
+                reason = why_no_cuda(precision)
+                if not reason:
+                    return precision, "cuda"
+                why_not = why_not or reason
+    if requested == "cuda":
+        wrong = (
+            f"the model bundle is {names}, and CUDA runs fp16 and bf16 bundles; export the checkpoint with {_FOR_CUDA}"
+        )
+        raise DeviceError(f"device cuda: {why_not or wrong}")
+    for_cpu = next((precision for precision in ON_CPU if precision in held), None)
+    if for_cpu is None:
+        raise DeviceError(
+            f"device {requested}: the model bundle is {names}, and CPUs run fp32, int8 and fp16 bundles; export the"
+            f" checkpoint with {_FOR_CPU}" + (f" (CUDA is not used: {why_not})" if why_not else "")
+        )
+    if why_not:
+        _log.warning("running on the CPU, not on CUDA: %s", why_not)
+    return for_cpu, "cpu"
+
+
+def why_no_cuda(precision: Precision) -> str:
+    """The reason why CUDA cannot run bundles of `precision` here, without a full stop; "" if CUDA can.
+
+    The check takes seconds.
+    """
+    try:
+        asked = subprocess.run(  # noqa: S603 constant
+            [*_PROBE, precision], capture_output=True, text=True, errors="replace", timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return f"CUDA did not answer within {_PATIENCE:.0f} seconds"
+    if asked.returncode == 0:
+        return ""
+    if asked.returncode < 0:
+        return f"the process that tried CUDA was ended by {_name_of_signal(-asked.returncode)}"
+    reason = asked.stdout.strip().splitlines()
+    return reason[-1] if reason else f"the process that tried CUDA ended with exit code {asked.returncode}"
+
+
+def _name_of_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"

@@ -1,0 +1,518 @@
+"""The manifest of a model bundle: its fields, and the checks across fields."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from translane_server.core.printable import shown
+
+SCHEMA_VERSION: Final = 6
+
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+# The type in which attention and norms compute. The keys and values of self-attention have this type too.
+COMPUTED_IN: dict[Precision, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32"}
+_KEY_VALUE_TYPES = ("float32", "float16", "bfloat16", "int8")
+
+# Far beyond any model, and small enough that a number from a file never decides about much memory or time by itself.
+MOST_LAYERS = 1_000
+MOST_HEADS = 10_000
+MOST_WIDTH = 1_000_000
+MOST_PIECES = 10_000_000
+MOST_TOKENS = 131_072
+MOST_BEAMS = 4_096
+_LARGEST_PENALTY = 1e6
+_MOST_CHARACTERS = 1_000
+
+# The form of a model's name, a regular expression, and its longest length [characters].
+MODEL_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+LONGEST_MODEL_NAME = 100
+
+_Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
+_Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
+_Pieces = Annotated[int, Field(ge=1, le=MOST_PIECES)]
+_Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+
+
+def _check_shown(text: str) -> str:
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters, and at most {_MOST_CHARACTERS:,} are allowed")
+    if not text.isprintable():
+        raise ValueError("it has control characters")
+    return text
+
+
+# Text that logs, metrics and clients show.
+_Shown = Annotated[str, AfterValidator(_check_shown)]
+
+
+def _as_flag(value: bool | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:.9g}"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Architecture(_Model):
+    """Sizes of the model: the server lays out memory by some, and others inform people."""
+
+    family: str
+    encoder_layers: _Layers
+    decoder_layers: _Layers
+    d_model: _Width
+    heads: int = Field(ge=1, le=MOST_HEADS)
+    head_size: int = Field(ge=8, le=MOST_WIDTH, multiple_of=8)
+    kv_heads: int | None = Field(None, ge=1, le=MOST_HEADS)  # of keys and values; None: as many as queries have
+    ffn_size: _Width
+    source_vocab_size: _Pieces
+    target_vocab_size: _Pieces
+    parameters: int = Field(ge=1)
+
+    @property
+    def key_value_heads(self) -> int:
+        """How many heads keys and values have."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @model_validator(mode="after")
+    def _heads_are_grouped(self) -> Architecture:
+        if self.heads % self.key_value_heads:
+            raise ValueError(f"kv_heads: {self.kv_heads} does not divide {self.heads} heads")
+        return self
+
+
+class SpecialIds(_Model):
+    """Ids of special tokens. The first token fed to the decoder is `decoder_start`; generation ends with `eos`."""
+
+    pad: int = Field(ge=0)
+    unk: int = Field(ge=0)
+    bos: int = Field(ge=0)
+    eos: int = Field(ge=0)
+    decoder_start: int = Field(ge=0)
+
+
+class ModelLimits(_Model):
+    """Longest source and target that the model can take [tokens, with the end-of-sentence token]."""
+
+    source_tokens: _Tokens
+    target_tokens: _Tokens
+
+
+class SearchDefaults(_Model):
+    """The search of requests that set no search: decoding options by name. None leaves an option at its own default.
+
+    `str()` gives the options that are set, such as beam_size=4,length_penalty=0.6, or none.
+    """
+
+    beam_size: int | None = Field(default=None, ge=1, le=MOST_BEAMS)
+    length_penalty: float | None = Field(default=None, ge=-10, le=10)
+    early_stopping: bool | None = None
+    repetition_penalty: float | None = Field(default=None, ge=1 / _LARGEST_PENALTY, le=_LARGEST_PENALTY)
+    no_repeat_ngram_size: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+    min_length: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+    use_shortlist: bool | None = None
+
+    def __str__(self) -> str:
+        values = ((name, getattr(self, name)) for name in SearchDefaults.model_fields)
+        return ",".join(f"{name}={_as_flag(value)}" for name, value in values if value is not None) or "none"
+
+
+class DecodingDefaults(SearchDefaults):
+    """Values of decoding options that a request leaves unset."""
+
+    max_length: _Tokens
+
+    @property
+    def search(self) -> SearchDefaults:
+        """These defaults without `max_length`."""
+        return SearchDefaults(**self.model_dump(exclude={"max_length"}))
+
+
+class SentencePieceTokenizerEntry(_Model):
+    """Two SentencePiece models; the same file twice if the vocabulary is joint.
+
+    Some models number the pieces in their own way. Then `source_ids` and `target_ids` are JSON files, each an object of
+    piece -> id. The model does not know pieces that are missing there.
+    """
+
+    kind: Literal["sentencepiece"] = "sentencepiece"
+    source: str
+    target: str
+    source_ids: str | None = None
+    target_ids: str | None = None
+    source_eos: bool = True  # whether the end-of-sentence token ends sources
+
+    @property
+    def files(self) -> set[str]:
+        """The files of the bundle that the tokenizer reads."""
+        return {self.source, self.target} | {name for name in (self.source_ids, self.target_ids) if name}
+
+
+class JsonTokenizerEntry(_Model):
+    """A `tokenizer.json` of the library `tokenizers`. Its template is ignored.
+
+    `file` is for both sides, or for sources alone if `target` names another file for targets.
+    """
+
+    kind: Literal["tokenizers"] = "tokenizers"
+    file: str
+    target: str | None = None
+    source_eos: bool = True
+
+    @property
+    def files(self) -> set[str]:
+        """The files of the bundle that the tokenizer reads."""
+        return {self.file} | ({self.target} if self.target else set())
+
+
+TokenizerEntry = Annotated[SentencePieceTokenizerEntry | JsonTokenizerEntry, Field(discriminator="kind")]
+
+_Ids = tuple[Annotated[int, Field(ge=0)], ...]
+
+
+class LanguageTokens(_Model):
+    """The tokens that tell a model one of its languages.
+
+    Attributes:
+        source_prefix: source ids before the text. The prefix of the source language comes before the prefix of the
+            target language.
+        source_suffix: source ids after the end-of-sentence token.
+        forced: target ids that the translation starts with.
+    """
+
+    source_prefix: _Ids = ()
+    source_suffix: _Ids = ()
+    forced: _Ids = ()
+
+
+class LanguageTemplates(_Model):
+    """How a request's languages are told to the model. By default they are not: the model has a single pair.
+
+    Attributes:
+        source: source language -> tokens. A language that is missing here has none.
+        target: target language -> tokens. A language that is missing here has none.
+        text_prefix: text before each source text.
+        pair_prefixes: source language -> target language -> text, in place of `text_prefix`. If there are any, the
+            model translates between these pairs only.
+    """
+
+    source: dict[str, LanguageTokens] = {}
+    target: dict[str, LanguageTokens] = {}
+    text_prefix: str = ""
+    pair_prefixes: dict[str, dict[str, str]] = {}
+
+
+class Languages(_Model):
+    """The languages of a model, by their public tags, and how the model is told a language."""
+
+    source: tuple[str, ...] = Field(min_length=1)
+    target: tuple[str, ...] = Field(min_length=1)
+    templates: LanguageTemplates = LanguageTemplates()
+
+
+class GraphTensor(_Model):
+    """An input or output of a graph. A dimension is a number or a name."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+class Graph(_Model):
+    """An ONNX graph of the bundle and its signature."""
+
+    file: str
+    inputs: tuple[GraphTensor, ...]
+    outputs: tuple[GraphTensor, ...]
+
+
+class Graphs(_Model):
+    """The encoder and decoder graphs, and the graphs that only some bundles have.
+
+    Attributes:
+        encoder: maps sources to the keys and values of cross-attention.
+        decoder: runs one decode step with all its possible results.
+        greedy: runs one decode step and returns only the best token of each row.
+        alignment: maps the query of a decode step to attention weights.
+        shortlist: runs one decode step over the tokens of shortlists alone.
+        vocabulary_blocks: upper bound of the decoder's input num_blocks, if the decoder has this input. The decoder
+            searches the vocabulary by min(vocabulary_blocks, num_candidates) blocks.
+    """
+
+    encoder: Graph
+    decoder: Graph
+    greedy: Graph | None = None
+    alignment: Graph | None = None
+    shortlist: Graph | None = None
+    vocabulary_blocks: int | None = Field(default=None, ge=1)
+
+    @property
+    def cross_dtype(self) -> str:
+        """The type of the keys and values of cross-attention."""
+        return self.encoder.outputs[0].dtype
+
+    @property
+    def returns_cross(self) -> bool:
+        """Whether a decode step returns the keys and values of cross-attention unchanged."""
+        return any(tensor.name.startswith("present_cross_") for tensor in self.decoder.outputs)
+
+    @model_validator(mode="after")
+    def _keys_and_values_are_numbers(self) -> Graphs:
+        types = sorted({tensor.dtype for tensor in self.encoder.outputs})
+        if len(types) != 1 or types[0] not in _KEY_VALUE_TYPES:
+            raise ValueError(
+                "encoder.outputs: keys and values are all float32, float16, bfloat16 or int8,"
+                f" not {', '.join(types) or 'none'}"
+            )
+        return self
+
+
+class Alignment(_Model):
+    """The decoder layer and the heads whose cross-attention aligns target tokens with source tokens.
+
+    Layers and heads are numbered from 0. The weights of the heads are averaged.
+    """
+
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] = Field(min_length=1)
+
+
+class Activation(_Model):
+    """The absolute value of an activation, and its tensor.
+
+    `tensor` uses the module names of the PyTorch model: "output of encoder.layers.0.self_attention.v_proj".
+    """
+
+    tensor: str
+    value: float
+
+
+class Parity(_Model):
+    """The comparison of the exported graphs with the PyTorch model, over greedy decoding by the server's backend.
+
+    Attention weights are compared if the bundle has an alignment graph. `max_activation` is measured for fp16 bundles,
+    whose numbers must stay below 65,504.
+    """
+
+    sentences: int
+    tokens: int
+    max_logit_difference: float
+    tolerance: float
+    token_mismatches: int
+    max_attention_difference: float | None = None
+    attention_tolerance: float | None = None
+    max_activation: Activation | None = None
+
+
+class Quality(_Model):
+    """The comparison of an int8 bundle's translations with those of its fp32 original.
+
+    Attributes:
+        sentences: number of sentences that both have translated.
+        unchanged: number of sentences whose two translations have equal tokens.
+        tested: number of sentences with a reference translation.
+        bleu: BLEU of the int8 translations of the tested sentences, 0 … 100.
+        fp32_bleu: BLEU of the fp32 translations of the tested sentences, 0 … 100.
+    """
+
+    sentences: int
+    unchanged: int
+    tested: int = 0
+    bleu: float | None = None
+    fp32_bleu: float | None = None
+
+
+class QualityEstimation(_Model):
+    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `quality_estimate`.
+
+    Attributes:
+        weight: of the mean probability's log-odds.
+        bias: what is added to them. The sum is the log-odds of the estimate.
+        fitted: number of sentences on which weight and bias were found.
+        tested: number of other sentences, on which the estimates were compared with chrF.
+        correlation: Pearson's correlation of estimate and chrF there.
+        mean_error: mean distance of estimate and chrF there, both 0 … 1.
+    """
+
+    weight: float = Field(gt=0, le=10)
+    bias: float = Field(ge=-100, le=100)
+    fitted: int = Field(ge=1)
+    tested: int = Field(ge=1)
+    correlation: float = Field(ge=-1, le=1)
+    mean_error: float = Field(ge=0, le=1)
+
+
+class Provenance(_Model):
+    """Where a model comes from.
+
+    Attributes:
+        checkpoint: the name of the checkpoint.
+        attribution: whom to credit for the data.
+        training: what the checkpoint says of its training.
+        model: the model's whole configuration, of which `translane export` makes the model again.
+        exporter: the versions of the programs that wrote the bundle.
+    """
+
+    checkpoint: str
+    attribution: str
+    training: dict[str, Any]
+    model: dict[str, Any]
+    exporter: dict[str, str]
+
+
+class FileEntry(_Model):
+    """Size [bytes] and digest of a file of the bundle."""
+
+    size: int = Field(ge=0, le=2**50)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Manifest(_Model):
+    """The content of `manifest.json`."""
+
+    schema_version: Literal[6] = SCHEMA_VERSION
+    name: str = Field(pattern=f"^{MODEL_NAME}$", max_length=LONGEST_MODEL_NAME)
+    version: _Shown
+    source_languages: tuple[_Shown, ...] = Field(min_length=1)
+    target_languages: tuple[_Shown, ...] = Field(min_length=1)
+    language_templates: LanguageTemplates = LanguageTemplates()
+    architecture: Architecture
+    precision: Precision
+    weight_storage: Literal["float32", "float16", "bfloat16", "int8"]
+    special_ids: SpecialIds
+    limits: ModelLimits
+    decoding_defaults: DecodingDefaults
+    tokenizer: TokenizerEntry
+    graphs: Graphs
+    alignment: Alignment | None = None
+    shortlist: str | None = None  # the file with the shortlist; see `translane_server.bundle.shortlist`
+    license: _Shown
+    provenance: Provenance
+    parity: Parity | None
+    quality: Quality | None = None
+    quality_estimation: QualityEstimation | None = None
+    files: dict[str, FileEntry]
+
+    @model_validator(mode="after")
+    def _ids_are_in_the_vocabularies(self) -> Manifest:
+        ids, sizes = self.special_ids, self.architecture
+        if ids.pad >= sizes.source_vocab_size:
+            raise ValueError(f"special_ids.pad: {ids.pad} is not one of {sizes.source_vocab_size} source ids")
+        if ids.unk >= (most := max(sizes.source_vocab_size, sizes.target_vocab_size)):
+            raise ValueError(f"special_ids.unk: {ids.unk} is not one of {most} ids")
+        for name in ("bos", "eos", "decoder_start"):
+            if (number := getattr(ids, name)) >= sizes.target_vocab_size:
+                raise ValueError(f"special_ids.{name}: {number} is not one of {sizes.target_vocab_size} target ids")
+        return self
+
+    @model_validator(mode="after")
+    def _what_was_measured_is_finite(self) -> Manifest:
+        for part in ("parity", "quality"):
+            for name, value in getattr(self, part) or ():
+                number = value.value if isinstance(value, Activation) else value
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise ValueError(f"{part}.{name}: {number} is not a finite number")
+        return self
+
+    @model_validator(mode="after")
+    def _templates_fit(self) -> Manifest:
+        sizes = self.architecture
+        pairs = self.language_templates.pair_prefixes
+        for side, tags, templates, named in (
+            ("source", self.source_languages, self.language_templates.source, list(pairs)),
+            (
+                "target",
+                self.target_languages,
+                self.language_templates.target,
+                [tag for by in pairs.values() for tag in by],
+            ),
+        ):
+            if unknown := sorted({*templates, *named} - set(tags)):
+                raise ValueError(f"language_templates: {unknown[0]} is not one of {side}_languages")
+            for tag, tokens in templates.items():
+                wrong = [
+                    id_ for id_ in (*tokens.source_prefix, *tokens.source_suffix) if id_ >= sizes.source_vocab_size
+                ]
+                wrong += [id_ for id_ in tokens.forced if id_ >= sizes.target_vocab_size]
+                if wrong:
+                    raise ValueError(f"language_templates.{side}.{tag}: the model has no id {wrong[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _alignment_is_complete(self) -> Manifest:
+        alignment, sizes = self.alignment, self.architecture
+        if (alignment is None) != (self.graphs.alignment is None):
+            raise ValueError("alignment: must be given together with graphs.alignment")
+        if alignment is None:
+            return self
+        if alignment.layer >= sizes.decoder_layers:
+            raise ValueError(f"alignment.layer: {alignment.layer} is not one of {sizes.decoder_layers} decoder layers")
+        if len(set(alignment.heads)) < len(alignment.heads) or not set(alignment.heads) <= set(range(sizes.heads)):
+            raise ValueError(f"alignment.heads: {list(alignment.heads)} must be distinct and among {sizes.heads} heads")
+        return self
+
+    @model_validator(mode="after")
+    def _cuda_form_is_complete(self) -> Manifest:
+        graphs = self.graphs
+        takes_blocks = any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs)
+        if takes_blocks != (graphs.vocabulary_blocks is not None):
+            raise ValueError("graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks")
+        if (graphs.vocabulary_blocks or 0) > self.architecture.target_vocab_size:
+            raise ValueError(
+                f"graphs.vocabulary_blocks: {graphs.vocabulary_blocks} exceeds the size of the target vocabulary"
+            )
+        for_cuda = self.precision in ("fp16", "bf16")
+        if for_cuda and graphs.decoder.file.endswith(".onnx") and graphs.greedy is None:
+            raise ValueError(f"graphs.greedy: it is missing, and {self.precision} bundles have one")
+        return self
+
+    @model_validator(mode="after")
+    def _shortlist_is_complete(self) -> Manifest:
+        if (self.shortlist is None) != (self.graphs.shortlist is None):
+            raise ValueError("shortlist: must be given together with graphs.shortlist")
+        if self.decoding_defaults.use_shortlist is not None and self.shortlist is None:
+            raise ValueError("decoding_defaults.use_shortlist: the bundle has no shortlist")
+        if self.shortlist is None:
+            return self
+        if self.precision not in ("fp32", "int8"):
+            raise ValueError(f"shortlist: {self.precision} bundles have none")
+        return self
+
+    @model_validator(mode="after")
+    def _tensors_are_of_the_precision(self) -> Manifest:
+        wanted = COMPUTED_IN[self.precision]
+        for tensor in self.graphs.decoder.inputs:
+            if tensor.name.startswith("self_") and tensor.dtype != wanted:
+                raise ValueError(
+                    f"graphs.decoder: {tensor.name} is {tensor.dtype}, and precision {self.precision} computes in"
+                    f" {wanted}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _named_files_are_listed(self) -> Manifest:
+        named = {self.graphs.encoder.file, self.graphs.decoder.file, *self.tokenizer.files}
+        graphs = (self.graphs.greedy, self.graphs.alignment, self.graphs.shortlist)
+        named |= {graph.file for graph in graphs if graph} | {name for name in (self.shortlist,) if name}
+        if missing := sorted(named - self.files.keys()):
+            raise ValueError(f"files: no entry for {', '.join(missing)}")
+        for name in self.files:
+            path = Path(name)
+            if not name.isprintable() or len(name) > _MOST_CHARACTERS:
+                raise ValueError(f"files: {shown(name)} is no name of a file")
+            if path.is_absolute() or ".." in path.parts or "\\" in name:
+                raise ValueError(f"files: {name!r} leaves the bundle")
+        return self
+
+    @property
+    def languages(self) -> Languages:
+        """The languages of the model, and how the model is told a language."""
+        return Languages(source=self.source_languages, target=self.target_languages, templates=self.language_templates)
+
+    @property
+    def model_files(self) -> list[str]:
+        """The files of the graphs and their weights. Others are the tokenizer's, or a text for people."""
+        return [name for name in self.files if name not in self.tokenizer.files and not name.endswith(".md")]

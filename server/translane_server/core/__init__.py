@@ -1,0 +1,1 @@
+"""Errors, files, processors and time: what every room may use."""

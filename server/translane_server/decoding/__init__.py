@@ -1,1 +1,0 @@
-"""Search, sampling and constraints: functions on arrays, without model and clock."""

@@ -1,1 +1,0 @@
-"""The server's side of the replicas: distributes sentences, and starts the replicas' processes."""

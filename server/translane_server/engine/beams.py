@@ -1,0 +1,180 @@
+"""The decode step of beam search: chooses the beams that continue, places them in rows, and ends hypotheses.
+
+Beams are few and short, so plain Python lists are faster here than arrays. The row table holds the tokens to feed next,
+and the history that rules and alignments read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from translane_server.engine.alignment import coverage_penalty
+from translane_server.engine.beam import Continuation, best_continuations
+from translane_server.engine.hypotheses import beam_hypothesis, unrolled
+from translane_server.engine.ranking import RankedTokens
+from translane_server.engine.required_phrases import RequiredPhrases
+from translane_server.engine.rows import RowTable
+from translane_server.engine.search import LiveBeams, Path, Search
+from translane_server.runtime.backend import RowMove
+
+
+class BeamStep:
+    """One decode step of beam search.
+
+    Args:
+        ranked: the best tokens of each row.
+        by_row: the search of each row; new rows are appended.
+        table: the state of the rows.
+        eos: the end-of-sentence id.
+
+    Attributes:
+        free: rows that continuing searches no longer need.
+        moves: row copies that the backend must make, in order.
+    """
+
+    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
+        self.free: list[int] = []
+        self.moves: list[RowMove] = []
+        self._ranked = ranked
+        self._by_row = by_row
+        self._table = table
+        self._eos = eos
+
+    def advance(self, search: Search) -> bool:
+        """Give each beam of `search` a token. Return whether the search continues."""
+        beams = search.beams
+        assert beams is not None
+        sentence = search.task.sentence
+        if sentence.forced_ids and beams.length < len(sentence.forced_ids):
+            self._force(search, beams, sentence.forced_ids[beams.length])
+            return True
+        if search.required is None:
+            ranked = self._ranked
+            going, ending = best_continuations(
+                search.rows,
+                beams.scores,
+                ranked.token_ids,
+                ranked.scores,
+                ranked.log_probs,
+                beam_size=sentence.options.beam_size,
+                eos=self._eos,
+                all_end=beams.length + 1 >= search.limit,
+            )
+        else:
+            going, ending = self._constrained(search, beams, search.required)
+        pool = beams.pool
+        if ending or not going or pool.is_full:
+            length = beams.length + 1 - search.uncounted  # with the new token
+            for continuation in ending:
+                self._offer(search, beams, continuation, length)
+            if not going and not pool.hypotheses:  # everything is banned
+                log_prob = self._ranked.log_prob(search.rows[0], self._eos)
+                self._offer(search, beams, (0, self._eos, beams.scores[0] + log_prob, log_prob), length)
+            if not going or pool.is_final(going[0][2], length):
+                return False
+        self._go_on(search, beams, going)
+        return True
+
+    def _force(self, search: Search, beams: LiveBeams, token: int) -> None:
+        """Continue with a forced token. It does not count in the score; its log-probability is kept for the caller."""
+        has_logits = beams.length < search.logits_until
+        log_prob = self._ranked.log_prob(search.rows[0], token) if has_logits else 0.0
+        self._go_on(search, beams, [(0, token, 0.0, log_prob)])
+
+    def _constrained(
+        self, search: Search, beams: LiveBeams, required: RequiredPhrases
+    ) -> tuple[list[Continuation], list[Continuation]]:
+        ranked, rows, eos = self._ranked, search.rows, self._eos
+        beam_size = search.options.beam_size
+        parents = [(unrolled(path)[0], score) for path, score in zip(beams.paths, beams.scores, strict=True)]
+        columns = min(2 * beam_size, ranked.scores.shape[1])
+        totals = np.array(beams.scores)
+        steps_left = search.limit - beams.length
+        going, ending = required.select(
+            parents,
+            ranked.token_ids[rows, :columns],
+            totals[:, None] + ranked.scores[rows, :columns],
+            lambda parent, token: beams.scores[parent] + ranked.score(rows[parent], token),
+            beam_size,
+            steps_left,
+        )
+        ended = [(parent, eos, score, ranked.log_prob(rows[parent], eos)) for parent, score in ending]
+        live = [(parent, token, score, ranked.log_prob(rows[parent], token)) for parent, token, score in going]
+        if steps_left > 1:
+            return live, ended
+        complete = [each for each in live if required.progress([*parents[each[0]][0], each[1]]).complete]
+        return [], (ended + complete) or live
+
+    def _offer(self, search: Search, beams: LiveBeams, continuation: Continuation, length: int) -> None:
+        """Add an ended hypothesis of `length` generated tokens to the pool, if the pool accepts it."""
+        beam, token, total, log_prob = continuation
+        table, pool, options = self._table, beams.pool, search.options
+        score = pool.normalise(total, length)
+        if options.coverage_penalty:
+            row = search.rows[beam]
+            source_length = table.source_length.item(row)
+            coverage = table.attention_weights[row, : beams.length + 1, :source_length].sum(axis=0)
+            score += options.coverage_penalty * coverage_penalty(coverage, source_length)
+        if pool.accepts(score):
+            last = None if token == self._eos else token
+            pool.add(score, beam_hypothesis(table, search, beam, last, log_prob, score))
+
+    def _go_on(self, search: Search, beams: LiveBeams, going: Sequence[Continuation]) -> None:
+        """Make the continuations the new live beams, each in its row."""
+        table, rows, paths = self._table, search.rows, beams.paths
+        parents = [beam for beam, _, _, _ in going]
+        if len(set(parents)) == len(parents) == len(rows):
+            search.rows = [rows[beam] for beam in parents]
+        else:
+            search.rows = self._place(search, beams, parents)
+        beams.paths = [(token, log_prob, paths[beam]) for beam, token, _, log_prob in going]
+        beams.scores = [score for _, _, score, _ in going]
+        beams.length += 1
+        next_ids, positions = table.next_ids, table.positions
+        for row, (_, token, _, _) in zip(search.rows, going, strict=True):
+            next_ids[row], positions[row] = token, beams.length
+        if search.keeps_history:
+            table.history[search.rows, beams.length] = [token for _, token, _, _ in going]
+
+    def _place(self, search: Search, beams: LiveBeams, parents: Sequence[int]) -> list[int]:
+        """Choose a row for the child of each parent: the parent's row, the row of a dead beam, or a new row."""
+        table, by_row = self._table, self._by_row
+        rows, paths, length = search.rows, beams.paths, beams.length
+        died = [beam for beam in range(len(rows)) if beam not in parents]
+        stayed: set[int] = set()
+        placed: list[int] = []
+        moves: list[RowMove] = []
+        for parent in parents:
+            row = source = rows[parent]
+            if parent not in stayed:
+                stayed.add(parent)
+            elif died:
+                other = died.pop(0)
+                row = rows[other]
+                shared = length - _differing(paths[parent], paths[other])
+                # Position 0 holds the decoder's start. The positions that both rows share are not copied.
+                moves.append(RowMove(source, row, 1 + length, 0, 1 + shared))
+            else:
+                row = len(by_row)
+                by_row.append(search)
+                table.copy_state(source, row)
+                moves.append(RowMove(source, row, 1 + length, table.source_length.item(source)))
+            placed.append(row)
+        if search.keeps_history:
+            table.copy([move.source for move in moves], [move.target for move in moves])
+        self.moves += moves
+        self.free += [rows[beam] for beam in died]
+        return placed
+
+
+def _differing(path: Path, other: Path) -> int:
+    """The number of last tokens in which two hypotheses of equal length differ."""
+    count = 0
+    while path is not other:
+        assert path is not None
+        assert other is not None
+        path, other = path[2], other[2]
+        count += 1
+    return count

@@ -1,0 +1,219 @@
+"""Scores of tokens under rules: bans, the repetition penalty, and n-grams that may not repeat.
+
+The rules follow Hugging Face's logits processors (https://huggingface.co/docs/transformers/internal/generation_utils).
+Greedy search and sampling apply them to logits, and beam search applies them to log-probabilities.
+
+A graph returns the K best candidates of a row. Rules only lower scores, except for a repetition penalty below 1. So no
+token outside the K candidates can score more than the last candidate did before the rules. Candidates that still score
+more than that are certain. If there are too few of them, the whole row of logits is searched. The result is the same
+either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.core.arrays import BoolArray, FloatArray, Int32Array, IntArray
+from translane_server.engine.options import DecodingOptions
+
+_LARGEST = np.finfo(np.float32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of P rows.
+
+    Attributes:
+        history: tokens so far, with the decoder's start, [P, L].
+        lengths: number of tokens in each row of `history`, [P].
+        on_logits: whether scores are logits, [P]; otherwise they are log-probabilities.
+        eos_banned: whether the end-of-sentence token is banned, [P].
+        repetition_penalty: repetition penalty, [P]; 1 is off.
+        ngram_size: size of n-grams that may not repeat, [P]; 0 is off.
+        eos: the end-of-sentence id.
+        masks: row -> masks of banned tokens, each [V]. A token is banned if one of the masks bans it.
+    """
+
+    history: IntArray
+    lengths: Int32Array
+    on_logits: BoolArray
+    eos_banned: BoolArray
+    repetition_penalty: FloatArray
+    ngram_size: Int32Array
+    eos: int
+    masks: Mapping[int, Sequence[BoolArray]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Sequence[DecodingOptions], **state: Any) -> Rules:
+        """The rules of P rows with these options; `state` has the attributes that the options do not say."""
+        return cls(
+            repetition_penalty=np.array([each.repetition_penalty for each in options], np.float32),
+            ngram_size=np.array([each.no_repeat_ngram_size for each in options], np.int32),
+            **state,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """The best tokens of P rows under their rules.
+
+    Attributes:
+        token_ids: the best tokens, best first, [P, K].
+        scores: their scores under the rules, [P, K]; -inf if a row has fewer than K tokens.
+        log_probs: their natural log-probabilities under the model alone, [P, K].
+    """
+
+    token_ids: IntArray
+    scores: FloatArray
+    log_probs: FloatArray
+
+
+def process(
+    rules: Rules, token_ids: IntArray, logits: FloatArray, normalisers: FloatArray, needed: Int32Array
+) -> Processed:
+    """The best tokens of each row under `rules`: `needed` of them, or all that are not banned.
+
+    Args:
+        rules: rules of the P rows.
+        token_ids: the best tokens without rules, best first, [P, K].
+        logits: logits, [P, V].
+        normalisers: log of the sum of the exponentials of the logits, [P].
+        needed: number of tokens that each row needs, [P]; at most K.
+    """
+    size = logits.shape[1]
+    values = np.take_along_axis(logits, token_ids, axis=1)  # [P, K]
+    log_probs = values - normalisers[:, None]
+    scores = np.where(rules.on_logits[:, None], values, log_probs)
+    bound = scores[:, -1].copy() if token_ids.shape[1] < size else np.full(len(scores), -np.inf, np.float32)
+    bound[rules.repetition_penalty < 1] = np.inf  # such a penalty may raise any token
+    scores = _penalised(scores, _seen(rules, token_ids), rules.repetition_penalty[:, None])
+    scores[_banned(rules, token_ids)] = -np.inf
+    order = np.lexsort((token_ids, -scores), axis=1)
+    ids = np.take_along_axis(token_ids, order, axis=1)
+    scores, log_probs = np.take_along_axis(scores, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
+    # A token outside the K candidates that scores as much as the last candidate has a higher id than it.
+    sure = (scores > bound[:, None]) | ((scores == bound[:, None]) & (ids <= token_ids[:, -1:]))
+    certain = np.count_nonzero(sure & (scores > -np.inf), axis=1)
+    scores[~sure] = -np.inf
+    for row in np.flatnonzero((certain < needed) & ((token_ids.shape[1] < size) | (bound == np.inf))).tolist():
+        count = int(needed[row])
+        best, values = best_of_row(whole_row(rules, row, logits[row], normalisers[row]), count)
+        ids[row, : len(best)], scores[row, : len(best)] = best, values
+        log_probs[row, : len(best)] = logits[row, best] - normalisers[row]
+        scores[row, len(best) :] = -np.inf
+    return Processed(ids, scores, log_probs)
+
+
+def score_tokens(rules: Rules, row: int, token_ids: IntArray, logits: FloatArray, normaliser: np.float32) -> FloatArray:
+    """Scores of some tokens of one row under its rules: token_ids [N], logits [V] -> [N]."""
+    one = _one(rules, row)
+    scores = logits[token_ids] if rules.on_logits[row] else logits[token_ids] - normaliser
+    scores = _penalised(scores[None], _seen(one, token_ids[None]), one.repetition_penalty[:, None])
+    scores[_banned(one, token_ids[None])] = -np.inf
+    result: FloatArray = scores[0]
+    return result
+
+
+def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32) -> FloatArray:
+    """Scores of all tokens of one row under its rules: [V] -> [V]."""
+    one = _one(rules, row)
+    scores = logits.copy() if rules.on_logits[row] else logits - normaliser
+    length, penalty = int(rules.lengths[row]), rules.repetition_penalty[row]
+    if penalty != 1:
+        seen = np.unique(rules.history[row, :length])
+        scores[seen] = _penalised(scores[seen], np.True_, penalty)
+    for mask in rules.masks.get(row, ()):
+        scores[mask] = -np.inf
+    if rules.eos_banned[row]:
+        scores[rules.eos] = -np.inf
+    if rules.ngram_size[row]:
+        _, followers = _repeated(one)
+        scores[followers] = -np.inf
+    return scores
+
+
+def best_of_row(scores: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
+    """The `count` best tokens of one row and their scores: scores [V] -> [N] and [N], N ≤ `count`.
+
+    The best token is first; the lowest id is first between equal scores. Banned tokens are left out.
+    """
+    least = np.partition(scores, -count)[-count] if count < len(scores) else -np.inf
+    best = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    best = best[np.lexsort((best, -scores[best]))][:count]
+    return best, scores[best]
+
+
+def _one(rules: Rules, row: int) -> Rules:
+    rows = slice(row, row + 1)
+    return Rules(
+        rules.history[rows],
+        rules.lengths[rows],
+        rules.on_logits[rows],
+        rules.eos_banned[rows],
+        rules.repetition_penalty[rows],
+        rules.ngram_size[rows],
+        rules.eos,
+        {0: rules.masks[row]} if row in rules.masks else {},
+    )
+
+
+def _penalised(
+    scores: FloatArray, seen: BoolArray | np.bool_, penalty: npt.NDArray[np.float32] | np.float32
+) -> FloatArray:
+    """Apply the repetition penalty of Keskar et al. 2019, https://arxiv.org/abs/1909.05858, as Hugging Face does."""
+    if np.all(penalty == 1):
+        return scores
+    with np.errstate(over="ignore", invalid="ignore"):
+        penalised = np.where(scores < 0, scores * penalty, scores / penalty)
+    # A penalised score that overflows stays finite, because infinity means banned. Banned scores stay -inf.
+    penalised = np.where(np.isfinite(scores), penalised.clip(-_LARGEST, _LARGEST), scores)
+    result: FloatArray = np.where(seen & np.not_equal(penalty, 1), penalised, scores)
+    return result
+
+
+def _seen(rules: Rules, token_ids: IntArray) -> BoolArray:
+    """Whether each token was generated before, in rows with a repetition penalty: [P, K] -> [P, K]."""
+    seen = np.zeros(token_ids.shape, np.bool_)
+    rows = np.flatnonzero(rules.repetition_penalty != 1)
+    if rows.size:
+        length = int(rules.lengths[rows].max())
+        history = np.where(np.arange(length) < rules.lengths[rows, None], rules.history[rows, :length], -1)
+        seen[rows] = (token_ids[rows][:, :, None] == history[:, None, :]).any(axis=2)
+    return seen
+
+
+def _banned(rules: Rules, token_ids: IntArray) -> BoolArray:
+    """Whether a rule bans each token: [P, K] -> [P, K]."""
+    banned: BoolArray = rules.eos_banned[:, None] & (token_ids == rules.eos)
+    for row, masks in rules.masks.items():
+        for mask in masks:
+            banned[row] |= mask[token_ids[row]]
+    if rules.ngram_size.any():
+        rows, followers = _repeated(rules)
+        np.logical_or.at(banned, rows, token_ids[rows] == followers[:, None])
+    return banned
+
+
+def _repeated(rules: Rules) -> tuple[IntArray, IntArray]:
+    """The pairs of row and token that would repeat an n-gram: rows [N] and tokens [N]."""
+    pairs: list[tuple[IntArray, IntArray]] = []
+    for size in np.unique(rules.ngram_size[rules.ngram_size > 0]).tolist():
+        rows = np.flatnonzero((rules.ngram_size == size) & (rules.lengths >= size))
+        if not rows.size:
+            continue
+        lengths = rules.lengths[rows]
+        history = rules.history[rows, : int(lengths.max())]
+        windows = np.lib.stride_tricks.sliding_window_view(history, size, axis=1)  # [p, W, n]
+        last = np.take_along_axis(history, lengths[:, None] - (size - 1) + np.arange(size - 1), axis=1)  # [p, n - 1]
+        same = (windows[:, :, :-1] == last[:, None, :]).all(axis=2)
+        same &= np.arange(windows.shape[1]) + size <= lengths[:, None]
+        row, window = np.nonzero(same)
+        pairs.append((rows[row], windows[row, window, -1]))
+    if not pairs:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.concatenate([row for row, _ in pairs]), np.concatenate([token for _, token in pairs])

@@ -1,0 +1,219 @@
+"""The state of a sentence while it decodes."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from translane_server.core.arrays import BoolArray
+from translane_server.engine.beam import HypothesisPool
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.phrases import SuppressedPhrases
+from translane_server.engine.required_phrases import RequiredPhrases
+from translane_server.engine.sentence import Hypothesis, Sentence, Task, Timing
+
+# Most candidates that sampling takes from a step. A step finds the same number of candidates for all rows, so rows that
+# sample among more tokens read the logits.
+_MOST_CANDIDATES = 256
+# Additional candidates for a row with rules, because some candidates may be banned.
+_SPARE_CANDIDATES = 8
+
+_ALWAYS = np.iinfo(np.int32).max
+
+# Options and fields of a sentence that need no rule for every token. A row with any other option or field takes the
+# general way through every step, so that no fast way can pass over a new option.
+_WITHOUT_RULES = {
+    "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
+    "coverage_penalty", "sampling", "alternatives", "alignment", "scores", "shortlist",
+}  # fmt: skip
+_RULED_OPTIONS = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _WITHOUT_RULES]
+_FIELDS_WITHOUT_RULES = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}
+_RULED_FIELDS = [
+    (name, Sentence._field_defaults[name]) for name in Sentence._fields if name not in _FIELDS_WITHOUT_RULES
+]
+
+
+class Kind(enum.Enum):
+    """How a search chooses its next tokens."""
+
+    GREEDY = "greedy"
+    SAMPLE_CANDIDATES = "sample among the best candidates"
+    SAMPLE_VOCABULARY = "sample among all tokens"
+    BEAM = "beam"
+
+
+# A hypothesis as a linked list: the last token, its natural log-probability, and the path before this token. None has
+# no tokens. Hypotheses share the paths of their common beginning.
+Path = tuple[int, float, "Path"] | None
+
+
+@dataclass(slots=True)
+class LiveBeams:
+    """The live beams of a search, best first, in the order of the search's rows.
+
+    Attributes:
+        pool: the ended hypotheses.
+        length: number of tokens of each live beam, with forced tokens.
+        scores: score of each live beam.
+        paths: tokens of each live beam.
+    """
+
+    pool: HypothesisPool[Hypothesis]
+    length: int = 0
+    scores: list[float] = field(default_factory=lambda: [0.0])
+    paths: list[Path] = field(default_factory=lambda: [None])
+
+
+@dataclass(eq=False, slots=True)
+class Search:
+    """The decoding of one sentence. A search begins with one row, and may get more with its first generated token.
+
+    Attributes:
+        task: the sentence to decode.
+        options: the options of the sentence.
+        forced_ids: the tokens that the translation starts with.
+        rows: rows of the live hypotheses; beams are best first.
+        kind: how the search chooses its next tokens.
+        limit: maximum number of tokens of a row, with forced tokens.
+        uncounted: number of forced tokens that do not count as generated.
+        eos_from: number of tokens before the end-of-sentence token may follow.
+        logits_until: a row with fewer tokens than this needs logits, because the best candidates are not enough.
+        keeps_history: whether the row table keeps the tokens and the attention weights of the beams.
+        branches: number of samples or alternatives that the first row will become; 1 once they have their rows.
+        banned: whether a token is never generated, [V].
+        banned_first: whether a token may not be the first generated token, [V].
+        phrases: phrases that may not occur in the text.
+        required: phrases that must occur in the text.
+        beams: the live beams; None if the rows are independent.
+        ended: ended hypotheses of independent rows.
+        reported: number of tokens that were reported as certain.
+        admitted_at: `entered_at` minus the duration of its encoder run [seconds].
+        entered_at: when the sentence got its row [seconds].
+        entered_step: how many steps had been made then.
+        entered_row_steps: how many rows these steps had, in all.
+    """
+
+    task: Task
+    options: DecodingOptions
+    forced_ids: tuple[int, ...]
+    rows: list[int]
+    kind: Kind
+    limit: int
+    uncounted: int
+    eos_from: int
+    logits_until: int
+    keeps_history: bool
+    branches: int = 1
+    banned: BoolArray | None = None
+    banned_first: BoolArray | None = None
+    phrases: SuppressedPhrases | None = None
+    required: RequiredPhrases | None = None
+    beams: LiveBeams | None = None
+    ended: list[Hypothesis] = field(default_factory=list)
+    reported: int = 0
+    admitted_at: float = 0.0
+    entered_at: float = 0.0
+    entered_step: int = 0
+    entered_row_steps: int = 0
+
+    @classmethod
+    def begin(cls, task: Task, row: int) -> Search:
+        """Make a search with one row. `SearchFactory` adds the rules that depend on the vocabulary."""
+        sentence, options = task.sentence, task.sentence.options
+        forced, kind = len(sentence.forced_ids), _kind_of(options)
+        uncounted = forced - sentence.counted_ids
+        logits_until = _logits_until(sentence, kind, uncounted)
+        search = cls(
+            task,
+            options,
+            sentence.forced_ids,
+            [row],
+            kind,
+            limit=max(uncounted + options.max_length, forced + min(options.max_length, 1)),
+            uncounted=uncounted,
+            eos_from=uncounted + options.min_length,
+            logits_until=logits_until,
+            keeps_history=logits_until > 0 or options.attention,
+        )
+        if kind is Kind.BEAM:
+            search.beams = LiveBeams(HypothesisPool(options))
+        elif options.sampling or options.alternatives:
+            search.branches = options.num_hypotheses
+        return search
+
+    def is_greedy_from(self, position: int) -> bool:
+        """Whether all rows take the best candidate of every step, once they have `position` tokens."""
+        return (
+            self.kind is Kind.GREEDY
+            and self.branches == 1
+            and position >= self.logits_until
+            and position >= len(self.forced_ids)
+        )
+
+    @property
+    def needed_candidates(self) -> int:
+        """Number of allowed candidates that each row needs to choose its next token."""
+        options = self.options
+        if self.kind is Kind.BEAM:
+            return 2 * options.beam_size
+        if self.kind is Kind.SAMPLE_CANDIDATES:
+            assert options.sampling is not None
+            return options.sampling.top_k
+        return self.branches if self.kind is Kind.GREEDY else 1
+
+    @property
+    def asked_candidates(self) -> int:
+        """Number of candidates that each row requests. Rows with rules request more, as some may be banned."""
+        ruled = self.logits_until > len(self.forced_ids)
+        return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
+
+    def timing(self, now: float, steps: int = 0, row_steps: int = 0) -> Timing:
+        """The time and the steps in each phase.
+
+        Args:
+            now: when the search ended [seconds].
+            steps: how many steps have been made until then.
+            row_steps: how many rows these steps had, in all.
+        """
+        return Timing(
+            self.admitted_at - self.task.submitted_at,
+            self.entered_at - self.admitted_at,
+            now - self.entered_at,
+            steps - self.entered_step,
+            row_steps - self.entered_row_steps,
+        )
+
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        """The ended hypotheses, best first."""
+        count = self.options.num_hypotheses
+        if self.beams:
+            return tuple(self.beams.pool.hypotheses[:count])
+        if len(self.ended) == 1:
+            return tuple(self.ended)
+        return tuple(sorted(self.ended, key=lambda hypothesis: (-(hypothesis.score or 0.0), hypothesis.token_ids)))
+
+
+def _kind_of(options: DecodingOptions) -> Kind:
+    if options.beam_size > 1:
+        return Kind.BEAM
+    if options.sampling:
+        few = 0 < options.sampling.top_k <= _MOST_CANDIDATES
+        return Kind.SAMPLE_CANDIDATES if few else Kind.SAMPLE_VOCABULARY
+    return Kind.GREEDY
+
+
+def _logits_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
+    options, forced = sentence.options, len(sentence.forced_ids)
+    if kind is Kind.SAMPLE_VOCABULARY or _has_rules(sentence, options):
+        return _ALWAYS
+    told = forced if options.scores else 0  # the log-probability of a forced token comes from the logits
+    first = forced + 1 if sentence.word_follows else 0
+    return max(told, first, uncounted + options.min_length if options.min_length else 0)
+
+
+def _has_rules(sentence: Sentence, options: DecodingOptions) -> bool:
+    return any(getattr(options, name) != default for name, default in _RULED_OPTIONS) or any(
+        getattr(sentence, name) != default for name, default in _RULED_FIELDS
+    )

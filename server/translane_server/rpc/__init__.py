@@ -1,1 +1,0 @@
-"""The service of translations: requests to sentences, and results to answers."""

@@ -1,0 +1,1 @@
+"""What a server can be told, and from where."""

@@ -1,0 +1,302 @@
+"""Loads the settings of a command: flag > environment variable > TOML file > default.
+
+The field `metrics_port` is the flag ``--metrics-port``, the environment variable ``TRANSLANE_METRICS_PORT`` and the
+file's key ``metrics_port``. An unknown name is an error in all three places, so a typing mistake never goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from translane.arguments import Parser, hint, with_default
+from translane_server.core.errors import SettingsError
+from translane_server.core.files import read_regular
+from translane_server.core.printable import shown
+
+# Each command reads the variables with its own prefix. The server's prefix is also the start of the other prefixes.
+_COMMANDS = ("TRAIN", "DISTILL", "EXPORT", "EXPLAIN", "CLIENT", "RAY", "BATCH")
+_COMMAND_PREFIXES = tuple(f"TRANSLANE_{name}_" for name in _COMMANDS)
+_CONFIG = "config"  # the name of the settings file, which is no field
+_MOST_BYTES = 1 << 20  # of a settings file
+# The type of errors about values that may hold a secret. Messages do not quote these values.
+UNQUOTED = "unquoted"
+
+_METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+
+
+class Settings(BaseModel):
+    """Base of the settings of a command. `load_settings` builds them; programs may also pass them by keyword."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    short_help: ClassVar[tuple[str, ...]] = ()
+    """Settings that `--help` shows beside those that the usage names, where not all of them fit on a page."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a setting looks on the command line, if its name and its type are not enough.
+
+    A flag is metadata in a field's annotation: ``host: Annotated[str, Flag("HOST")]``.
+    """
+
+    metavar: str | None = None
+    """The word for the value in the help. None: the word for its type, such as N for an int."""
+    short: str | None = None
+    """A second spelling, such as ``-o``."""
+    positional: bool = False
+    """Whether the value, or each of a list, stands alone, without ``--name``."""
+    heading: str | None = None
+    """The heading of a section of the help. This setting is the first of the section."""
+    separator: str = ","
+    """The regular expression between two items of a list, in a flag and in a variable."""
+    in_usage: bool = False
+    """Whether the usage names the setting, although it may be left out. It names all settings that may not."""
+    in_file: bool = False
+    """Whether only the settings file has the setting."""
+    unquoted: bool = False
+    """Whether no message quotes the value, because it may hold a secret."""
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+@dataclass
+class _Layers:
+    """The values found so far, and the source of each value for error messages."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, value: Any, origin: str) -> None:
+        self.values[name] = value
+        self.origins[name] = origin
+
+
+def load_settings(
+    cls: type[SettingsT],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    prog: str,
+    env_prefix: str,
+) -> SettingsT:
+    """Build settings from arguments, environment variables and the settings file that either of them names.
+
+    Args:
+        cls: type of the settings.
+        argv: command-line arguments, without the name of the program.
+        environ: environment variables.
+        prog: name of the program; of one of its commands: both names, with a space between them.
+        env_prefix: prefix of the program's environment variables.
+
+    Raises:
+        SettingsError: a setting is unknown, missing or invalid; the message is one sentence.
+        SystemExit: ``--help`` or ``--version`` was given, and its text is printed.
+    """
+    flags = _read_flags(cls, argv, _parser(cls, prog, env_prefix))
+    variables = _read_environment(cls, environ, env_prefix)
+    layers = _Layers()
+    if file := flags.pop(_CONFIG, variables.pop(_CONFIG, None)):
+        for name, value in _read_file(cls, Path(file)).items():
+            layers.add(name, value, f"{name} in {file}")
+    for name, value in variables.items():
+        layers.add(name, value, _variable(env_prefix, name))
+    for name, value in flags.items():
+        layers.add(name, value, flag_name(cls, name))
+    try:
+        return cls(**layers.values)
+    except ValidationError as error:
+        raise SettingsError(_sentence(cls, error.errors()[0], layers, env_prefix)) from None
+
+
+def flag_name(cls: type[Settings], name: str) -> str:
+    """The field `name` on the command line: ``--metrics-port``, or ``CHECKPOINT`` for a positional argument."""
+    return name.upper() if _flag(cls.model_fields[name]).positional else "--" + name.replace("_", "-")
+
+
+class SettingsParser(Parser):
+    """A parser whose errors are about settings."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(message.removeprefix("argument "))
+
+
+def _read_flags(cls: type[Settings], argv: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, Any]:
+    # Positional arguments may stand on both sides of a flag; of what comes after "--", argparse reads only one way.
+    values = vars(parser.parse_args(argv) if "--" in argv else parser.parse_intermixed_args(argv))
+    return {
+        name: [part for value in values[name] for part in _items(cls, name, value)]
+        if _is_list(cls, name)
+        else values[name]
+        for name in values
+    }
+
+
+def _items(cls: type[Settings], name: str, value: str) -> list[str]:
+    """The items of a list, as a flag or a variable has it."""
+    return re.split(_flag(cls.model_fields[name]).separator, value)
+
+
+def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
+    parser = SettingsParser(
+        prog,
+        usage=" ".join([prog, *_usage(cls)]),
+        description=(cls.__doc__ or "").strip(),
+        epilog=f"Environment twins: {_variable(env_prefix, _CONFIG)} is --{_CONFIG}. A flag wins over the"
+        " environment, the environment over the file, the file over the default.",
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.short_help = (*_named_in_usage(cls), *cls.short_help) if cls.short_help else ()
+    _add_settings(parser, cls)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, cls: type[Settings]) -> None:
+    """Add a flag for each setting, and one for the settings file."""
+    parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; a key is a flag with _ for -")
+    section: argparse._ActionsContainer = parser
+    for name, setting in cls.model_fields.items():
+        flag = _flag(setting)
+        if flag.in_file:
+            continue
+        if flag.heading:
+            section = parser.add_argument_group(flag.heading)
+        keywords: dict[str, Any] = {"help": _help(setting)}
+        if list(_kinds(setting.annotation)) == [bool]:
+            keywords |= {"action": argparse.BooleanOptionalAction}
+        else:
+            keywords |= {"metavar": _metavar(cls, name)}
+        if _is_list(cls, name):
+            keywords |= {"action": "append"}
+        if flag.positional:
+            many = {"nargs": "*", "action": "extend"} if _is_list(cls, name) else {"nargs": "?"}
+            section.add_argument(name, **keywords | many)  # the environment or the file may have it
+        else:
+            section.add_argument(*([flag.short] if flag.short else []), flag_name(cls, name), dest=name, **keywords)
+
+
+def _usage(cls: type[Settings]) -> Iterator[str]:
+    """The words after the command's name: flags of the usage, [options], positional arguments."""
+    named = _named_in_usage(cls)
+    yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in named if not _is_positional(cls, name))
+    yield "[options]"
+    for name in cls.model_fields:
+        if _is_positional(cls, name):
+            yield _metavar(cls, name) + (" ..." if _is_list(cls, name) else "")
+
+
+def _named_in_usage(cls: type[Settings]) -> list[str]:
+    return [name for name, setting in cls.model_fields.items() if setting.is_required() or _flag(setting).in_usage]
+
+
+def _flag(setting: FieldInfo) -> Flag:
+    return next((each for each in setting.metadata if isinstance(each, Flag)), Flag())
+
+
+def _is_positional(cls: type[Settings], name: str) -> bool:
+    return _flag(cls.model_fields[name]).positional
+
+
+def _metavar(cls: type[Settings], name: str) -> str:
+    setting = cls.model_fields[name]
+    flag = _flag(setting)
+    if flag.metavar or flag.positional:
+        return flag.metavar or flag_name(cls, name)
+    kind = next(_kinds(setting.annotation))
+    if typing.get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
+    return _METAVARS.get(kind, name.upper())
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types of a value, without None. A list gives the types of its items, and a union gives its members."""
+    if annotation in (NoneType, Ellipsis):
+        return
+    parts = typing.get_args(annotation)
+    if not parts or typing.get_origin(annotation) is Literal:
+        yield annotation
+        return
+    for part in parts:
+        yield from _kinds(part)
+
+
+def _help(setting: FieldInfo) -> str:
+    """The description of a setting, and its default if it has one."""
+    description = (setting.description or "").replace("%", "%%")
+    return f"{description} (required)" if setting.is_required() else with_default(description, setting.default)
+
+
+def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, Any]:
+    others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
+    fields = [name for name, setting in cls.model_fields.items() if not _flag(setting).in_file]
+    names = {_variable(env_prefix, name): name for name in (*fields, _CONFIG)}
+    values: dict[str, Any] = {}
+    for variable, value in sorted(environ.items()):
+        if not variable.startswith(env_prefix) or variable.startswith(others):
+            continue
+        if variable not in names:
+            raise SettingsError(f"unknown environment variable {variable}{hint(variable, names)}")
+        name = names[variable]
+        values[name] = _items(cls, name, value) if _is_list(cls, name) else value
+    return values
+
+
+def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(read_regular(path, _MOST_BYTES).decode())
+    except OSError as error:
+        raise SettingsError(f"settings file {path}: it cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise SettingsError(f"settings file {path}: it is not TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"settings file {path}: it is not TOML: it is nested too deeply") from None
+    for name in values:
+        if name not in cls.model_fields:
+            raise SettingsError(f"settings file {path}: unknown key {name}{hint(name, cls.model_fields)}")
+    return values
+
+
+def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_prefix: str) -> str:
+    if not problem["loc"]:  # several settings contradict each other, and the message names them
+        return what_is_wrong(problem)
+    name = str(problem["loc"][0])
+    if problem["type"] == "missing":
+        return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
+    if name in cls.model_fields and _flag(cls.model_fields[name]).unquoted:
+        problem["type"] = UNQUOTED
+    return f"{layers.origins.get(name, name)}: {what_is_wrong(problem)}"
+
+
+def what_is_wrong(problem: ErrorDetails) -> str:
+    """The end of a sentence about settings: what pydantic says, and the value if a single one is wrong."""
+    message = problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    message = message[:1].lower() + message[1:]
+    if problem["type"] == UNQUOTED:
+        return message
+    choices = re.findall("'(.*?)'", problem["ctx"]["expected"]) if problem["type"] == "literal_error" else ()
+    return f"{message}, not {shown(problem['input'])}{hint(str(problem['input']), choices)}"
+
+
+def _is_list(cls: type[Settings], name: str) -> bool:
+    setting = cls.model_fields.get(name)
+    annotation = setting.annotation if setting else None
+    return any(typing.get_origin(part) in (tuple, list) for part in (annotation, *typing.get_args(annotation)))
+
+
+def _variable(env_prefix: str, name: str) -> str:
+    return env_prefix + name.upper()

@@ -1,0 +1,193 @@
+"""Where models are: the folder or the URL of a model, and the name under which it is served.
+
+A URL is that of a folder with the files of a bundle. After it may come the digest that pins the bundle:
+``https://example.org/models/zh-en@sha256:0123…`` is the sha256 of the manifest, which has that of every other file.
+
+A URL may hold secrets: a password before the host, or a signature in the query. ``str()`` and ``repr()`` leave both
+out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_core import PydanticCustomError
+
+from translane_server.bundle.manifest import LONGEST_MODEL_NAME, MODEL_NAME
+from translane_server.settings.loader import UNQUOTED
+
+_MOST_CHARACTERS = 4_000
+_DIGEST = re.compile("@sha256:([^/?#@]*)$")
+# What follows the scheme of stores that have names in the place of hosts. Names of buckets:
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+_STORES = {
+    "s3": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?"),
+    "hf": re.compile(r"[\w.-]+/[\w.-]+(@[\w.%-]+)?(/.*)?", re.ASCII),
+}
+
+
+@dataclass(frozen=True)
+class ModelUrl:
+    """The URL of a bundle. `parse` makes one.
+
+    Attributes:
+        scheme: https, http, s3 or hf.
+        host: the host, with the port if there is one; the bucket of s3; the owner of hf.
+        path: the folder, as the URL spells it; without a slash at its end.
+        query: what every request ends with, such as a signature.
+        user: name and password for the host, as the URL spells them.
+        digest: sha256 of the manifest; "" for whatever the URL leads to.
+    """
+
+    scheme: str
+    host: str
+    path: str
+    query: str = field(default="", repr=False)
+    user: str = field(default="", repr=False)
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> ModelUrl:
+        """Read a URL with or without a digest.
+
+        Raises:
+            ValueError: it is not one; the message says what is wrong, and quotes nothing of it.
+        """
+        if len(text) > _MOST_CHARACTERS or not re.fullmatch("[!-~]+", text):
+            raise ValueError(
+                f"the URL of a model has at most {_MOST_CHARACTERS:,} characters, all of them visible ASCII"
+            )
+        found = _DIGEST.search(text)
+        digest = found[1].lower() if found else ""
+        if found and not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError("the digest of a model's URL is @sha256: and 64 hexadecimal digits")
+        try:
+            parts = urlsplit(text[: found.start()] if found else text)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError:
+            raise ValueError("the URL of a model has no host, or a wrong port") from None
+        user, _, address = parts.netloc.rpartition("@")
+        url = cls(parts.scheme, address, parts.path.rstrip("/"), parts.query, user, digest)
+        if problem := _problem(url, host, parts.fragment):
+            raise ValueError(problem)
+        return url
+
+    @property
+    def key(self) -> str:
+        """Identifies what the URL leads to, whatever the digest and the user: hexadecimal digits."""
+        return hashlib.sha256(f"{self.scheme}://{self.host}{self.path}?{self.query}".encode()).hexdigest()
+
+    def __str__(self) -> str:
+        query = "?…" if self.query else ""
+        digest = f"@sha256:{self.digest}" if self.digest else ""
+        return f"{self.scheme}://{self.host}{self.path}{query}{digest}"
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """The folder of a model, and the model's name. Without a name, the model has the name of its manifest."""
+
+    folder: Path
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class RemotePlace:
+    """The URL of a model, and the model's name. Without a name, the model has the name of its manifest."""
+
+    url: ModelUrl
+    name: str = ""
+
+
+def is_model_name(text: str) -> bool:
+    """Whether a model may have this name: letters, digits, `.`, `_` and `-`, 100 characters at most."""
+    return len(text) <= LONGEST_MODEL_NAME and re.fullmatch(MODEL_NAME, text) is not None
+
+
+def users_cache(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of downloaded models within the user's folder of caches, if the environment names that.
+
+    https://specifications.freedesktop.org/basedir-spec/ has the variable.
+    """
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    return base / "translane" / "models" if base.is_absolute() else None
+
+
+def place_of(text: str, name: str = "") -> ModelPlace | RemotePlace:
+    """Read a folder or a URL, of any scheme.
+
+    Raises:
+        ValueError: it is not the URL of a model.
+    """
+    is_url = re.match("[A-Za-z][A-Za-z0-9+.-]*://", text)
+    return RemotePlace(ModelUrl.parse(text), name) if is_url else ModelPlace(Path(text), name)
+
+
+def read_places(value: Any) -> Any:
+    """Read FOLDER, URL, NAME=FOLDER and NAME=URL. A single value is a list of one; an empty one is none."""
+    values = [value] if isinstance(value, str | Path) else value
+    if not isinstance(values, list | tuple):
+        return values
+    return tuple([_read_place(each) if isinstance(each, str | Path) else each for each in values if each != ""])
+
+
+def read_folder(value: Any) -> Any:
+    """Refuse a URL where only a folder may be, before any message about the folder quotes the URL's password."""
+    if isinstance(value, str) and "://" in value:  # also NAME=URL
+        raise PydanticCustomError(UNQUOTED, "a folder is needed, not a URL")
+    return value
+
+
+def is_exposed(address: str) -> bool:
+    """Whether others may read and change what comes from an address: http, from another machine."""
+    return urlsplit(address).scheme == "http" and not is_local(address)
+
+
+def is_local(address: str) -> bool:
+    """Whether the host of an address is this machine."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_place(text: str | Path) -> ModelPlace | RemotePlace:
+    if isinstance(text, Path):
+        return ModelPlace(text)
+    name = ""
+    if named := re.match(f"({MODEL_NAME})=", text):
+        text, name = text[named.end() :], named[1]
+    try:
+        if name and not is_model_name(name):
+            raise ValueError(f"a model's name has at most {LONGEST_MODEL_NAME} characters")
+        return place_of(text, name)
+    except ValueError as error:  # whose input may hold the password of a URL
+        raise PydanticCustomError(UNQUOTED, "{problem}", {"problem": str(error)}) from None
+
+
+def _problem(url: ModelUrl, host: str, fragment: str) -> str:
+    """What is wrong with a URL; "" if nothing is."""
+    if url.scheme not in ("https", "http", *_STORES):
+        return "the URL of a model begins with https://, http://, s3:// or hf://; without //, it is a folder"
+    if not host:
+        return "the URL of a model has no host"
+    if fragment:
+        return "the URL of a model has no part after #"
+    if url.scheme in _STORES:
+        if url.query or url.user or not _STORES[url.scheme].fullmatch(url.host + url.path):
+            form = {"s3": "s3://BUCKET/FOLDER", "hf": "hf://OWNER/NAME@REVISION/FOLDER"}[url.scheme]
+            return f"the URL of such a model is {form}, and its keys are in the environment"
+    elif is_exposed(f"{url.scheme}://{url.host}"):
+        if url.user:
+            return "a password in the URL of a model needs https://, because http:// shows it to others"
+        if not url.digest:
+            return "http:// needs a digest (@sha256:…), because others can change what comes; or take https://"
+    return ""

@@ -1,0 +1,392 @@
+"""The settings of the server. scripts/generate-docs makes the tables of docs/server.md of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from translane.arguments import hint
+from translane_server.bundle.manifest import MODEL_NAME
+from translane_server.settings.loader import Flag, Settings, what_is_wrong
+from translane_server.settings.model_sources import ModelPlace, RemotePlace, read_folder, read_places
+
+ENV_PREFIX = "TRANSLANE_"
+
+# Default number of rows: of all replicas together, or of each replica if that gives more.
+_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA = 64, 32
+
+# Default limit of the beam size. A text with many beams makes many other texts wait.
+_DEFAULT_MAX_BEAM_SIZE = 16
+
+# Largest count that the protocol can represent.
+_MAX_COUNT = 2**31 - 1
+
+# The origin of a web page, as browsers send it.
+_ORIGIN = re.compile(r"\*|https?://[0-9a-z.\-\[\]:]{1,260}")
+
+_PORTS = ("port", "metrics_port", "http_port", "health_port", "admin_port")
+
+# The settings that the table of a model may change for that model.
+PER_MODEL = (
+    "device",
+    "replicas",
+    "threads",
+    "max_batch_size",
+    "encode_tokens",
+    "max_beam_size",
+    "max_source_tokens",
+    "max_target_tokens",
+    "max_queue_size",
+    "decoding_defaults",
+    "cache_bytes",
+)
+
+
+def _origin(text: str) -> str:
+    if text and not _ORIGIN.fullmatch(text):
+        raise ValueError("an origin is https://HOST, http://HOST:PORT or *, without a path")
+    return text
+
+
+class ServerSettings(Settings):
+    """Serves translations of model bundles over gRPC."""
+
+    short_help: ClassVar[tuple[str, ...]] = (
+        *("models", "host", "port", "metrics_port", "http_port", "tls_cert", "tls_key", "keys_file"),
+        *("device", "replicas", "threads", "max_batch_size", "check", "log_level"),
+    )
+
+    model: Annotated[
+        tuple[ModelPlace | RemotePlace, ...] | None,
+        BeforeValidator(read_places),
+        Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
+    ] = Field(
+        default=None,
+        description="Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name.",
+    )
+    models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = Field(
+        default=None, description="Folder of models to serve: each folder in it is a model of that name."
+    )
+    model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None,
+        description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
+    )
+    model_cache_bytes: Annotated[int, Flag("BYTES")] = Field(
+        default=32 * 1024**3,
+        ge=1,
+        le=2**50,
+        description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
+    )
+    pivot: bool = Field(
+        default=True, description="Translate through a third language, with two models, where no model has a pair."
+    )
+    idle_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=0.0,
+        ge=0,
+        le=31_536_000,
+        description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
+    )
+    glossaries: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None, description="Folder of glossaries, which requests name: files NAME.SOURCE.TARGET.tsv."
+    )
+    host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address or name to listen on, for gRPC and metrics; 0.0.0.0 is every IPv4 interface.",
+    )
+    port: Annotated[int, Flag("PORT")] = Field(
+        default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one."
+    )
+    metrics_port: Annotated[int, Flag("PORT")] = Field(
+        default=9400, ge=0, le=65535, description="Port of the metrics, for Prometheus; 0 takes a free one."
+    )
+    admin_port: Annotated[int | None, Flag("PORT")] = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
+        " by default none.",
+    )
+    http_port: Annotated[int | None, Flag("PORT")] = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one;"
+        " by default none.",
+    )
+    http_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], Flag("ORIGIN")] = Field(
+        default=(),
+        description="Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin.",
+    )
+    health_port: Annotated[int | None, Flag("PORT")] = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of health checks alone, without TLS and keys; 0 takes a free one; by default none.",
+    )
+    tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = Field(
+        default=None,
+        description="Certificate of the server, in PEM, with what leads to its authority: switches TLS on.",
+    )
+    tls_key: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Private key of the certificate, in PEM, not encrypted."
+    )
+    tls_client_ca: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None,
+        description="Authorities of callers' certificates, in PEM; callers without such a certificate are refused.",
+    )
+    metrics_tls: bool = Field(default=False, description="Use the certificates on the metrics port, too.")
+    keys_file: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Keys of callers, as translane keys writes them; calls without a key are refused."
+    )
+    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
+        default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
+    )
+    replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Replicas of a model, with a batch each;"
+        " by default one on each CPU, or one for a very large model.",
+    )
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
+    )
+    max_batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most hypotheses that decode at once, in all replicas together;"
+        " by default 64, or more for many replicas.",
+    )
+    encode_tokens: int = Field(
+        default=2048,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
+    )
+    replica_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=5.0,
+        ge=0,
+        le=86400,
+        description="Seconds after which a replica that hangs is replaced; 0 waits for ever.",
+    )
+    cache_bytes: Annotated[int, Flag("BYTES", heading="cache")] = Field(
+        default=0, ge=0, le=2**40, description="Memory of each model's cache of translations [bytes]; 0 is no cache."
+    )
+    cache_shared: bool = Field(
+        default=False, description="Answer callers from the cache with translations of other callers, too."
+    )
+    max_beam_size: Annotated[int | None, Flag(heading="limits of a request")] = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer.",
+    )
+    max_source_tokens: int | None = Field(
+        default=None,
+        ge=2,
+        le=_MAX_COUNT,
+        description="Longest sentence of a source [tokens]; by default the model's limit, 256 at most.",
+    )
+    max_target_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Longest translation of a sentence [tokens]; by default the model's limit, 256 at most.",
+    )
+    decoding_defaults: bool = Field(
+        default=True,
+        description="Take the bundle's search for requests that set no search; without, greedy search.",
+    )
+    max_request_texts: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
+    max_queue_size: int = Field(
+        default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
+    )
+    max_priority: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Highest priority that counts between callers; a higher one counts as this one.",
+    )
+    max_message_bytes: Annotated[int, Flag("BYTES")] = Field(
+        default=1024 * 1024, ge=1024, le=2**30, description="Largest request message [bytes]."
+    )
+    message_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=10.0, gt=0, le=86400, description="Seconds in which the message of a call must come."
+    )
+    request_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=300.0, gt=0, le=86400, description="Seconds in which a call must be answered, whatever its deadline."
+    )
+    max_calls: Annotated[int, Flag(heading="limits of callers and connections")] = Field(
+        default=2048, ge=1, le=2**20, description="Most calls that are open at once; more are refused."
+    )
+    max_bytes_in_flight: Annotated[int, Flag("BYTES")] = Field(
+        default=16 * 1024 * 1024,
+        ge=1024,
+        le=2**40,
+        description="Most bytes of the messages of all open calls; more are refused.",
+    )
+    caller_share: Annotated[float, Flag("SHARE")] = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of max_calls and max_bytes_in_flight that one caller may take.",
+    )
+    caller_header: Annotated[str, Flag("KEY")] = Field(
+        default="",
+        pattern=r"^[0-9A-Za-z_.\-]{0,100}$",
+        description="Metadata key in which a proxy names the caller; by default the address is the caller.",
+    )
+    max_streams: int = Field(
+        default=256,
+        ge=1,
+        le=2**20,
+        description="Most calls that a connection has open at once; more wait at the client.",
+    )
+    max_connections: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**20,
+        description="Most connections; by default as many as the file descriptors allow, 4096 at most.",
+    )
+    max_connection_idle: Annotated[float, Flag("SECONDS")] = Field(
+        default=300.0, gt=0, le=2000000, description="Seconds without a call after which a connection is closed."
+    )
+    max_connection_age: Annotated[float, Flag("SECONDS")] = Field(
+        default=3600.0,
+        gt=0,
+        le=2000000,
+        description="Seconds after which a connection takes no new calls, and its client opens another one.",
+    )
+    grace_period: Annotated[float, Flag("SECONDS", heading="operation")] = Field(
+        default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
+    )
+    reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
+    check: bool = Field(
+        default=False, description="Check settings, certificates, keys and models, tell what is found, and end."
+    )
+    log_format: Annotated[Literal["plain", "json"], Flag(heading="log")] = Field(
+        default="plain", description="Shape of the log's lines."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level to log; info has a line for each call, and debug more of each."
+    )
+    log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
+    model_settings: Annotated[Mapping[str, Mapping[str, Any]], Flag(in_file=True)] = Field(
+        default={},
+        description="Settings of single models: a table of the file for each, such as [model_settings.zh-en].",
+    )
+
+    @field_validator("host")
+    @classmethod
+    def _without_brackets(cls, host: str) -> str:
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+    @field_validator("http_origins")
+    @classmethod
+    def _without_empty_ones(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(origin for origin in origins if origin)
+
+    @model_validator(mode="after")
+    def _a_model_is_named(self) -> ServerSettings:
+        if not self.model and self.models is None:
+            raise ValueError(
+                "MODEL is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
+                " models"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> ServerSettings:
+        flags: dict[int, str] = {}
+        for name in _PORTS:
+            port = getattr(self, name)
+            flag = "--" + name.replace("_", "-")
+            if port and flags.setdefault(port, flag) != flag:
+                raise ValueError(f"{flags[port]} and {flag} are both {port}, and each needs a port of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _certificates_are_whole(self) -> ServerSettings:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing, given = ("--tls-cert", "--tls-key") if self.tls_cert is None else ("--tls-key", "--tls-cert")
+            raise ValueError(f"{given} needs {missing}: TLS takes a certificate and its key")
+        if self.tls_cert is None and (self.tls_client_ca or self.metrics_tls):
+            name = "--tls-client-ca" if self.tls_client_ca else "--metrics-tls"
+            raise ValueError(f"{name} needs --tls-cert and --tls-key")
+        return self
+
+    @model_validator(mode="after")
+    def _a_full_request_can_wait(self) -> ServerSettings:
+        if self.max_queue_size < self.max_request_texts:
+            raise ValueError(
+                f"--max-queue-size ({self.max_queue_size}) must be at least --max-request-texts"
+                f" ({self.max_request_texts}), or a request of that many texts could never be accepted"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_full_message_fits(self) -> ServerSettings:
+        if self.max_bytes_in_flight * self.caller_share < self.max_message_bytes:
+            raise ValueError(
+                f"--max-bytes-in-flight ({self.max_bytes_in_flight}) times --caller-share ({self.caller_share:g})"
+                f" must be at least --max-message-bytes ({self.max_message_bytes}),"
+                " or a message of that size could never be accepted"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _beams_have_rows(self) -> ServerSettings:
+        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
+        if replicas > rows:
+            raise ValueError(
+                f"--replicas ({replicas}) must be at most --max-batch-size ({rows}), or one would have no row"
+            )
+        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
+            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
+            raise ValueError(
+                f"--max-beam-size ({self.max_beam_size}) must be at most --max-batch-size ({rows}){divided}:"
+                " a beam takes a row"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tables_are_settings(self) -> ServerSettings:
+        for name in self.model_settings:
+            self.of_model(name)
+        return self
+
+    def of_model(self, name: str) -> ServerSettings:
+        """The settings of the model `name`: these settings, with the values of the model's table.
+
+        Raises:
+            ValueError: the table has an unknown key or a wrong value, or its values contradict other settings.
+        """
+        table = self.model_settings.get(name)
+        if table is None:
+            return self
+        for key in table:
+            if key not in PER_MODEL:
+                raise ValueError(f"model_settings.{name}: unknown key {key}{hint(key, PER_MODEL)}")
+        values = {field: getattr(self, field) for field in type(self).model_fields if field != "model_settings"}
+        try:
+            return type(self).model_validate(values | dict(table))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            key = "".join(f".{part}" for part in problem["loc"][:1])
+            raise ValueError(f"model_settings.{name}{key}: {what_is_wrong(problem)}") from None
+
+    def rows_of(self, replicas: int) -> int:
+        """The setting `max_batch_size`, or its default for this number of replicas."""
+        return self.max_batch_size or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
+
+    @property
+    def beam_limit(self) -> int:
+        """The setting `max_beam_size`, or its default for the number of rows."""
+        replicas = self.replicas or 1
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)

@@ -1,0 +1,1 @@
+"""Processes that decode, and who gets which sentence."""

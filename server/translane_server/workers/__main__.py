@@ -1,0 +1,142 @@
+"""The process of a replica, or the process from which replicas fork.
+
+The arguments are ``serve`` and the file descriptor of the replica's connection; or ``fork`` and that of the socket over
+which the server sends connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from translane_server.runtime.graph_backend import GraphBackend
+    from translane_server.runtime.sessions import AllThreads, Sessions
+    from translane_server.workers.activity import Activity
+    from translane_server.workers.setup import ReplicaSetup
+
+_log = logging.getLogger(__name__)
+
+# The server's process has priority: it needs little CPU time, and earlier requests make larger batches.
+_NICENESS = 10
+
+
+def main() -> int:
+    """Decode until the server closes the connection, and return the exit code."""
+    for each in (signal.SIGTERM, signal.SIGINT):  # the server drains, and then closes the connection
+        signal.signal(each, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored signal is inherited, and would hide how children end
+    os.nice(_NICENESS)
+    # numpy reads this when it is loaded. Without it, OpenBLAS would start a thread for each CPU, but only a process of
+    # one thread forks safely.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    from translane_server.workers.fork import serve_forked
+    from translane_server.workers.serve import serve
+
+    how, number = sys.argv[-2:]
+    with socket.socket(fileno=int(number)) as connection:
+        if how == "fork":
+            return serve_forked(connection, _load, _open, _is_still_there)
+        return serve(connection, lambda setup: _open(setup, _load(setup)))
+
+
+def _load(setup: ReplicaSetup) -> Sessions:
+    """Load the model, which several replicas may share.
+
+    Raises:
+        StartupError: the model or ONNX Runtime does not load, or a file is not the one that the server has checked.
+    """
+    from translane_server.core.errors import StartupError
+    from translane_server.observation.logs import configure_logging
+
+    model = setup.model
+    assert model is not None, "the setup of a process has a model"
+    configure_logging(model.log_format, model.log_level, always=model.log_always)
+    with _lack_of_memory(), model.bundle.unchanged(model.bundle.manifest.model_files):
+        try:
+            from translane_server.runtime.sessions import Sessions
+        except ImportError as error:
+            raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
+        return Sessions(model.bundle, device=model.device, threads=model.threads)
+
+
+def _is_still_there(sessions: Sessions) -> bool:
+    """Whether the loaded model could be loaded again; the log says why not. Replicas fork from it in any case."""
+    from translane_server.core.errors import BundleError
+
+    try:
+        with sessions.bundle.unchanged(sessions.bundle.manifest.model_files):
+            return True
+    except BundleError as error:
+        _log.error("replicas go on with what was loaded, which cannot be loaded again: %s", error)
+        return False
+
+
+def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = None) -> GraphBackend:
+    """Make and warm up the backend of one replica, which may look at the `activity` of others.
+
+    Raises:
+        StartupError: the model does not run, or there is not enough memory for the rows.
+    """
+    from translane_server.runtime.device_backend import device_backend
+
+    model = setup.model
+    assert model is not None, "the setup of a process has a model"
+    with _lack_of_memory():
+        all_threads = _all_threads(setup, activity) if activity else None
+        backend = device_backend(
+            sessions,
+            rows=setup.rows,
+            source_capacity=model.source_capacity,
+            target_capacity=model.target_capacity,
+            encode_tokens=model.encode_tokens,
+            all_threads=all_threads,
+        )
+        backend.warm_up()
+    return backend
+
+
+def _all_threads(setup: ReplicaSetup, activity: Activity) -> AllThreads | None:
+    """Load the graphs once more, on more threads. None if the setup wants none, or they do not load any more.
+
+    The replica decodes without them, only slower. So it starts again although the bundle's folder has changed.
+    """
+    from translane_server.core.errors import StartupError
+    from translane_server.runtime.sessions import AllThreads, Sessions
+
+    model = setup.model
+    assert model is not None, "the setup of a process has a model"
+    if setup.lone_threads <= model.threads:
+        return None
+    try:
+        with _lack_of_memory(), model.bundle.unchanged(model.bundle.manifest.model_files):
+            sessions = Sessions(model.bundle, device=model.device, threads=setup.lone_threads, plain_steps_only=True)
+    except StartupError as error:
+        _log.warning("replica %d runs on one thread, also while it is alone: %s", setup.number, error)
+        return None
+    return AllThreads(sessions, activity.is_alone)
+
+
+@contextlib.contextmanager
+def _lack_of_memory() -> Iterator[None]:
+    """Make a StartupError of any error that means a lack of memory. Packages raise many kinds of them."""
+    from translane_server.core.errors import StartupError, is_about_memory
+
+    try:
+        yield
+    except StartupError:
+        raise
+    except Exception as error:
+        if not is_about_memory(error):
+            raise
+        raise StartupError("there is not enough memory for the model and its rows") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""The loop of a replica: admit sentences, run a decode step, update the batch.
+
+A sentence waits in two places here: in the queue, and encoded. An encoded sentence has a slot in the backend, and waits
+for its rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from translane_server.engine.queue import PriorityQueue
+from translane_server.engine.running_batch import RunningBatch
+from translane_server.engine.search import Search
+from translane_server.engine.sentence import CertainTokens, SentenceResult, Task
+from translane_server.engine.step_stats import Measurements
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.runtime.backend import Backend, RowMove
+from translane_server.workers.activity import Activity
+from translane_server.workers.interface import Report
+from translane_server.workers.messages import Orders
+from translane_server.workers.server_connection import ServerGoneError
+
+_log = logging.getLogger(__name__)
+
+_MOST_STEPS = 64  # most steps whose measurements wait for a report
+
+
+class ServerLink(Protocol):
+    """The server as the loop sees it; see `server_connection.ServerConnection`."""
+
+    def has_arrivals(self) -> bool:
+        """Whether bytes have arrived that `orders` has not read."""
+
+    def orders(self, *, wait: bool) -> list[Orders]:
+        """The orders that have arrived. With `wait`, first wait for bytes.
+
+        Raises:
+            ServerGoneError: the server has closed the connection.
+        """
+
+    def report(self, report: Report) -> None:
+        """Send a report.
+
+        Raises:
+            ServerGoneError: the server has closed the connection.
+        """
+
+
+class ReplicaLoop:
+    """Decodes the tasks that the server sends.
+
+    Args:
+        backend: runs the model; the loop closes it at its end.
+        server: sends orders and receives reports.
+        vocabulary: the target vocabulary.
+        activity: tells other replicas whether this one is at work.
+        clock: monotonic clock [seconds], equal to the server's clock.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        server: ServerLink,
+        vocabulary: TargetVocabulary,
+        activity: Activity,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._backend = backend
+        self._rows = backend.rows
+        self._server = server
+        self._activity = activity
+        self._clock = clock
+        self._vocabulary = vocabulary
+        self._batch = self._empty_batch()
+        self._queue: PriorityQueue[Task] = PriorityQueue()
+        self._encoded: deque[tuple[Task, int]] = deque()  # tasks, and their sources' slots in the backend
+        self._encode_seconds = 0.0  # duration of the last encoder run
+        self._newcomers: list[Search] = []  # searches without a token
+        self._steps = self._row_steps = 0  # that were made, and their rows in all
+        self._ended: list[tuple[int, SentenceResult]] = []
+        self._dropped: list[int] = []
+        self._failed: list[int] = []
+        self._must_answer = False
+        self._certain: list[tuple[int, CertainTokens]] = []
+        self._measured = Measurements.none()
+
+    def run(self) -> bool:
+        """Decode until the server closes the connection.
+
+        If a step fails, its sentences are reported as failed, and the loop goes on. If the model does not run any more,
+        the loop ends. The server notices its end when the connection closes.
+
+        Returns:
+            Whether the server has ended the loop.
+        """
+        try:
+            while True:
+                self._exchange()
+                self._step()
+        except ServerGoneError:
+            return True
+        except Exception:  # noqa: BLE001 - the server answers all callers after any error
+            _log.exception("the replica failed")
+            return False
+        finally:
+            self._backend.close()
+
+    def _exchange(self) -> None:
+        """Send a report if there is news, and take orders. Wait for orders if there is nothing to decode."""
+        idle = not (self._batch.reserved or self._encoded or self._queue)
+        steps = len(self._measured.steps)
+        news = self._ended or self._dropped or self._failed or self._certain or self._must_answer
+        if news or steps > _MOST_STEPS or (idle and steps):
+            report = Report(self._ended, self._dropped, self._certain, self._measured, self._failed)
+            self._ended, self._dropped, self._certain, self._failed = [], [], [], []
+            self._measured, self._must_answer = Measurements.none(), False
+            self._server.report(report)
+        if idle:
+            self._activity.end()
+        for orders in self._server.orders(wait=idle):
+            self._must_answer |= orders.answer
+            for task in orders.tasks:
+                self._queue.add(task, task.priority)
+            if orders.cancelled:
+                self._cancel(set(orders.cancelled))
+        if idle:
+            self._activity.begin()
+
+    def _cancel(self, numbers: set[int]) -> None:
+        """Give up the tasks of these numbers that have not ended."""
+        waiting = [
+            task.number for task in (*self._queue, *(task for task, _ in self._encoded)) if task.number in numbers
+        ]
+        if waiting:
+            self._queue.remove(lambda task: task.number in numbers)
+            self._encoded = deque(each for each in self._encoded if each[0].number not in numbers)
+        self._dropped += [*waiting, *self._batch.drop(numbers)]
+        self._newcomers = [search for search in self._newcomers if search.task.number not in numbers]
+
+    def _step(self) -> None:
+        """Admit sentences, close holes, and decode: every active row gets a token, and ended sentences leave."""
+        batch = self._batch
+        try:
+            if batch.reserved < self._rows and (self._encoded or self._queue):
+                self._admit()
+            if batch.has_holes and (moves := batch.compact()):
+                self._move(moves)
+            if batch.reserved:
+                self._decode()
+        except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
+            self._batch, self._newcomers = self._empty_batch(), []
+            self._encode_again()
+            self._fail(batch.tasks, error)
+            self._check_model(decoder=True)
+
+    def _fail(self, tasks: Sequence[Task], error: Exception) -> None:
+        _log.error("a step of %d sentences has failed", len(tasks), exc_info=error)
+        self._failed += [task.number for task in tasks]
+
+    def _check_model(self, *, decoder: bool) -> None:
+        """Run the model over a sentence that cannot be at fault. Any error shows that the device is broken."""
+        backend, vocabulary = self._backend, self._vocabulary
+        backend.encode_ahead([[vocabulary.eos]])
+        if decoder:
+            backend.enter([0], [0])
+            backend.decode_step(np.array([vocabulary.decoder_start]), np.zeros(1, np.int32))
+
+    def _empty_batch(self) -> RunningBatch:
+        backend = self._backend
+        return RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, self._vocabulary)
+
+    def _admit(self) -> None:
+        """Give free rows to waiting sentences, encoded sentences first.
+
+        When all encoded sentences have rows, the next sentences are encoded together: as many as there are slots for,
+        even if there are fewer free rows. This costs less than to encode each sentence when a row becomes free. But a
+        sentence of higher priority that comes later must wait for them. The backend bounds the work: it encodes once
+        between two steps.
+        """
+        if self._encoded:
+            self._enter()
+        if not self._encoded and (first := self._queue.first) and self._batch.reserved + first.rows <= self._rows:
+            self._encode()
+            self._enter()
+
+    def _encode(self) -> None:
+        queue, started = self._queue, self._clock()
+        try:
+            count = self._backend.encode_ahead([task.sentence.source_ids for task in queue])
+        except Exception as error:  # noqa: BLE001 any error of the runtime; the sentences that decode are not touched
+            self._fail([queue.pop() for _ in range(min(len(queue), self._rows))], error)
+            self._check_model(decoder=False)
+            return
+        self._encode_seconds = self._clock() - started
+        self._encoded += [(queue.pop(), source) for source in range(count)]
+        tokens = sum([len(task.sentence.source_ids) for task, _ in self._encoded])
+        self._measured.encodes.append((self._encode_seconds, tokens))
+
+    def _encode_again(self) -> None:
+        """Put the encoded sentences back into the queue."""
+        encoded, self._encoded = self._encoded, deque()
+        for task, _ in encoded:
+            self._queue.add(task, task.priority)
+
+    def _enter(self) -> None:
+        """Give rows to the first encoded sentences, as many as fit."""
+        encoded, tasks, sources = self._encoded, [], []
+        free = self._rows - self._batch.reserved
+        while encoded and (free := free - encoded[0][0].rows) >= 0:
+            task, source = encoded.popleft()
+            tasks.append(task)
+            sources.append(source)
+        if not tasks:
+            return
+        searches = self._batch.add(tasks)
+        allowed = [task.sentence.allowed_ids for task in tasks]
+        self._backend.enter(sources, [search.rows[0] for search in searches], allowed)
+        now = self._clock()
+        admitted_at = now - self._encode_seconds
+        for search in searches:
+            search.admitted_at, search.entered_at = admitted_at, now
+            search.entered_step, search.entered_row_steps = self._steps, self._row_steps
+        self._measured.queue_times.extend([admitted_at - task.submitted_at for task in tasks])
+        self._newcomers += searches
+
+    def _decode(self) -> None:
+        batch, measured, backend = self._batch, self._measured, self._backend
+        token_ids, positions = batch.inputs
+        steps = self._steps_ahead() if backend.steps_at_once > 1 else 1
+        started = self._clock()
+        several = steps > 1
+        if several:
+            decoded = backend.decode_ahead(token_ids, positions, steps, self._stops)
+            steps = len(decoded)
+        else:
+            candidates = backend.decode_step(token_ids, positions, batch.needs)
+        seconds = (self._clock() - started) / steps
+        measured.steps.extend([(seconds, len(token_ids))] * steps)
+        self._steps += steps
+        self._row_steps += steps * len(token_ids)
+        update = batch.advance_ahead(decoded) if several else batch.advance(candidates)
+        now = self._clock()
+        if self._newcomers:
+            first = started + seconds if several else now
+            measured.first_token_times.extend([first - search.task.submitted_at for search in self._newcomers])
+            self._newcomers = []
+        if update.moves:
+            self._move(update.moves)
+        for search in update.done:
+            timing = search.timing(now, self._steps, self._row_steps)
+            self._ended.append((search.task.number, SentenceResult(search.hypotheses(), timing)))
+        for search, tokens in update.certain:
+            self._certain.append((search.task.number, tokens))
+
+    def _steps_ahead(self) -> int:
+        """The number of steps to run at once.
+
+        There are several only if no sentence can join before the last one: none waits, or all rows are in use and the
+        backend stops when a sentence ends.
+        """
+        may_join = not self._backend.stops_between_steps or self._batch.reserved < self._rows
+        if may_join and (self._encoded or self._queue):
+            return 1
+        return max(1, min(self._backend.steps_at_once, self._batch.greedy_steps))
+
+    def _stops(self, token_ids: Sequence[int]) -> bool:
+        """Whether to stop after a step: a sentence has ended, or orders have come."""
+        return self._vocabulary.eos in token_ids or self._server.has_arrivals()
+
+    def _move(self, moves: Sequence[RowMove]) -> None:
+        started = self._clock()
+        self._backend.move_rows(moves)
+        self._measured.moves.append((self._clock() - started, len(moves)))

@@ -1,0 +1,229 @@
+"""Runs replicas in processes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from translane_server.workers.fork_messages import CODE, PID, read_report, send_connection
+from translane_server.workers.replica_connection import Host
+
+# Time for a process to finish its step before it is killed [seconds].
+_ENDING_TIME = 5.0
+
+# Runs replicas; "serve" or "fork" and a file descriptor follow. -P: Python imports nothing from the working directory.
+_COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
+
+
+class ProcessHost(Host, Protocol):
+    """Runs replicas in processes, one after the other."""
+
+    def close(self) -> None:
+        """End what is kept for later replicas. The last replica has ended."""
+
+
+def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> list[ProcessHost]:
+    """Make hosts for `count` replicas of one model, with `threads` threads each.
+
+    Replicas of one thread fork from one process, which loads the model; see `replica.fork`. A replica of several
+    threads, or a single one, loads the model itself.
+    """
+    if threads > 1 or count == 1:
+        return [OwnProcess(command) for _ in range(count)]
+    server = ForkServer(command, count)
+    return [ForkedProcess(server) for _ in range(count)]
+
+
+class OwnProcess:
+    """Runs a replica in a process of its own, which loads the model. Implements `ProcessHost`.
+
+    Args:
+        command: runs the process; "serve" and a file descriptor follow.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process and self._process.poll() is None else -1
+
+    def launch(self, connection: socket.socket) -> None:
+        self._process = _started(self._command, "serve", connection)
+
+    def end(self, *, at_once: bool) -> str:
+        if self._process is None:
+            return "was not started"
+        return _told(_ended(self._process, 0 if at_once else _ENDING_TIME))
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class ForkedProcess:
+    """Runs each replica in a process that a `ForkServer` forks. Implements `ProcessHost`."""
+
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+        self._parent: _Parent | None = None
+        self._number = -1
+
+    @property
+    def pid(self) -> int:
+        return self._parent.pid(self._number) if self._parent else -1
+
+    def launch(self, connection: socket.socket) -> None:
+        self._parent = self._server.parent()
+        self._number = self._parent.launch(connection)
+
+    def end(self, *, at_once: bool) -> str:
+        return self._parent.end(self._number, at_once=at_once) if self._parent else "was not started"
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class ForkServer:
+    """Keeps the process from which replicas fork. The process has loaded the model; see `replica.fork.serve_forked`.
+
+    Args:
+        command: runs replicas.
+        users: number of hosts that use it. When all of them are closed, the process ends.
+    """
+
+    def __init__(self, command: Sequence[str], users: int) -> None:
+        self._command = command
+        self._users = users
+        self._parent: _Parent | None = None
+        self._lock = threading.Lock()
+
+    def parent(self) -> _Parent:
+        """The process; a new one if there is none, or if the last one has ended.
+
+        Raises:
+            OSError: the operating system has no resources for it.
+        """
+        with self._lock:
+            if self._parent is None or self._parent.has_ended:
+                self._parent = _Parent(self._command)
+            return self._parent
+
+    def close(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._parent:
+                self._parent.close()
+
+
+class _Parent:
+    """A process that forks replicas, and reports how they end. Only a parent learns how its child ends."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._numbers = itertools.count()
+        self._reports: dict[tuple[int, str], int] = {}  # by the number of a replica, and PID or CODE
+        self._changed = threading.Condition()
+        self._control, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = _started(command, "fork", theirs)
+            threading.Thread(target=self._watch, name="replicas", daemon=True).start()
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
+            self._control.close()
+            if hasattr(self, "_process"):
+                _ended(self._process, 0)
+            raise error if isinstance(error, OSError) else OSError(str(error)) from None
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def launch(self, connection: socket.socket) -> int:
+        """Let the process fork a replica that serves `connection`; return its number."""
+        number = next(self._numbers)
+        send_connection(self._control, number, connection)
+        return number
+
+    def pid(self, number: int) -> int:
+        """The id of a replica's process; of this process before the replica is forked; -1 if it has ended."""
+        if self._replica_has_ended(number):
+            return -1
+        return self._reports.get((number, PID), self._process.pid)
+
+    def end(self, number: int, *, at_once: bool) -> str:
+        """Wait until a replica has ended, or end it; return how it ended."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._replica_has_ended(number), 0 if at_once else _ENDING_TIME):
+                if pid := self._reports.get((number, PID)):
+                    with contextlib.suppress(ProcessLookupError):  # it has ended, and its report is on the way
+                        os.kill(pid, signal.SIGKILL)
+                else:  # it is not forked yet: the process hangs, or still loads the model
+                    self._process.kill()
+                # A process that is stopped cannot report. It is of no use to any replica.
+                if not self._changed.wait_for(lambda: self._replica_has_ended(number), _ENDING_TIME):
+                    self._process.kill()
+                self._changed.wait_for(lambda: self._replica_has_ended(number))
+            code = self._reports.get((number, CODE))
+        return _told(self._process.wait() if code is None else code)
+
+    def close(self) -> None:
+        """End the process, and the replicas that are left."""
+        with contextlib.suppress(OSError):  # it has ended already
+            self._control.shutdown(socket.SHUT_WR)
+        _ended(self._process, _ENDING_TIME)
+
+    def _watch(self) -> None:
+        """Read reports until the process has ended."""
+        try:
+            with self._control.makefile() as lines:
+                for line in lines:
+                    number, what, value = read_report(line)
+                    with self._changed:
+                        self._reports[number, what] = value
+                        self._changed.notify_all()
+        except OSError:  # reset, as the process was killed
+            pass
+        finally:
+            self._process.wait()
+            self._control.close()
+            with self._changed:
+                self._changed.notify_all()
+
+    def _replica_has_ended(self, number: int) -> bool:
+        return self.has_ended or (number, CODE) in self._reports
+
+
+def _started(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 it runs this program
+        [*command, how, str(connection.fileno())],
+        pass_fds=[connection.fileno()],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C in a terminal must reach only the server
+    )
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int:
+    """The exit code of a process that ends within `seconds`, or is killed then."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _told(code: int) -> str:
+    """How a process ended, by its exit code."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was ended by signal {-code}"

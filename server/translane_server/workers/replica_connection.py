@@ -1,0 +1,247 @@
+"""The server's end of the socket to a replica."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from translane_server.core.errors import StartupError
+from translane_server.engine.sentence import Task
+from translane_server.workers.interface import ReplicaListener
+from translane_server.workers.messages import (
+    RECEIVED_AT_ONCE,
+    Frames,
+    Orders,
+    Ready,
+    framed,
+    pack_orders,
+    unpack_report,
+)
+from translane_server.workers.setup import ReplicaSetup
+
+_log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """The place where replicas run, one after the other. The methods may block."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the replica's process; -1 if there is none."""
+
+    def launch(self, connection: socket.socket) -> None:
+        """Start a replica that serves `connection`. The caller closes its own copy of `connection` afterwards.
+
+        Raises:
+            OSError: the operating system has no resources for the replica.
+        """
+
+    def end(self, *, at_once: bool) -> str:
+        """Wait until the last replica has ended, or end it. A replica ends by itself when its connection closes.
+
+        Args:
+            at_once: whether to end the replica without waiting.
+
+        Returns:
+            How the replica ended, such as "ended with exit code 1".
+        """
+
+
+class ReplicaConnection(asyncio.BufferedProtocol):
+    """A replica at the other end of a socket. Implements `SupervisedReplica`.
+
+    The replica gets its setup first, and answers when it is ready. Then all orders of one turn of the event loop are
+    sent in one message.
+
+    Args:
+        setup: the setup of the replica.
+        host: runs the replica.
+
+    Attributes:
+        name: the name of the replica in log lines and errors.
+        rows: maximum number of hypotheses that decode at once.
+        heard: number of messages that have come from the replica.
+    """
+
+    def __init__(self, setup: ReplicaSetup, host: Host) -> None:
+        self.name = f"replica {setup.number}"
+        self.rows = setup.rows
+        self.heard = 0
+        self._setup = setup
+        self._host = host
+        self._frames = Frames()
+        self._buffer = memoryview(bytearray(RECEIVED_AT_ONCE))
+        self._listener: ReplicaListener
+        self._loop: asyncio.AbstractEventLoop
+        self._ready: asyncio.Future[None] | None = None
+        self._transport: asyncio.WriteTransport | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._serves = False  # before, the replica loads the model, and does not notice a closed connection
+        self._stopping = False
+        self._launching: asyncio.Future[None] | None = None
+        self._launched = False
+        self._tasks: list[Task] = []  # tasks that are not sent yet
+        self._cancelled: list[int] = []  # numbers of tasks, not sent yet
+        self._asks = False
+        self._sends_soon = False
+
+    @property
+    def is_responsive(self) -> bool:
+        return True  # a supervisor knows better
+
+    async def start(self, listener: ReplicaListener) -> None:
+        """Start the replica, and wait until it is ready.
+
+        Args:
+            listener: receives the replica's reports, and learns that it is lost.
+
+        Raises:
+            StartupError: the replica cannot start.
+        """
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._ready = self._loop.create_future()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise self._refusal(error) from None
+        try:
+            await self._loop.connect_accepted_socket(lambda: self, ours)
+        except BaseException:
+            theirs.close()
+            raise
+        if self._stopping:
+            theirs.close()
+            raise StartupError(f"{self.name} was stopped before it started")
+        self._write(self._setup)
+        self._launching = self._loop.run_in_executor(None, self._launch, theirs)
+        await asyncio.shield(self._launching)
+        await self._ready
+
+    def cpu_time(self) -> int:
+        """Processor time of the replica [clock ticks]; 0 if it is not known."""
+        return _cpu_ticks(self._host.pid)
+
+    def submit(self, task: Task) -> None:
+        self._tasks.append(task)
+        self._send_soon()
+
+    def cancel(self, number: int) -> None:
+        self._cancelled.append(number)
+        self._send_soon()
+
+    def ask(self) -> None:
+        """Ask for a report, even an empty one, unless the replica is still loading."""
+        if self._serves:
+            self._asks = True
+            self._send_soon()
+
+    async def kill(self) -> None:
+        """End the replica, which may hang. The listener learns that it is lost."""
+        await asyncio.to_thread(self._host.end, at_once=True)
+
+    async def stop(self) -> None:
+        """End the replica: one that serves ends by itself."""
+        self._stopping = True
+        if self._transport:
+            self._transport.abort()
+        if self._launching:
+            await asyncio.wait([self._launching])
+        if self._ready:
+            self._ready.cancel()
+        if self._launched:
+            if self._ending:
+                await self._ending
+            else:
+                await asyncio.to_thread(self._host.end, at_once=not self._serves)
+
+    def _launch(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._launched = True
+                self._host.launch(connection)
+            except OSError as error:
+                self._launched = False
+                raise self._refusal(error) from None
+
+    def _refusal(self, error: OSError) -> StartupError:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return StartupError(f"{self.name} cannot be started: {reason}")
+
+    def _send_soon(self) -> None:
+        if not self._sends_soon:
+            self._sends_soon = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._sends_soon = False
+        if self._tasks or self._cancelled or self._asks:
+            orders = Orders(self._tasks, self._cancelled, self._asks)
+            self._tasks, self._cancelled, self._asks = [], [], False
+            self._write(pack_orders(orders))
+
+    def _write(self, message: object) -> None:
+        if self._transport:
+            self._transport.write(framed(message))
+
+    # Methods of asyncio.BufferedProtocol. A plain asyncio.Protocol would allocate new memory for each read.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 one size suits all
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        scheduled, self._sends_soon = self._sends_soon, True
+        self._received(self._buffer[:nbytes])
+        if not scheduled:  # new orders after a report are sent at once, without a turn of the event loop
+            self._flush()
+
+    def _received(self, data: memoryview) -> None:
+        for message in self._frames.feed(data):
+            self.heard += 1
+            if self._serves:
+                self._listener.reported(self, unpack_report(message))
+            elif self._ready is None or self._ready.done():  # nobody waits for the answer any more
+                return
+            else:
+                self._take_first(message)
+
+    def _take_first(self, message: Any) -> None:
+        """Take the message of a replica that starts: it is ready, or tells what stops it."""
+        assert self._ready is not None, "somebody waits for the answer"
+        if isinstance(message, Ready):
+            self._serves = True
+            self._ready.set_result(None)
+        else:
+            self._ready.set_exception(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 the reason does not matter
+        self._transport = None
+        if self._launched and not self._stopping:
+            self._ending = self._loop.create_task(self._tell_why())
+
+    async def _tell_why(self) -> None:
+        if self._serves:
+            self._listener.lost(self)  # before the reason is known, so that it gets no more to do
+        ending = await asyncio.to_thread(self._host.end, at_once=False)
+        reason = f"{self.name} {ending}"
+        if self._serves:
+            _log.error("%s", reason)
+        elif self._ready and not self._ready.done():
+            self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Processor time of a process [clock ticks], on systems with /proc (see proc(5)); else 0."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    fields = status.rpartition(b")")[2].split()  # the name of the program, in brackets, may hold anything
+    return int(fields[11]) + int(fields[12])  # fields 14 and 15 of the whole line: utime and stime

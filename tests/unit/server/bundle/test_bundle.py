@@ -1,0 +1,613 @@
+"""Whatever is wrong with a bundle is one sentence that says what and where."""
+
+import json
+import math
+import os
+import pickle
+import time
+
+import pytest
+
+from translane_server.bundle.bundle import file_entry, load_bundle, read_manifest
+from translane_server.bundle.manifest import SCHEMA_VERSION
+from translane_server.core.errors import BundleError
+
+TENSOR = {"name": "x", "dtype": "float32", "shape": ["batch", 4]}
+FILES = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")
+
+
+def manifest(folder):
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": "zh-en",
+        "version": "1",
+        "source_languages": ["zh"],
+        "target_languages": ["en"],
+        "architecture": {
+            "family": "transformer",
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "d_model": 16,
+            "heads": 2,
+            "head_size": 8,
+            "ffn_size": 32,
+            "source_vocab_size": 10,
+            "target_vocab_size": 10,
+            "parameters": 1000,
+        },
+        "precision": "fp32",
+        "weight_storage": "float32",
+        "special_ids": {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "decoder_start": 2},
+        "limits": {"source_tokens": 16, "target_tokens": 16},
+        "decoding_defaults": {"max_length": 16},
+        "tokenizer": {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"},
+        "graphs": {
+            kind: {"file": f"{kind}.onnx", "inputs": [TENSOR], "outputs": [TENSOR]} for kind in ("encoder", "decoder")
+        },
+        "license": "Apache-2.0",
+        "provenance": {"checkpoint": "best", "attribution": "", "training": {}, "model": {}, "exporter": {}},
+        "parity": None,
+        "files": {name: file_entry(folder / name).model_dump() for name in FILES},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in FILES:
+        (tmp_path / name).write_bytes(name.encode())
+    write(tmp_path, manifest(tmp_path))
+    return tmp_path
+
+
+def write(folder, content):
+    (folder / "manifest.json").write_text(json.dumps(content))
+
+
+def change(folder, **values):
+    write(folder, manifest(folder) | values)
+
+
+def error(folder):
+    with pytest.raises(BundleError) as raised:
+        load_bundle(folder)
+    message = str(raised.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def test_a_good_bundle_loads(folder):
+    bundle = load_bundle(folder)
+    assert bundle.manifest.architecture.head_size == 8
+    assert bundle.manifest.graphs.encoder.inputs[0].shape == ("batch", 4)
+    assert bundle.path("source.spm").read_bytes() == b"source.spm"
+
+
+def test_no_folder(tmp_path):
+    assert "no such folder" in error(tmp_path / "nowhere")
+
+
+def test_the_path_of_a_file_in_the_place_of_the_folder(folder):
+    assert "it is a file; name the folder that it lies in" in error(folder / "manifest.json")
+
+
+def test_no_manifest(tmp_path):
+    assert "has no manifest.json" in error(tmp_path)
+
+
+def test_a_manifest_that_is_not_json(folder):
+    (folder / "manifest.json").write_text('{"schema_version": 1,')
+    assert "not JSON" in error(folder)
+
+
+def with_shortlist(folder, **changes):
+    content = manifest(folder)
+    for name in ("shortlist.onnx", "shortlist.dat"):
+        (folder / name).write_bytes(b"")
+        content["files"][name] = file_entry(folder / name).model_dump()
+    content["shortlist"] = "shortlist.dat"
+    content["graphs"]["shortlist"] = {"file": "shortlist.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
+    return content | changes
+
+
+def test_a_shortlist(folder):
+    write(folder, with_shortlist(folder))
+    assert load_bundle(folder).manifest.shortlist == "shortlist.dat"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"shortlist": None}, "must be given together with graphs.shortlist"),
+        ({"shortlist": "other.dat"}, "no entry for other.dat"),
+        ({"precision": "bf16"}, "bf16"),
+        (
+            {"shortlist": None, "graphs": None, "decoding_defaults": {"max_length": 4, "use_shortlist": True}},
+            "decoding_defaults.use_shortlist: the bundle has no shortlist",
+        ),
+    ],
+)
+def test_a_wrong_shortlist(folder, changes, problem):
+    plain = manifest(folder)["graphs"]
+    content = with_shortlist(folder, **changes)
+    if changes.get("graphs", "") is None:
+        content["graphs"] = plain
+    write(folder, content)
+    assert problem in error(folder)
+
+
+@pytest.mark.parametrize(
+    "content", [[], {}, {"schema_version": "1"}, {"schema_version": True}, {"schema_version": None}]
+)
+def test_no_schema_version(folder, content):
+    write(folder, content)
+    assert "has no schema_version" in error(folder)
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])
+def test_another_schema_version_says_to_export_again(folder, version):
+    change(folder, schema_version=version)
+    assert error(folder) == (
+        f"model bundle {folder}: it is of schema version {version}, and this release reads version {SCHEMA_VERSION};"
+        " 'translane export CHECKPOINT --output FOLDER' of this release writes it anew"
+    )
+
+
+def test_a_bundle_that_does_not_say_what_its_model_is(folder):
+    provenance = manifest(folder)["provenance"]
+    del provenance["model"]
+    change(folder, provenance=provenance)
+    assert error(folder).endswith("manifest.json: provenance.model: Field required")
+
+
+def with_alignment(folder, **alignment):
+    content = manifest(folder)
+    (folder / "alignment.onnx").write_bytes(b"alignment.onnx")
+    content["alignment"] = {"layer": 0, "heads": [0, 1]} | alignment
+    content["graphs"]["alignment"] = {"file": "alignment.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
+    content["files"]["alignment.onnx"] = file_entry(folder / "alignment.onnx").model_dump()
+    return content
+
+
+@pytest.mark.parametrize(
+    ("types", "named"),
+    [((), "not none"), (("int64",), "not int64"), (("float32", "int8"), "not float32, int8"), (("x",), "not x")],
+)
+def test_keys_and_values_are_of_one_type_that_there_is(folder, types, named):
+    content = manifest(folder)
+    content["graphs"]["encoder"]["outputs"] = [TENSOR | {"dtype": dtype} for dtype in types]
+    write(folder, content)
+    assert error(folder).endswith(
+        f"encoder.outputs: keys and values are all float32, float16, bfloat16 or int8, {named}"
+    )
+
+
+def test_a_step_may_return_keys_and_values_it_does_not_change(folder):
+    assert not load_bundle(folder).manifest.graphs.returns_cross
+    content = manifest(folder)
+    content["graphs"]["encoder"]["outputs"] = [TENSOR | {"dtype": "int8"}]
+    content["graphs"]["decoder"]["outputs"] = [TENSOR, TENSOR | {"name": "present_cross_key_0", "dtype": "int8"}]
+    write(folder, content)
+    graphs = load_bundle(folder).manifest.graphs
+    assert (graphs.cross_dtype, graphs.returns_cross) == ("int8", True)
+
+
+def test_a_bundle_says_where_alignments_come_from(folder):
+    write(folder, with_alignment(folder))
+    alignment = load_bundle(folder).manifest.alignment
+    assert alignment is not None
+    assert (alignment.layer, alignment.heads) == (0, (0, 1))
+    (folder / "alignment.onnx").unlink()
+    assert "alignment.onnx is missing" in error(folder)
+
+
+def test_alignment_is_left_out_as_a_whole(folder):
+    assert load_bundle(folder).manifest.alignment is None
+    content = with_alignment(folder)
+    del content["alignment"]
+    write(folder, content)
+    assert "must be given together with graphs.alignment" in error(folder)
+    content = with_alignment(folder)
+    del content["graphs"]["alignment"]
+    write(folder, content)
+    assert "must be given together with graphs.alignment" in error(folder)
+
+
+@pytest.mark.parametrize(
+    ("alignment", "named"),
+    [
+        ({"layer": 1}, "alignment.layer: 1"),
+        ({"layer": -1}, "alignment.layer"),
+        ({"heads": []}, "alignment.heads"),
+        ({"heads": [0, 2]}, "alignment.heads: [0, 2]"),
+        ({"heads": [1, 1]}, "alignment.heads: [1, 1]"),
+        ({"head": 1}, "alignment.head"),
+    ],
+)
+def test_a_wrong_alignment_is_named(folder, alignment, named):
+    write(folder, with_alignment(folder, **alignment))
+    assert named in error(folder)
+
+
+def test_an_alignment_file_that_no_digest_covers(folder):
+    content = with_alignment(folder)
+    del content["files"]["alignment.onnx"]
+    write(folder, content)
+    assert "files: no entry for alignment.onnx" in error(folder)
+
+
+def test_a_missing_key_is_named(folder):
+    content = manifest(folder)
+    del content["architecture"]["head_size"]
+    write(folder, content)
+    assert "architecture.head_size" in error(folder)
+
+
+def test_an_unknown_key_is_named(folder):
+    change(folder, colour="blue")
+    assert "colour" in error(folder)
+
+
+def test_a_wrong_type_is_named(folder):
+    change(folder, limits={"source_tokens": "16", "target_tokens": 16})
+    assert "limits.source_tokens" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["pad", "unk", "bos", "eos", "decoder_start"])
+@pytest.mark.parametrize("number", [10, 10**12])
+def test_a_special_id_outside_the_vocabulary_is_named(folder, name, number):
+    change(folder, special_ids=manifest(folder)["special_ids"] | {name: number})
+    assert f"special_ids.{name}: {number} is not one of 10" in error(folder)
+
+
+PARITY = {"sentences": 1, "tokens": 9, "max_logit_difference": 1e-5, "tolerance": 1e-4, "token_mismatches": 0}
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("parity", "max_logit_difference", math.nan),
+        ("parity", "attention_tolerance", -math.inf),
+        ("parity", "max_activation", {"tensor": "x", "value": math.inf}),
+        ("quality", "bleu", math.nan),
+    ],
+)
+def test_a_measured_number_that_is_none_is_named(folder, part, name, value):
+    measured = PARITY if part == "parity" else {"sentences": 1, "unchanged": 1}
+    change(folder, **{part: measured})
+    load_bundle(folder)
+    change(folder, **{part: measured | {name: value}})
+    assert f"{part}.{name}: " in error(folder)
+
+
+def test_an_unsupported_precision_is_named(folder):
+    change(folder, precision="fp8")
+    assert "precision" in error(folder)
+
+
+def test_a_file_that_no_digest_covers(folder):
+    change(folder, tokenizer={"kind": "sentencepiece", "source": "other.spm", "target": "target.spm"})
+    assert "other.spm" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a\\b"])
+def test_a_file_outside_the_bundle(folder, name):
+    content = manifest(folder)
+    content["files"][name] = content["files"]["source.spm"]
+    write(folder, content)
+    assert "leaves the bundle" in error(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file(folder, name):
+    (folder / name).unlink()
+    assert f"{name} is missing" in error(folder)
+
+
+@pytest.mark.parametrize("content", [b"encoder.onny", b"", b"encoder.onnx and more"])
+def test_a_file_that_was_tampered_with(folder, content):
+    (folder / "encoder.onnx").write_bytes(content)
+    assert "encoder.onnx is not the file that was exported" in error(folder)
+
+
+def test_a_folder_in_the_place_of_a_file(folder):
+    (folder / "encoder.onnx").unlink()
+    (folder / "encoder.onnx").mkdir()
+    assert "encoder.onnx" in error(folder)
+
+
+def test_the_manifest_alone_can_be_read(folder):
+    (folder / "encoder.onnx").unlink()
+    assert read_manifest(folder).name == "zh-en"
+
+
+def multilingual(folder, **templates):
+    values = {"source_languages": ["zh", "ja"], "target_languages": ["en", "fr"]}
+    change(folder, **values, language_templates=templates)
+    return folder
+
+
+def test_languages_have_templates(folder):
+    source, target = {"zh": {"source_prefix": [4]}}, {"fr": {"source_prefix": [5], "forced": [6]}}
+    manifest = load_bundle(multilingual(folder, source=source, target=target)).manifest
+    assert manifest.languages.source == ("zh", "ja")
+    assert manifest.languages.templates.source["zh"].source_prefix == (4,)
+    assert manifest.languages.templates.target["fr"].forced == (6,)
+
+
+@pytest.mark.parametrize(
+    ("templates", "sentence"),
+    [
+        ({"source": {"de": {}}}, "language_templates: de is not one of source_languages"),
+        ({"target": {"zh": {}}}, "language_templates: zh is not one of target_languages"),
+        ({"pair_prefixes": {"zh": {"de": "x"}}}, "language_templates: de is not one of target_languages"),
+        ({"source": {"zh": {"source_suffix": [10]}}}, "language_templates.source.zh: the model has no id 10"),
+        ({"target": {"en": {"forced": [99]}}}, "language_templates.target.en: the model has no id 99"),
+        ({"target": {"en": {"forced": [-1]}}}, "language_templates.target.en.forced.0"),
+        ({"target": {"en": {"prefix": [1]}}}, "language_templates.target.en.prefix"),
+    ],
+)
+def test_templates_fit_the_languages_and_the_vocabularies(folder, templates, sentence):
+    assert sentence in error(multilingual(folder, **templates))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "sentence"),
+    [
+        ({"kind": "tokenizers", "file": "tokenizer.json"}, "files: no entry for tokenizer.json"),
+        (
+            {"kind": "sentencepiece", "source": "source.spm", "target": "source.spm", "source_ids": "a.json"},
+            "files: no entry for a.json",
+        ),
+        ({"kind": "words", "source": "source.spm"}, "tokenizer"),
+    ],
+)
+def test_a_tokenizer_is_of_a_known_kind_and_has_its_files(folder, tokenizer, sentence):
+    change(folder, tokenizer=tokenizer)
+    assert sentence in error(folder)
+
+
+def half_precision(folder):
+    """The manifest of an fp16 bundle."""
+    content = manifest(folder) | {"precision": "fp16", "weight_storage": "float16"}
+    tensors = [{"name": name, "dtype": "float16", "shape": ["rows", 2, 4, 8]} for name in ("self_key_0", "x")]
+    for name in ("encoder", "decoder"):
+        content["graphs"][name] |= {"inputs": tensors[:1], "outputs": tensors[1:]}
+    content["graphs"]["greedy"] = content["graphs"]["decoder"]
+    return content
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (("graphs", "greedy"), None, "graphs.greedy: it is missing, and fp16 bundles have one"),
+        (("precision",), "bf16", "graphs.decoder: self_key_0 is float16, and precision bf16 computes in bfloat16"),
+        (("precision",), "int8", "graphs.decoder: self_key_0 is float16, and precision int8 computes in float32"),
+        (
+            ("graphs", "vocabulary_blocks"),
+            7,
+            "graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks",
+        ),
+    ],
+)
+def test_a_half_precision_bundle_has_what_cuda_takes(folder, path, value, problem):
+    write(folder, content := half_precision(folder))
+    load_bundle(folder)
+    *parents, name = path
+    inner = content
+    for parent in parents:
+        inner = inner[parent]
+    inner[name] = value
+    write(folder, content)
+    assert error(folder) == f"model bundle {folder}: manifest.json: {problem}"
+
+
+def test_there_are_no_more_blocks_of_the_vocabulary_than_ids(folder):
+    content = half_precision(folder)
+    content["graphs"]["decoder"]["inputs"].append({"name": "num_blocks", "dtype": "int64", "shape": [1]})
+    content["graphs"]["vocabulary_blocks"] = 10**9
+    write(folder, content)
+    assert error(folder).endswith("graphs.vocabulary_blocks: 1000000000 exceeds the size of the target vocabulary")
+
+
+def as_downloaded(folder):
+    """Lay the bundle out as Hugging Face's cache does: files in blobs, links in a snapshot."""
+    repository = folder / "models--someone--zh-en"
+    snapshot = repository / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    for name in (*FILES, "manifest.json"):
+        (folder / name).rename(repository / "blobs" / f"digest-of-{name}")
+        (snapshot / name).symlink_to(f"../../blobs/digest-of-{name}")
+    return snapshot
+
+
+def test_a_bundle_in_a_cache_of_downloads(folder, tmp_path):
+    snapshot = as_downloaded(folder)
+    assert load_bundle(snapshot).path("source.spm").read_bytes() == b"source.spm"
+    (tmp_path / "link").symlink_to(snapshot)
+    load_bundle(tmp_path / "link")
+    (snapshot / "source.spm").unlink()
+    (tmp_path / "source.spm").write_bytes(b"source.spm")
+    (snapshot / "source.spm").symlink_to("../../../source.spm")
+    assert f"source.spm is a link to {tmp_path / 'source.spm'}, outside of the bundle" in error(snapshot)
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_link_out_of_the_bundle(folder, tmp_path_factory, name):
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+    assert f"{name} is a link to {outside}, outside of the bundle; put the file itself there" in error(folder)
+
+
+def test_a_link_within_the_bundle(folder):
+    (folder / "data").mkdir()
+    (folder / "encoder.onnx").rename(folder / "data" / "encoder.onnx")
+    (folder / "encoder.onnx").symlink_to("data/encoder.onnx")
+    load_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "manifest.json"])
+def test_links_in_a_circle(folder, name):
+    (folder / name).unlink()
+    (folder / name).symlink_to(name)
+    assert f"{name} cannot be read: its links lead in a circle" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "manifest.json"])
+def test_a_pipe_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert f"{name} cannot be read: it is a named pipe, not a file" in error(folder)
+
+
+def test_a_manifest_that_is_nested_without_end(folder):
+    (folder / "manifest.json").write_text('{"schema_version": ' + "[" * 200_000)
+    assert "is not JSON: recursion limit exceeded" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder_layers", "heads", "head_size", "d_model", "target_vocab_size"])
+def test_a_size_of_no_model(folder, name):
+    content = manifest(folder)
+    content["architecture"][name] = 8 * 10**8
+    write(folder, content)
+    assert f"architecture.{name}: Input should be less than or equal to" in error(folder)
+
+
+@pytest.mark.parametrize("key", ["version", "license", "source_languages", "\x1b[31m"])
+def test_control_characters_do_not_reach_a_terminal(folder, key):
+    change(folder, **{key: ["\x1b]0;title\x07"] if key == "source_languages" else "\x1b]0;title\x07"})
+    assert error(folder).isprintable()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\x1b[31m", "x" * 2000])
+def test_a_name_of_no_file(folder, name):
+    content = manifest(folder)
+    content["files"][name] = content["files"]["source.spm"]
+    write(folder, content)
+    assert "is no name of a file" in error(folder)
+
+
+def flip(path):
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])  # the same file, of the same size
+
+
+def replace(path):
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes()[::-1])
+    other.replace(path)
+
+
+HARMS = {
+    "flipped": (flip, "has changed since it was checked"),
+    "cut": (lambda path: os.truncate(path, 3), "has changed since it was checked"),
+    "replaced": (replace, "has changed since it was checked"),
+    "removed": (os.unlink, "is missing"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "cannot be read: it is a folder"),
+}
+
+
+@pytest.fixture(params=[True, False], ids=["settled", "new"])
+def checked(folder, request):
+    """A checked bundle, as another process has it. Its files have an age, or they are as new as their check."""
+    if request.param:
+        time.sleep(2.1)
+    return pickle.loads(pickle.dumps(load_bundle(folder)))
+
+
+def test_files_that_have_changed_since_they_were_checked_are_refused(checked):
+    path = checked.path("decoder.onnx")
+    kept = path.read_bytes()
+    for harm, problem in HARMS.values():
+        harm(path)
+        with pytest.raises(BundleError, match=f"decoder.onnx {problem}"), checked.unchanged(FILES):
+            raise AssertionError
+        with checked.unchanged(["encoder.onnx"]):  # others are as they were
+            pass
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        path.write_bytes(kept)
+        with checked.unchanged(FILES):  # it is back, although it is another file
+            pass
+    write(checked.folder, {"schema_version": SCHEMA_VERSION})  # another version comes
+    with checked.unchanged(FILES):
+        pass
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "replaced", "removed"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_files_that_change_while_they_are_read_are_refused(folder, harm, fails):
+    bundle = load_bundle(folder)
+
+    def read():
+        with bundle.unchanged(FILES):
+            HARMS[harm][0](bundle.path("decoder.onnx"))
+            if fails:
+                raise RuntimeError("what was read is nonsense")
+
+    with pytest.raises(BundleError, match=r"decoder.onnx has changed since it was checked"):
+        read()
+
+
+ESTIMATION = {"weight": 1.1, "bias": -1.4, "fitted": 500, "tested": 500, "correlation": 0.6, "mean_error": 0.2}
+
+
+def test_a_calibration_of_the_estimated_quality(folder):
+    assert load_bundle(folder).manifest.quality_estimation is None
+    change(folder, quality_estimation=ESTIMATION)
+    estimation = load_bundle(folder).manifest.quality_estimation
+    assert estimation is not None
+    assert (estimation.weight, estimation.bias) == (1.1, -1.4)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("weight", 0),
+        ("weight", -1.0),
+        ("weight", 1e9),
+        ("weight", math.nan),
+        ("bias", math.inf),
+        ("bias", math.nan),
+        ("bias", -1e9),
+        ("correlation", 1.5),
+        ("correlation", math.nan),
+        ("mean_error", -0.1),
+        ("fitted", 0),
+        ("tested", "many"),
+    ],
+)
+def test_a_calibration_that_cannot_be(folder, field, value):
+    change(folder, quality_estimation=ESTIMATION | {field: value})
+    assert f"quality_estimation.{field}" in error(folder)
+
+
+def test_how_to_search(folder):
+    assert str(load_bundle(folder).manifest.decoding_defaults.search) == "none"
+    change(folder, decoding_defaults={"max_length": 9, "beam_size": 4, "length_penalty": 0.6, "early_stopping": True})
+    defaults = load_bundle(folder).manifest.decoding_defaults
+    assert (defaults.max_length, defaults.beam_size, defaults.no_repeat_ngram_size) == (9, 4, None)
+    assert str(defaults.search) == "beam_size=4,length_penalty=0.6,early_stopping=true"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("beam_size", 0),
+        ("beam_size", 4097),
+        ("beam_size", "four"),
+        ("length_penalty", 11),
+        ("length_penalty", float("nan")),
+        ("early_stopping", "never"),
+        ("repetition_penalty", 0),
+        ("repetition_penalty", float("inf")),
+        ("no_repeat_ngram_size", -1),
+        ("min_length", -1),
+        ("min_length", 2**40),
+        ("temperature", 1.0),
+    ],
+)
+def test_a_wrong_search_is_named(folder, name, value):
+    change(folder, decoding_defaults={"max_length": 9, name: value})
+    assert f"decoding_defaults.{name}" in error(folder)

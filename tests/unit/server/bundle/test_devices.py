@@ -1,0 +1,149 @@
+"""Which device runs which bundle, and what is said where it is not the one that might be hoped for."""
+
+import logging
+import sys
+
+import pytest
+
+from translane_server.bundle import devices
+from translane_server.core.errors import DeviceError
+
+WORKS, BROKEN = "", "CUDA finds no GPU"
+
+
+def asked(script):
+    return (sys.executable, "-c", script)
+
+
+@pytest.fixture
+def probe(monkeypatch):
+    """Sets what the probe answers; `probe.asked` is how often it was asked."""
+
+    class Probe:
+        asked = 0
+
+        def __call__(self, reason):
+            def why_no_cuda(precision):
+                self.asked += 1
+                return reason
+
+            monkeypatch.setattr(devices, "why_no_cuda", why_no_cuda)
+
+    return Probe()
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.DEBUG, "translane_server")
+    return caplog
+
+
+# (bundles by precision, requested device, what the probe answers) → (precision, device) that run
+CHOICES: dict[tuple[tuple[str, ...], str, str | None], tuple[str, str]] = {
+    (("fp16",), "auto", WORKS): ("fp16", "cuda"),
+    (("bf16",), "auto", WORKS): ("bf16", "cuda"),
+    (("fp16",), "auto", BROKEN): ("fp16", "cpu"),
+    (("fp16",), "cuda", WORKS): ("fp16", "cuda"),
+    (("bf16",), "cuda", WORKS): ("bf16", "cuda"),
+    **{(("fp16",), "cpu", answer): ("fp16", "cpu") for answer in (WORKS, BROKEN)},
+    **{
+        ((precision,), device, answer): (precision, "cpu")
+        for precision in ("fp32", "int8")
+        for device in ("auto", "cpu")
+        for answer in (WORKS, BROKEN)
+    },
+    (("fp32", "int8", "bf16", "fp16"), "auto", WORKS): ("fp16", "cuda"),
+    (("fp32", "int8", "bf16", "fp16"), "cuda", WORKS): ("fp16", "cuda"),
+    (("fp32", "int8", "bf16", "fp16"), "auto", BROKEN): ("int8", "cpu"),
+    (("fp32", "int8", "bf16", "fp16"), "cpu", WORKS): ("int8", "cpu"),
+    (("fp32", "bf16"), "auto", WORKS): ("bf16", "cuda"),
+    (("fp32", "bf16"), "auto", BROKEN): ("fp32", "cpu"),
+    (("fp32", "fp16"), "auto", BROKEN): ("fp32", "cpu"),
+    (("bf16", "fp16"), "auto", BROKEN): ("fp16", "cpu"),
+    (("bf16", "fp16"), "cpu", WORKS): ("fp16", "cpu"),
+    (("int8", "fp32"), "auto", WORKS): ("int8", "cpu"),
+}
+
+
+@pytest.mark.parametrize(("held", "requested", "answer"), CHOICES, ids=str)
+def test_the_best_bundle_of_the_best_device_that_works_is_taken(probe, log, held, requested, answer):
+    probe(answer)
+    expected = CHOICES[held, requested, answer]
+    assert devices.choose_precision(requested, held) == expected
+    if len(held) == 1:
+        assert devices.choose_device(requested, held[0]) == expected[1]
+    # Trying CUDA takes seconds, so nobody waits for it where the answer changes nothing.
+    for_cuda = requested != "cpu" and {"fp16", "bf16"} & {*held}
+    assert bool(probe.asked) == bool(for_cuda)
+    said = f"running on the CPU, not on CUDA: {BROKEN}"
+    times = 0 if expected[1] == "cuda" or not for_cuda else 1 + (len(held) == 1)
+    assert [(record.levelname, record.message) for record in log.records] == [("WARNING", said)] * times
+
+
+def error(requested, held):
+    with pytest.raises(DeviceError) as raised:
+        devices.choose_precision(requested, held)
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_cuda_that_was_asked_for_and_does_not_work_is_refused_with_the_reason(probe, log, precision):
+    probe(BROKEN)
+    assert error("cuda", (precision, "int8")) == f"device cuda: {BROKEN}"
+    assert not log.records
+
+
+@pytest.mark.parametrize("answer", [WORKS, BROKEN])
+@pytest.mark.parametrize(
+    ("held", "named"), [(("int8",), "int8"), (("fp32",), "fp32"), (("int8", "fp32"), "int8 and fp32")]
+)
+def test_bundles_that_cuda_does_not_run_are_refused_with_the_export_that_makes_one(probe, answer, held, named):
+    probe(answer)
+    assert error("cuda", held) == (
+        f"device cuda: the model bundle is {named}, and CUDA runs fp16 and bf16 bundles;"
+        " export the checkpoint with --precision fp16"
+    )
+    assert not probe.asked
+
+
+def test_bf16_is_refused_on_a_cpu_with_the_export_that_makes_what_cpus_run(probe):
+    probe(BROKEN)
+    runs = "CPUs run fp32, int8 and fp16 bundles; export the checkpoint with --precision int8"
+    refused = f"the model bundle is bf16, and {runs}"
+    assert error("cpu", ["bf16"]) == f"device cpu: {refused}"
+    assert error("auto", ["bf16"]) == f"device auto: {refused} (CUDA is not used: {BROKEN})"
+
+
+# What a process that tries CUDA may come to → what is said
+ENDS = {
+    "pass": "",
+    "print('told before'); print('CUDA finds no GPU'); exit(1)": "CUDA finds no GPU",
+    "import sys; sys.stderr.write('noise'); print('one reason'); exit(1)": "one reason",
+    "exit(3)": "the process that tried CUDA ended with exit code 3",
+    "raise RuntimeError": "the process that tried CUDA ended with exit code 1",
+    "import os; os.kill(os.getpid(), 11)": "the process that tried CUDA was ended by SIGSEGV",
+    "import os; os.kill(os.getpid(), 40)": "the process that tried CUDA was ended by signal 40",
+    "import os; os.write(1, b'\\xff'); exit(1)": "\N{REPLACEMENT CHARACTER}",
+}
+
+
+@pytest.mark.parametrize("script", ENDS)
+def test_however_the_probe_ends_there_is_one_sentence(monkeypatch, script):
+    monkeypatch.setattr(devices, "_PROBE", asked(script))
+    assert devices.why_no_cuda("fp16") == ENDS[script]
+
+
+def test_a_probe_that_hangs_is_given_up(monkeypatch):
+    monkeypatch.setattr(devices, "_PROBE", asked("import time; time.sleep(60)"))
+    monkeypatch.setattr(devices, "_PATIENCE", 1.0)
+    assert devices.why_no_cuda("fp16") == "CUDA did not answer within 1 seconds"
+
+
+def test_the_probe_is_asked_in_a_process_of_its_own():
+    """Not by hand of a fake: what is asked is there, and answers for this machine."""
+    reason = devices.why_no_cuda("fp16")
+    assert "\n" not in reason
+    assert "the process that tried CUDA" not in reason
+    assert "No module" not in reason

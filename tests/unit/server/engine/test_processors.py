@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import reference_decoding
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.processors import Rules, process, score_tokens
+from translane_server.engine.vocabulary import TargetVocabulary
+
+V = 30
+EOS = 1
+VOCABULARY = TargetVocabulary(0, EOS, [b""] * V)
+
+
+@st.composite
+def rows(draw):
+    """Logits, options and history of a few rows."""
+    count = draw(st.integers(1, 5))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    logits = (generator.normal(size=(count, V)) * 3).astype(np.float32)
+    options = [
+        DecodingOptions(
+            max_length=20,
+            min_length=draw(st.sampled_from([0, 20])),
+            repetition_penalty=draw(st.sampled_from([1.0, 1.3, 3.0, 0.6])),
+            no_repeat_ngram_size=draw(st.integers(0, 3)),
+            suppressed_ids=draw(st.sampled_from([(), (3,), tuple(range(20))])),
+            beam_size=draw(st.sampled_from([1, 2])),
+        )
+        for _ in range(count)
+    ]
+    histories = [[0, *draw(st.lists(st.integers(2, V - 1), max_size=12))] for _ in range(count)]
+    return logits, options, histories
+
+
+def make_rules(options, histories):
+    masks = {}
+    for row, option in enumerate(options):
+        if option.suppressed_ids:
+            half = len(option.suppressed_ids) // 2
+            masks[row] = [
+                np.isin(np.arange(V), ids) for ids in (option.suppressed_ids[:half], option.suppressed_ids[half:])
+            ]
+    history = np.full((len(options), max(map(len, histories)) + 3), -7)
+    for row, tokens in enumerate(histories):
+        history[row, : len(tokens)] = tokens
+    return Rules(
+        history=history,
+        lengths=np.array([len(tokens) for tokens in histories], np.int32),
+        on_logits=np.array([option.beam_size == 1 for option in options]),
+        eos_banned=np.array([option.min_length > 0 for option in options]),
+        repetition_penalty=np.array([option.repetition_penalty for option in options], np.float32),
+        ngram_size=np.array([option.no_repeat_ngram_size for option in options], np.int32),
+        eos=EOS,
+        masks=masks,
+    )
+
+
+def expected(logits, option, history):
+    scores = logits.astype(np.float64) if option.beam_size == 1 else reference_decoding.log_softmax(logits)
+    return reference_decoding.process(scores, history, len(history) - 1, option, VOCABULARY)
+
+
+def normalisers_of(logits):
+    return np.array([row[0] - reference_decoding.log_softmax(row)[0] for row in logits], np.float32)
+
+
+@given(rows(), st.sampled_from([1, 2, 4, 8]), st.integers(0, 12))
+@settings(max_examples=400, deadline=None)
+def test_the_best_tokens_are_those_of_the_whole_vocabulary_however_many_candidates_there_are(case, needed, spare):
+    logits, options, histories = case
+    width = min(needed + spare, V)
+    ids = np.argsort(-logits, axis=1, kind="stable")[:, :width]
+    count = np.full(len(options), needed, np.int32)
+    processed = process(make_rules(options, histories), ids, logits, normalisers_of(logits), count)
+    for row, (option, history) in enumerate(zip(options, histories, strict=True)):
+        scores = expected(logits[row], option, history)
+        best = np.argsort(-scores, kind="stable")[:needed]
+        best = best[scores[best] > -np.inf]
+        assert processed.token_ids[row, : len(best)].tolist() == best.tolist()
+        assert processed.scores[row, : len(best)] == pytest.approx(scores[best], abs=1e-4)
+        assert (processed.scores[row, len(best) : needed] == -np.inf).all()
+        own = reference_decoding.log_softmax(logits[row])
+        assert processed.log_probs[row, : len(best)] == pytest.approx(own[best], abs=1e-4)
+
+
+@given(rows())
+@settings(max_examples=100, deadline=None)
+def test_scores_are_bit_identical_however_many_candidates_there_are(case):
+    logits, options, histories = case
+    order = np.argsort(-logits, axis=1, kind="stable")
+    count = np.full(len(options), 2, np.int32)
+    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
+    outcomes = [process(rules, order[:, :width], logits, normalisers, count) for width in (2, 3, 9, V)]
+    for outcome in outcomes[1:]:
+        assert (outcome.scores[:, :2] == outcomes[0].scores[:, :2]).all()
+        finite = outcome.scores[:, :2] > -np.inf
+        assert (outcome.token_ids[:, :2][finite] == outcomes[0].token_ids[:, :2][finite]).all()
+        assert (outcome.log_probs[:, :2][finite] == outcomes[0].log_probs[:, :2][finite]).all()
+
+
+@given(rows())
+@settings(max_examples=100, deadline=None)
+def test_any_token_can_be_scored(case):
+    logits, options, histories = case
+    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
+    for row, (option, history) in enumerate(zip(options, histories, strict=True)):
+        scores = score_tokens(rules, row, np.arange(V), logits[row], normalisers[row])
+        assert scores == pytest.approx(expected(logits[row], option, history), abs=1e-4)
+
+
+@given(rows(), st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_equal_scores_come_in_the_order_of_ids_however_many_candidates_there_are(case, needed):
+    logits, options, histories = case
+    logits = np.round(logits * 2) / 2  # with many ties
+    order = np.argsort(-logits, axis=1, kind="stable")
+    count = np.full(len(options), needed, np.int32)
+    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
+    outcomes = [process(rules, order[:, :width], logits, normalisers, count) for width in (needed, needed + 3, V)]
+    finite = outcomes[0].scores[:, :needed] > -np.inf
+    for outcome in outcomes[1:]:
+        assert (outcome.scores[:, :needed] == outcomes[0].scores[:, :needed]).all()
+        assert (outcome.token_ids[:, :needed][finite] == outcomes[0].token_ids[:, :needed][finite]).all()

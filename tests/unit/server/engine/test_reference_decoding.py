@@ -1,0 +1,464 @@
+"""Sentences of all kinds side by side in one running batch, against decoding as its definition says."""
+
+import inspect
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.language_model import EOS, RandomBackend, RandomModel
+from fakes.tasks import enter, step, tasks
+from helpers import reference_decoding
+from translane_server.engine import processors, search_factory
+from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.engine.running_batch import RunningBatch
+from translane_server.engine.search import _RULED_OPTIONS
+from translane_server.engine.sentence import AlignedToken, Hypothesis, Sentence, Task
+
+pytestmark = pytest.mark.slow
+
+MODEL = RandomModel()
+ROWS = 12
+
+lengths = st.integers(1, 10)
+rules = {
+    "min_length": st.sampled_from([0, 0, 3]),
+    "repetition_penalty": st.sampled_from([1.0, 1.0, 1.5, 0.7]),
+    "no_repeat_ngram_size": st.sampled_from([0, 0, 1, 2, 3]),
+    "suppressed_ids": st.sampled_from([(), (), (5, 6, 7), tuple(range(10, 25))]),
+    "suppressed_phrases": st.sampled_from([(), (), (b"a", b"b c", b"ef")]),
+}
+greedy_options = st.builds(DecodingOptions, max_length=lengths, **rules)
+
+
+@st.composite
+def beam_options(draw):
+    size = draw(st.integers(2, 5))
+    patience = draw(st.sampled_from([1.0, 1.0, 2.0, 0.5]))
+    most = min(size, max(1, round(patience * size)))
+    return DecodingOptions(
+        max_length=draw(lengths),
+        beam_size=size,
+        num_hypotheses=draw(st.integers(1, most)),
+        length_penalty=draw(st.sampled_from([1.0, 0.0, 2.0, -0.5])),
+        early_stopping=draw(st.booleans()),
+        patience=patience,
+        **{name: draw(values) for name, values in rules.items()},
+    )
+
+
+sources = st.lists(st.integers(2, 30), min_size=1, max_size=5).map(lambda ids: [*ids, EOS])
+prefixes = st.sampled_from([(), (), (4,), (9, 3, 4)])
+sentences = st.tuples(sources, st.one_of(greedy_options, beam_options()), prefixes).map(lambda drawn: Sentence(*drawn))
+
+
+def decode(sentences, rows=ROWS, model=MODEL, seed=None, streamed=False):
+    """Hypotheses of each sentence, and the backend; sentences are admitted when there is room, or later.
+
+    Of streamed sentences the certain tokens are checked: they are what the best hypothesis begins with.
+    """
+    backend: Any = RandomBackend(model, rows=rows)  # which is given `certain`
+    batch = RunningBatch(rows, backend.target_capacity, backend.source_capacity, model.vocabulary)
+    waiting = tasks(sentences, streamed=streamed)
+    generator = random.Random(seed)
+    if seed is not None:
+        generator.shuffle(waiting)
+    results: dict[int, tuple[Hypothesis, ...]] = {}
+    certain: dict[int, tuple[int, ...]] = {}
+    while waiting or batch.size:
+        admitted: list[Task] = []
+        while waiting and waiting[0].rows <= rows - batch.reserved - sum(task.rows for task in admitted):
+            if seed is not None and generator.random() < 0.4 and (batch.size or admitted):
+                break
+            admitted.append(waiting.pop(0))
+        if admitted:
+            enter(batch, backend, admitted)
+        update = step(batch, backend)
+        for search, tokens in update.certain:
+            assert tokens.token_ids
+            certain[search.task.number] = certain.get(search.task.number, ()) + tokens.token_ids
+        for search in update.done:
+            assert search.task.number not in results
+            results[search.task.number] = search.hypotheses()
+    assert batch.reserved == 0
+    assert batch.needs.num_candidates == 1
+    assert streamed or not certain
+    for number, ids in certain.items():
+        assert results[number][0].token_ids[: len(ids)] == ids
+    backend.certain = certain
+    return [results[index] for index in range(len(sentences))], backend
+
+
+def expected(sentence, model=MODEL):
+    if sentence.options.beam_size > 1:
+        return reference_decoding.beam_search(model, sentence.source_ids, sentence.options, sentence.forced_ids)
+    return [reference_decoding.greedy(model, sentence.source_ids, sentence.options, sentence.forced_ids)]
+
+
+def check(hypotheses, references):
+    assert [h.token_ids for h in hypotheses] == [r.token_ids for r in references]
+    assert [h.score for h in hypotheses] == pytest.approx([r.score for r in references], abs=1e-4)
+    assert [h.is_complete for h in hypotheses] == [r.ended for r in references]
+
+
+@given(st.lists(sentences, min_size=1, max_size=8), st.integers(0, 1000))
+@settings(max_examples=300, deadline=None)
+def test_every_sentence_is_decoded_as_if_it_were_alone(batch, seed):
+    results, _ = decode(batch, seed=seed)
+    for sentence, hypotheses in zip(batch, results, strict=True):
+        check(hypotheses, expected(sentence))
+
+
+@given(st.lists(sentences, min_size=2, max_size=6), st.integers(0, 1000))
+@settings(max_examples=50, deadline=None)
+def test_scores_are_bit_identical_alone_and_in_company(batch, seed):
+    together, _ = decode(batch, seed=seed)
+    assert together == [decode([sentence])[0][0] for sentence in batch]
+
+
+@given(st.lists(st.tuples(sentences, st.booleans()), min_size=1, max_size=6), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_scores_are_told_where_they_are_wanted_and_change_nothing_else(batch, seed):
+    asked = [each._replace(options=replace(each.options, scores=scores)) for each, scores in batch]
+    found, _ = decode(asked, seed=seed)
+    expected, _ = decode([each for each, _ in batch], seed=seed)
+    for (_, scores), hypotheses, others in zip(batch, found, expected, strict=True):
+        if not scores:
+            others = [other._replace(score=None, token_log_probs=()) for other in others]
+        assert list(hypotheses) == list(others)
+
+
+def test_beams_take_one_row_until_their_first_token_is_generated():
+    options = DecodingOptions(max_length=6, min_length=5, beam_size=4)
+    _, backend = decode([Sentence([7, EOS], options, forced_ids=(3, 4))])
+    assert backend.steps == [1, 1, 1, 4, 4, 4, 4, 4]
+
+
+def test_a_hypothesis_that_goes_on_stays_in_its_row():
+    generator = random.Random(0)
+    batch = [
+        Sentence([generator.randrange(2, 30), EOS], DecodingOptions(max_length=20, min_length=18, beam_size=4))
+        for _ in range(3)
+    ]
+    _, backend = decode(batch)
+    for moves in backend.moves:
+        overwritten = {move.target for move in moves}
+        assert len(overwritten) == len(moves), "a row is overwritten twice"
+    # with every hypothesis in a row of its own, four beams in their steady state copy three rows at most
+    assert max(map(len, backend.moves)) <= 3 * len(batch)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 5}, {"top_p": 0.7}, {"temperature": 1.4}, {"top_k": 12, "top_p": 0.9}])
+def test_the_same_seed_draws_the_same_whatever_is_beside_it(options):
+    sentences = [
+        Sentence(
+            [source, EOS],
+            DecodingOptions(
+                max_length=12,
+                num_hypotheses=1 + seed % 3,
+                sampling=Sampling(seed=seed, **options),
+                suppressed_phrases=(b"a",) * (seed % 2),
+            ),
+        )
+        for source in range(2, 6)
+        for seed in range(4)
+    ]
+    beside = [Sentence([3, EOS], DecodingOptions(max_length=9, beam_size=3, num_hypotheses=3))]
+    alone = [decode([sentence])[0][0] for sentence in sentences]
+    for seed in range(3):
+        together, _ = decode([*sentences, *beside], seed=seed)
+        assert together[:-1] == alone
+    assert len({hypotheses[0].token_ids for hypotheses in alone}) > 10
+
+
+@pytest.mark.parametrize("most_candidates", [2, 256])
+def test_top_k_is_kept_among_few_candidates_and_among_many(monkeypatch, most_candidates):
+    monkeypatch.setattr("translane_server.engine.search._MOST_CANDIDATES", most_candidates)
+    best = set(np.argsort(-MODEL.logits([7, EOS], [MODEL.vocabulary.decoder_start]))[:4].tolist())
+    seeds = range(60)
+    options = [DecodingOptions(max_length=1, sampling=Sampling(seed=seed, top_k=4, temperature=3.0)) for seed in seeds]
+    results, _ = decode([Sentence([7, EOS], option) for option in options])
+    assert {(*h.token_ids, EOS)[0] for (h,) in results} == best
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"length_penalty": 3e38, "beam_size": 3},
+        {"length_penalty": -3e38, "beam_size": 3},
+        {"repetition_penalty": 1e-45, "sampling": Sampling(seed=1, top_p=0.9)},
+        {"repetition_penalty": 3e38, "sampling": Sampling(seed=1, top_p=0.9)},
+        {"repetition_penalty": 1e-45, "beam_size": 3},
+        {"repetition_penalty": 3e38, "beam_size": 3},
+        {"min_length": 3, "sampling": Sampling(seed=1, top_k=2**31 - 1)},
+        {"sampling": Sampling(seed=2**64 - 1, temperature=1e-38, top_p=1e-38)},
+        {"sampling": Sampling(seed=0, temperature=3e38)},
+        {"no_repeat_ngram_size": 2**31 - 1, "beam_size": 12, "num_hypotheses": 12, "patience": 1e30},
+        {"coverage_penalty": 3e38, "beam_size": 2},
+        {"coverage_penalty": -3e38, "beam_size": 2},
+    ],
+)
+def test_extreme_values_give_a_translation(options):
+    for source in range(2, 12):
+        sentence = Sentence([source, 3, EOS], DecodingOptions(max_length=8, **options), (4, 4, 9))
+        (hypotheses,), _ = decode([sentence])
+        for hypothesis in hypotheses:
+            assert hypothesis.token_ids[:3] == (4, 4, 9)
+            assert len(hypothesis.token_ids) <= 11
+
+
+def test_several_samples_are_different_and_best_first():
+    sampling = Sampling(seed=3, top_k=20)
+    ((*hypotheses,),), _ = decode(
+        [Sentence([7, EOS], DecodingOptions(max_length=8, num_hypotheses=6, sampling=sampling))]
+    )
+    assert len(hypotheses) == 6
+    assert len({h.token_ids for h in hypotheses}) > 3
+    scores = [h.score for h in hypotheses]
+    assert scores == sorted(scores, reverse=True)
+    for hypothesis in hypotheses:
+        assert hypothesis.score == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-4)
+
+
+@pytest.mark.parametrize("top_k", [0, 30])
+def test_sampling_keeps_the_rules(top_k):
+    rules: dict[str, Any] = {
+        "suppressed_phrases": (b"a", b"b"),
+        "suppressed_ids": (10, 11, 12),
+        "no_repeat_ngram_size": 1,
+    }
+    for seed in range(30):
+        ((hypothesis,),), _ = decode(
+            [
+                Sentence(
+                    [7, EOS],
+                    DecodingOptions(max_length=10, min_length=6, sampling=Sampling(seed=seed, top_k=top_k), **rules),
+                )
+            ]
+        )
+        text = b"".join(MODEL.vocabulary.surfaces[token] for token in hypothesis.token_ids)
+        assert b"a" not in text
+        assert b"b" not in text
+        assert not {10, 11, 12} & set(hypothesis.token_ids)
+        assert len(set(hypothesis.token_ids)) == len(hypothesis.token_ids) >= 6
+
+
+def test_alternatives_differ_in_their_first_token_and_go_on_greedily():
+    forced = (4, 9)
+    options = DecodingOptions(max_length=8, num_hypotheses=4, alternatives=True)
+    (hypotheses,), _ = decode([Sentence([7, EOS], options, forced)])
+    history = [MODEL.vocabulary.decoder_start, *forced]
+    best = np.argsort(-MODEL.logits([7, EOS], history))[:4].tolist()
+    assert {(*h.token_ids, EOS)[2] for h in hypotheses} == set(best)
+    for hypothesis in hypotheses:
+        token = (*hypothesis.token_ids, EOS)[2]
+        if token != EOS:
+            rest = reference_decoding.greedy(MODEL, [7, EOS], DecodingOptions(max_length=7), (*forced, token))
+            assert hypothesis.token_ids == rest.token_ids
+    assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+
+
+def test_forced_tokens_are_scored():
+    source, target = [7, 8, EOS], [4, 5, 6, EOS]
+    ((hypothesis,),), _ = decode([Sentence(source, DecodingOptions(max_length=0), tuple(target))])
+    history = [MODEL.vocabulary.decoder_start]
+    for token, log_prob in zip(target, hypothesis.token_log_probs, strict=True):
+        assert log_prob == pytest.approx(MODEL.log_probs(source, history)[token], abs=1e-5)
+        history.append(token)
+    assert hypothesis.token_ids == tuple(target[:-1])
+    assert hypothesis.is_complete
+
+
+def test_a_word_starts_after_a_prefix_that_ends_in_a_space():
+    for source in range(2, 20):
+        sentence = Sentence([source, EOS], DecodingOptions(max_length=3, min_length=1), (4,), word_follows=True)
+        ((hypothesis,),), _ = decode([sentence])
+        assert MODEL.vocabulary.surfaces[hypothesis.token_ids[1]].startswith(b" ")
+
+
+def test_a_sentence_ends_where_everything_is_banned():
+    everything = tuple(range(MODEL.vocab_size))
+    for options in (
+        DecodingOptions(max_length=5, suppressed_ids=everything),
+        DecodingOptions(max_length=5, suppressed_ids=everything, beam_size=3),
+        DecodingOptions(max_length=5, suppressed_ids=everything, sampling=Sampling(seed=1)),
+        DecodingOptions(max_length=5, suppressed_ids=everything, sampling=Sampling(seed=1, top_k=3)),
+        DecodingOptions(max_length=5, suppressed_ids=everything, num_hypotheses=3, alternatives=True),
+    ):
+        ((hypothesis, *_),), _ = decode([Sentence([7, EOS], options, (4,))])
+        assert hypothesis.token_ids == (4,)
+        assert hypothesis.is_complete
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_each_token_is_aligned_with_the_source_token_its_step_attends_to(beam_size):
+    source = [7, 8, 9, 10, EOS]
+    options = DecodingOptions(max_length=10, min_length=6, beam_size=beam_size, alignment=True)
+    ((hypothesis,),), _ = decode([Sentence(source, options)])
+    assert len(hypothesis.alignment) == len(hypothesis.token_ids) >= 6
+    history = [MODEL.vocabulary.decoder_start]
+    for token, aligned in zip(hypothesis.token_ids, hypothesis.alignment, strict=True):
+        attention = MODEL.attention(source, history)[:-1]
+        assert aligned.source_token == attention.argmax()
+        assert aligned.weight == pytest.approx(attention.max())
+        history.append(token)
+
+
+def test_the_coverage_penalty_is_part_of_the_score():
+    source = [7, 8, 9, 10, EOS]
+    plain = DecodingOptions(max_length=2, beam_size=3, num_hypotheses=3)
+    penalised = DecodingOptions(max_length=2, beam_size=3, num_hypotheses=3, coverage_penalty=1e-6)
+    (with_penalty,), _ = decode([Sentence(source, penalised)])
+    (without,), _ = decode([Sentence(source, plain)])
+    assert [h.token_ids for h in with_penalty] == [h.token_ids for h in without]
+    for one, other in zip(with_penalty, without, strict=True):
+        assert one.score < other.score
+
+
+@given(st.lists(sentences, min_size=1, max_size=8), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_streams_are_decoded_as_if_nobody_listened(batch, seed):
+    heard, _ = decode(batch, seed=seed, streamed=True)
+    unheard, _ = decode(batch, seed=seed)
+    assert heard == unheard
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_tokens_are_certain_long_before_the_end(beam_size):
+    options = DecodingOptions(max_length=12, min_length=8, beam_size=beam_size)
+    _, backend = decode([Sentence([source, EOS], options) for source in range(2, 30)], streamed=True)
+    assert len(backend.certain) > 10
+
+
+def test_certain_tokens_come_with_their_alignment():
+    backend = RandomBackend(MODEL, rows=ROWS)
+    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
+    sentences = [
+        Sentence([7, 8, 9, EOS], DecodingOptions(10, min_length=8, beam_size=size, alignment=True)) for size in (1, 3)
+    ]
+    enter(batch, backend, tasks(sentences, streamed=True))
+    heard: dict[int, tuple[AlignedToken, ...]] = {0: (), 1: ()}
+    while batch.size:
+        update = step(batch, backend)
+        for search, tokens in update.certain:
+            assert len(tokens.alignment) == len(tokens.token_ids)
+            heard[search.task.number] += tokens.alignment
+        for search in update.done:
+            aligned = heard[search.task.number]
+            assert search.hypotheses()[0].alignment[: len(aligned)] == aligned
+            assert aligned
+
+
+def test_dropping_a_sentence_frees_all_its_rows():
+    backend = RandomBackend(MODEL, rows=ROWS)
+    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
+    options = DecodingOptions(max_length=20, min_length=15, beam_size=4, suppressed_ids=(5,))
+    waiting = tasks([Sentence([s, EOS], options) for s in (5, 6, 7)])
+    enter(batch, backend, waiting)
+    for _ in range(3):
+        assert step(batch, backend).done == []
+    assert batch.size == batch.reserved == 12
+    assert batch.drop({1, 7}) == [1]
+    assert batch.drop({1}) == []
+    assert batch.size == batch.reserved == 8
+    done = []
+    while batch.size:
+        done += step(batch, backend).done
+    assert {search.task.number for search in done} == {0, 2}
+    for search in done:
+        check(search.hypotheses(), expected(search.task.sentence))
+
+
+def text_of(hypothesis, model=MODEL):
+    return b"".join(model.vocabulary.surfaces[token] for token in hypothesis.token_ids).removeprefix(b" ")
+
+
+@given(
+    st.lists(st.lists(st.integers(2, 39), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.integers(2, 6),
+    st.integers(0, 6),
+    st.integers(2, 40),
+    prefixes,
+)
+@settings(max_examples=150, deadline=None)
+def test_required_phrases_occur_whenever_the_length_allows(phrases, beam_size, spare, source, forced):
+    surfaces = MODEL.vocabulary.surfaces
+    required = tuple(
+        RequiredPhrase(b"".join(surfaces[token] for token in phrase).removeprefix(b" "), tuple(phrase))
+        for phrase in phrases
+    )
+    options = DecodingOptions(max_length=sum(map(len, phrases)) + 1 + spare, beam_size=beam_size)
+    beside = Sentence([9, EOS], DecodingOptions(max_length=8, beam_size=4, num_hypotheses=4))
+    (hypotheses, other), _ = decode([Sentence([source, EOS], options, forced, required_phrases=required), beside])
+    for phrase in required:
+        assert phrase.text in text_of(hypotheses[0])
+    check(other, expected(beside))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_forced_tokens_that_count_are_part_of_the_length_but_not_of_the_score(beam_size):
+    for source in range(2, 12):
+        options = DecodingOptions(max_length=6, min_length=3, beam_size=beam_size)
+        (counted,), _ = decode([Sentence([source, EOS], options, forced_ids=(4, 9), counted_ids=1)])
+        shorter = DecodingOptions(max_length=5, min_length=2, beam_size=beam_size, length_penalty=0.0)
+        best = {
+            reference.token_ids: reference.score
+            for reference in expected(
+                Sentence([source, EOS], replace(shorter, num_hypotheses=beam_size), forced_ids=(4, 9))
+            )
+        }
+        hypothesis = counted[0]
+        generated = len(hypothesis.token_ids) - 2 + (hypothesis.is_complete)
+        assert 2 <= generated <= 5
+        if beam_size == 1:
+            assert best == {hypothesis.token_ids: pytest.approx(hypothesis.score, abs=1e-4)}
+        else:
+            total = sum(hypothesis.token_log_probs[2:])
+            assert hypothesis.score == pytest.approx(total / (generated + 1), abs=1e-4)
+
+
+def test_the_coverage_penalty_counts_the_attention_of_every_step():
+    source = [7, 8, 9, 10, EOS]
+    options = DecodingOptions(max_length=3, beam_size=3, num_hypotheses=3, coverage_penalty=0.5)
+    (hypotheses,), _ = decode([Sentence(source, options)])
+    for hypothesis in hypotheses:
+        fed = [MODEL.vocabulary.decoder_start, *hypothesis.token_ids]
+        if not hypothesis.is_complete:
+            fed.pop()
+        attention = sum(MODEL.attention(source, fed[: step + 1]).astype(float) for step in range(len(fed)))
+        penalty = np.log(np.minimum(attention, 1)).sum()
+        expected_score = sum(hypothesis.token_log_probs) / len(fed) + 0.5 * penalty
+        assert hypothesis.score == pytest.approx(expected_score, abs=1e-4)
+
+
+def test_a_sentence_may_end_right_after_a_prefix_that_ends_in_a_space():
+    eager = RandomModel(eos_bias=30.0)
+    ((hypothesis,),), _ = decode(
+        [Sentence([7, EOS], DecodingOptions(max_length=3), (4,), word_follows=True)], model=eager
+    )
+    assert hypothesis.token_ids == (4,)
+    assert hypothesis.is_complete
+
+
+def test_every_option_with_rules_is_read_where_rules_are_made():
+    """An option that only exists in DecodingOptions would take the general way, and then have no effect."""
+    sources = "".join(inspect.getsource(module) for module in (processors, search_factory))
+    assert [name for name, _ in _RULED_OPTIONS if f".{name}" not in sources] == []
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("scores", [True, False])
+def test_forced_tokens_that_count_beyond_the_minimum_length(beam_size, scores):
+    """Their steps have no logits where no score is told."""
+    options = DecodingOptions(max_length=6, min_length=1, beam_size=beam_size, scores=scores)
+    for source in range(2, 12):
+        (hypotheses,), _ = decode([Sentence([source, EOS], options, forced_ids=(4, 9, 5), counted_ids=3)])
+        (scored,), _ = decode(
+            [Sentence([source, EOS], replace(options, scores=True), forced_ids=(4, 9, 5), counted_ids=3)]
+        )
+        assert [hypothesis.token_ids for hypothesis in hypotheses] == [other.token_ids for other in scored]
+        assert all(hypothesis.token_ids[:3] == (4, 9, 5) for hypothesis in hypotheses)

@@ -1,0 +1,154 @@
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.running_batch import RunningBatch
+from translane_server.engine.sentence import Sentence, Task
+from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.runtime.backend import Candidates, StepNeeds
+
+EOS = 3
+
+
+_numbers = itertools.count()
+
+
+def job(length=2, max_length=8, **options):
+    return Task(next(_numbers), 0, 0.0, False, Sentence([7] * length, DecodingOptions(max_length, **options)))
+
+
+def candidates(*token_ids, log_prob=-0.25):
+    ids = np.array(token_ids, np.int64).reshape(-1, 1)
+    return Candidates(ids, np.full(ids.shape, log_prob, np.float32))
+
+
+def only(update):
+    (search,) = update.done
+    return search
+
+
+def batch(rows=8):
+    return RunningBatch(rows, 8, 8, TargetVocabulary(2, EOS))
+
+
+def test_new_rows_start_with_the_start_token_at_position_zero():
+    running = batch()
+    running.add([job(), job()])
+    assert running.inputs[0].tolist() == [2, 2]
+    assert running.inputs[1].tolist() == [0, 0]
+
+
+def test_a_row_ends_with_the_end_of_sentence_token_which_is_not_part_of_the_hypothesis():
+    running = batch()
+    first, _ = running.add([job(), job()])
+    assert running.advance(candidates(10, 11)).done == []
+    assert running.inputs[0].tolist() == [10, 11]
+    (search,) = running.advance(candidates(EOS, 12)).done
+    assert search is first
+    (hypothesis,) = search.hypotheses()
+    assert hypothesis.token_ids == (10,)
+    assert hypothesis.score == -0.5
+    assert hypothesis.token_log_probs == (-0.25, -0.25)
+    assert hypothesis.is_complete
+
+
+def test_a_row_ends_at_its_own_max_length():
+    running = batch()
+    running.add([job(max_length=1), job(max_length=2)])
+    (hypothesis,) = only(running.advance(candidates(10, 11))).hypotheses()
+    assert hypothesis.token_ids == (10,)
+    assert not hypothesis.is_complete
+
+
+def test_end_of_sentence_at_max_length_counts_as_the_end_of_the_sentence():
+    running = batch()
+    running.add([job(max_length=1)])
+    (hypothesis,) = only(running.advance(candidates(EOS))).hypotheses()
+    assert hypothesis.is_complete
+
+
+def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
+    running = batch()
+    running.add([job(scores=False)])
+    assert running.needs == StepNeeds(log_probs=False)
+    running.add([job(max_length=1)])
+    assert running.needs == StepNeeds(log_probs=True)
+    running.advance(candidates(10, 11))
+    assert running.size == 1
+    running.compact()
+    assert running.needs == StepNeeds(log_probs=False)
+    (search,) = running.add([job()])
+    running.drop({search.task.number})
+    assert running.needs == StepNeeds(log_probs=False)
+
+
+def test_rows_with_rules_take_log_probabilities_whoever_tells_scores():
+    running = batch()
+    running.add([job(scores=False, min_length=2)])
+    assert running.needs.log_probs
+
+
+def test_a_sentence_without_scores_tells_none_also_beside_one_that_does():
+    running = batch()
+    running.add([job(max_length=2), job(max_length=2, scores=False)])
+    running.advance(candidates(10, 11))
+    (scored,), (plain,) = (search.hypotheses() for search in running.advance(candidates(12, 13)).done)
+    assert (scored.token_ids, scored.score, scored.token_log_probs) == ((10, 12), -0.5, (-0.25, -0.25))
+    assert (plain.token_ids, plain.score, plain.token_log_probs) == ((11, 13), None, ())
+
+
+def test_steps_without_log_probabilities():
+    running = batch()
+    running.add([job(max_length=2, scores=False)])
+    running.advance(Candidates(np.array([[10]])))
+    (hypothesis,) = only(running.advance(Candidates(np.array([[EOS]])))).hypotheses()
+    assert (hypothesis.token_ids, hypothesis.score, hypothesis.token_log_probs) == ((10,), None, ())
+    assert hypothesis.is_complete
+
+
+def test_newcomers_fill_the_rows_of_those_that_have_left():
+    running = batch()
+    running.add([job(max_length=length) for length in (3, 1, 3, 1)])
+    running.advance(candidates(10, 11, 12, 13))
+    rows = [search.rows[0] for search in running.add([job() for _ in range(3)])]
+    assert sorted(rows) == [1, 3, 4]
+    assert running.compact() == []
+    tokens = dict(zip(rows, [2] * 3, strict=True)) | {0: 10, 2: 12}
+    assert running.inputs[0].tolist() == [tokens[row] for row in range(5)]
+    assert running.inputs[1].tolist() == [int(tokens[row] != 2) for row in range(5)]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
+def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengths, data):
+    running = batch()
+    members = running.add([job(length) for length in lengths])
+    running.advance(candidates(*range(100, 100 + len(members))))
+    content = {search: (100 + row, lengths[row]) for row, search in enumerate(members)}
+    leaving = data.draw(st.sets(st.integers(0, len(members) - 1)))
+    unwanted = {members[row].task.number for row in leaving}
+    assert set(running.drop(unwanted)) == unwanted
+    survivors = [search for row, search in enumerate(members) if row not in leaving]
+    assert running.size == len(survivors)
+    moves = running.compact()
+    assert running.size == len(survivors)
+    by_row = {search.rows[0]: search for search in survivors}
+    assert sorted(by_row) == list(range(running.size))
+    for row, search in by_row.items():
+        assert running.inputs[0][row] == content[search][0]
+    assert len(moves) == sum(row < running.size for row in leaving)
+    for move in moves:
+        assert move.target < running.size <= move.source
+        assert move.target_length == 1
+        assert move.source_length == content[by_row[move.target]][1]
+
+
+def test_one_stream_leaves_the_others_a_plain_step():
+    running = batch()
+    running.add([job(scores=False), Task(99, 0, 0.0, True, Sentence([7], DecodingOptions(8, scores=False)))])
+    assert running.needs == StepNeeds(log_probs=False)
+    ((search, tokens),) = running.advance(Candidates(np.array([[10], [11]]))).certain
+    assert (search.task.number, tokens.token_ids) == (99, (11,))
+    assert running.greedy_steps == 0, "somebody waits for each token"

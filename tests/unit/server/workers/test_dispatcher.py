@@ -1,0 +1,626 @@
+"""Who decodes what, and what becomes of it."""
+
+import asyncio
+
+import pytest
+
+from fakes.backend import EOS
+from translane_server.core.errors import EngineError, PoisonedError, QueueFullError, UnavailableError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import CertainTokens, Hypothesis, Sentence, SentenceResult, Timing
+from translane_server.engine.step_stats import Measurements
+from translane_server.workers.dispatcher import Dispatcher
+from translane_server.workers.interface import Report
+
+RESULT = SentenceResult((Hypothesis((1,), 0.0, False),), Timing(0, 0, 0))
+
+
+class ObedientReplica:
+    """Holds what it is sent; tests say what becomes of it."""
+
+    def __init__(self, rows=8):
+        self.rows = rows
+        self.is_responsive = True
+        self.tasks = []
+        self.left = []  # numbers of those that have not ended
+        self.cancelled = []
+        self.stopped = False
+
+    @property
+    def numbers(self):
+        return [task.number for task in self.tasks]
+
+    async def start(self, listener):
+        self.listener = listener
+
+    def submit(self, task):
+        self.tasks.append(task)
+        self.left.append(task.number)
+
+    def cancel(self, number):
+        self.cancelled.append(number)
+
+    async def stop(self):
+        self.stopped = True
+
+    def report(self, *, ended=(), dropped=(), certain=(), measurements=None, failed=()):
+        self.left = [number for number in self.left if number not in failed]
+        measurements = measurements or Measurements.none()
+        self.listener.reported(self, Report(ended, dropped, certain, measurements, failed))
+
+    def lose(self):
+        """All that it has is lost."""
+        self.left = []
+        self.listener.lost(self)
+        self.listener._settle()
+
+    def end(self, *numbers):
+        self.left = [number for number in self.left if number not in numbers]
+        self.report(ended=[(number, RESULT) for number in numbers])
+
+    def drop(self, *numbers):
+        self.left = [number for number in self.left if number not in numbers]
+        self.report(dropped=numbers)
+
+
+async def turn():
+    """Let whoever waits go on."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def call(dispatcher, sentences=1, *, beam_size=1, priority=0, caller=""):
+    """The task of a request of `sentences` sentences; it is accepted."""
+    sentence = Sentence([7, EOS], DecodingOptions(9, beam_size=beam_size))
+    task = asyncio.create_task(dispatcher.decode([sentence] * sentences, priority, caller))
+    await turn()
+    if task.done():
+        await task
+    return task
+
+
+async def give_up(*tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def replicas():
+    return [ObedientReplica(), ObedientReplica()]
+
+
+@pytest.fixture
+async def engine(replicas):
+    engine = Dispatcher(replicas, waiting_limit=100, most_priority=9)
+    await engine.start()
+    return engine
+
+
+def sent(replicas):
+    return [len(replica.tasks) for replica in replicas]
+
+
+async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
+    await call(engine, 5)
+    assert sent(replicas) == [3, 2]
+    await call(engine, beam_size=4)
+    assert sent(replicas) == [3, 3]
+    await call(engine, 2)
+    assert sent(replicas) == [5, 3]
+    assert engine.active_rows == 11
+    assert engine.rows == 16
+
+
+async def test_the_first_replica_decodes_a_few_before_another_begins(replicas):
+    engine = Dispatcher(replicas, waiting_limit=100, lone_rows=4)
+    await engine.start()
+    await call(engine, 3)
+    assert sent(replicas) == [3, 0]
+    await call(engine, beam_size=2)
+    assert sent(replicas) == [3, 1], "it would have five rows"
+    replicas[0].end(*replicas[0].numbers)
+    await call(engine)
+    await call(engine)
+    assert sent(replicas) == [5, 1], "the one with the fewest rows; the other one is at work"
+    replicas[1].end(*replicas[1].numbers)
+    await call(engine, 2)
+    assert sent(replicas) == [7, 1]
+    replicas[0].lose()
+    assert sent(replicas)[1] > 1, "the first one is gone"
+
+
+async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
+    request = await call(engine, 40)
+    assert sent(replicas) == [16, 16], "rows, and as many more"
+    assert engine.active_rows == 16
+    assert engine.waiting == 24
+    replicas[1].end(*replicas[1].numbers[:3])
+    assert sent(replicas) == [16, 19]
+    assert engine.active_rows == 16
+    assert engine.waiting == 21
+    while any(replica.left for replica in replicas):
+        for replica in replicas:
+            replica.end(*replica.left)
+    assert await request == (RESULT,) * 40
+    assert engine.waiting == 0
+
+
+async def test_the_limit_counts_what_waits_here_and_there(replicas):
+    engine = Dispatcher(replicas, waiting_limit=6)
+    await engine.start()
+    await call(engine, 6)
+    await call(engine, 6)
+    await call(engine, 6)
+    assert engine.waiting == 2
+    await call(engine, 4)
+    with pytest.raises(QueueFullError, match="6 sentences are waiting, 1 more would exceed the limit of 6"):
+        await call(engine, 1)
+    replicas[0].end(*replicas[0].numbers[:1])
+    await call(engine, 1)
+
+
+async def test_a_caller_who_waits_leaves_places_for_others(replicas):
+    engine = Dispatcher(replicas, waiting_limit=32)
+    await engine.start()
+    await call(engine, 32, caller="a")
+    assert engine.waiting == 16, "all at the replicas"
+    await call(engine, 4, caller="a")
+    with pytest.raises(QueueFullError, match="4 sentences of this caller are waiting, 5 more would leave too few"):
+        await call(engine, 5, caller="a")
+    await call(engine, 4, caller="a")
+    await call(engine, 2, caller="b")
+    with pytest.raises(QueueFullError, match="this caller"):
+        await call(engine, 3, caller="b")
+    await call(engine, 6, caller="c")
+    assert engine.waiting == 32
+
+
+async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(replicas):
+    engine = Dispatcher(replicas, waiting_limit=1)
+    await engine.start()
+    with pytest.raises(QueueFullError) as refused:
+        await call(engine, 2)
+    assert refused.value.retry_after == 0.1
+    replicas[0].report(measurements=Measurements.none()._replace(queue_times=[0.5, 2.5]))
+    with pytest.raises(QueueFullError) as refused:
+        await call(engine, 2)
+    assert refused.value.retry_after == 2.5
+
+
+async def test_a_higher_priority_is_sent_first(engine, replicas):
+    await call(engine, 32)
+    await call(engine, 2)
+    first = await call(engine, 1, priority=1)
+    replicas[0].end(replicas[0].numbers[0])
+    assert replicas[0].tasks[-1].priority == 1
+    replicas[0].end(replicas[0].numbers[-1])
+    assert await first == (RESULT,)
+
+
+async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine, replicas):
+    await call(engine, 18)
+    await call(engine, beam_size=8)
+    await call(engine, 1)
+    assert sent(replicas) == [9, 9]
+    assert engine.waiting == 4
+    replicas[1].end(*replicas[1].numbers[:1])
+    assert sent(replicas) == [10, 10], "the beams have room, and then the one behind them"
+    assert replicas[1].tasks[-1].sentence.options.beam_size == 8
+    assert engine.waiting == 3
+    replicas[1].end(*replicas[1].numbers[1:8])
+    assert engine.waiting == 3, "the beams wait at the replica: eight rows are to be free"
+    replicas[1].end(*replicas[1].numbers[8:9])
+    assert engine.waiting == 2
+
+
+async def test_a_spread_request_is_given_up_everywhere(engine, replicas):
+    gone = await call(engine, 24)
+    tasks = [list(replica.numbers) for replica in replicas]
+    stays = await call(engine, 2)
+    await give_up(gone)
+    assert [replica.cancelled for replica in replicas] == tasks
+    for replica, numbers in zip(replicas, tasks, strict=True):
+        replica.drop(*numbers)
+    assert engine.active_rows == 2
+    for replica in replicas:
+        replica.end(*replica.left)
+    assert await stays == (RESULT,) * 2
+    assert engine.active_rows == engine.waiting == 0
+
+
+async def test_what_was_sent_nowhere_is_given_up_at_once(engine, replicas):
+    await call(engine, 32)
+    waiting = await call(engine, 3)
+    await give_up(waiting)
+    assert engine.waiting == 16
+    assert [replica.cancelled for replica in replicas] == [[], []]
+
+
+async def test_what_waits_behind_a_request_that_is_given_up_moves_up(engine, replicas):
+    await call(engine, 18)
+    beams, behind = await call(engine, beam_size=8), await call(engine)
+    assert sent(replicas) == [9, 9], "they have no room, and hold up who comes later"
+    await give_up(beams)
+    assert sent(replicas) == [10, 9]
+    replicas[0].end(replicas[0].numbers[-1])
+    assert await behind == (RESULT,)
+
+
+async def test_a_result_that_crosses_its_cancellation(engine, replicas):
+    await give_up(await call(engine))
+    replicas[0].end(*replicas[0].numbers)
+    assert engine.active_rows == 0
+
+
+async def test_nothing_is_given_up_when_all_is_decoded(engine, replicas):
+    request = await call(engine)
+    replicas[0].end(*replicas[0].numbers)
+    await request
+    assert replicas[0].cancelled == []
+
+
+async def test_no_sentences_have_no_results(engine, replicas):
+    assert await engine.decode([]) == ()
+    assert [event async for event in engine.stream([])] == []
+    assert sent(replicas) == [0, 0]
+
+
+def sentences(count):
+    return [Sentence([7, EOS], DecodingOptions(9))] * count
+
+
+def certain(replica, *token_ids):
+    replica.report(certain=[(replica.numbers[0], CertainTokens(token_ids))])
+
+
+async def test_a_stream_yields_the_tokens_of_one_sentence_after_the_other(engine, replicas):
+    stream = engine.stream(sentences(2))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    assert [replica.tasks[0].streamed for replica in replicas] == [True, True]
+    certain(replicas[1], 8)
+    certain(replicas[0], 5, 6)
+    assert await first == CertainTokens((5, 6))
+    certain(replicas[1], 9)
+    replicas[1].end(*replicas[1].numbers)
+    replicas[0].end(*replicas[0].numbers)
+    assert await anext(stream) == RESULT
+    assert await anext(stream) == RESULT, "of a sentence that has ended the tokens are of no use"
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    assert [replica.cancelled for replica in replicas] == [[], []]
+
+
+async def test_a_slow_reader_gets_all_tokens_since_the_last_ones(engine, replicas):
+    stream = engine.stream(sentences(1))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    certain(replicas[0], 5)
+    assert await first == CertainTokens((5,))
+    for token in (6, 7, 8):
+        certain(replicas[0], token)
+    assert await anext(stream) == CertainTokens((6, 7, 8))
+    await stream.aclose()
+    assert replicas[0].cancelled == replicas[0].numbers
+
+
+async def test_a_stream_that_is_closed_gives_up_what_has_not_ended(engine, replicas):
+    stream = engine.stream(sentences(2))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    replicas[0].end(*replicas[0].numbers)
+    assert await first == RESULT
+    await stream.aclose()
+    assert [replica.cancelled for replica in replicas] == [[], replicas[1].numbers]
+
+
+async def test_a_stream_has_room_for_all_or_none(replicas):
+    engine = Dispatcher(replicas, waiting_limit=6)
+    await engine.start()
+    with pytest.raises(QueueFullError):
+        await anext(engine.stream(sentences(7)))
+    assert engine.waiting == engine.active_rows == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "lose"])
+async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, replicas, how):
+    stream = engine.stream(sentences(2))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    for replica in replicas:
+        replica.end(*replica.numbers)
+    if how == "stop":
+        await engine.stop()
+    else:
+        for replica in replicas:
+            engine.given_up(replica)
+    assert [await first, await anext(stream)] == [RESULT, RESULT]
+
+
+@pytest.mark.parametrize("how", ["stop", "lose"])
+async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
+    event = asyncio.create_task(anext(engine.stream(sentences(2))))
+    await turn()
+    if how == "stop":
+        await engine.stop()
+    else:
+        for replica in replicas:
+            engine.given_up(replica)
+    with pytest.raises(UnavailableError if how == "stop" else EngineError):
+        await event
+
+
+async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
+    request = await call(engine, 3)
+    replicas[1].lose()
+    assert engine.given_up(replicas[1])
+    assert engine.is_available
+    await asyncio.sleep(0.3)  # after a loss, nothing is sent for a time
+    replicas[0].end(*replicas[0].numbers)
+    assert await request == (RESULT,) * 3
+    engine.returned(replicas[1])
+    replicas[0].lose()
+    assert engine.given_up(replicas[0])
+    assert engine.is_available
+    assert not engine.failed.is_set()
+
+
+async def test_the_last_replica_that_is_given_up_ends_all(engine, replicas):
+    calls = [await call(engine, 3), await call(engine, 30)]
+    replicas[1].lose()
+    assert engine.given_up(replicas[1])
+    replicas[0].lose()
+    assert not engine.given_up(replicas[0])
+    assert engine.failed.is_set()
+    assert not engine.is_available
+    assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [EngineError] * 2
+    with pytest.raises(EngineError):
+        await call(engine)
+    replicas[0].end(*replicas[0].numbers)  # it had not heard of it
+
+
+async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(replicas):
+    counted: list[str] = []
+    engine = Dispatcher(
+        replicas,
+        waiting_limit=100,
+        count_loss=lambda: counted.append("loss"),
+        count_repeat=lambda: counted.append("repeat"),
+    )
+    await engine.start()
+    request = await call(engine, 20)
+    behind = await call(engine, 20)
+    had = [task.number for task in replicas[1].tasks]
+    sent = len(replicas[0].tasks)
+    replicas[1].lose()
+    assert engine.is_available
+    assert engine.waiting == 32
+    replicas[0].end(*replicas[0].left)
+    again = [task.number for task in replicas[0].tasks[sent:]]
+    assert again == had
+    replicas[0].end(*replicas[0].left)
+    assert await request == (RESULT,) * 20
+    replicas[0].end(*replicas[0].left)
+    assert await behind == (RESULT,) * 20
+    assert counted == ["loss", *["repeat"] * 16]
+
+
+async def test_of_replicas_that_are_lost_together_no_sentence_is_taken_for_the_reason(engine, replicas):
+    request = await call(engine)
+    for replica in replicas:
+        engine.lost(replica)
+    engine._settle()
+    for replica in replicas:
+        engine.returned(replica)
+    assert sent(replicas) == [2, 0], "it was not sent to the second one, which had ended"
+    replicas[0].end(*replicas[0].numbers[-1:])
+    assert await request == (RESULT,)
+
+
+async def test_new_sentences_wait_too_until_a_loss_has_settled(engine, replicas):
+    engine.lost(replicas[0])
+    request = await call(engine)
+    assert sent(replicas) == [0, 0]
+    engine._settle()
+    assert sent(replicas) == [0, 1]
+    replicas[1].end(*replicas[1].numbers)
+    assert await request == (RESULT,)
+
+
+async def test_a_replica_that_may_hang_gets_no_sentence_of_a_lost_one(engine, replicas):
+    request = await call(engine)
+    replicas[1].is_responsive = False
+    replicas[0].lose()
+    assert sent(replicas) == [1, 0]
+    replicas[1].is_responsive = True
+    replicas[1].report()
+    assert sent(replicas) == [1, 1]
+    replicas[1].end(*replicas[1].numbers)
+    assert await request == (RESULT,)
+
+
+async def test_sentences_wait_until_the_only_replica_returns():
+    replica = ObedientReplica()
+    changes: list[bool] = []
+    engine = Dispatcher([replica], waiting_limit=9)
+    engine.availability_changed = lambda: changes.append(engine.is_available)
+    await engine.start()
+    before = await call(engine, 2)
+    replica.lose()
+    meanwhile = await call(engine, 2)
+    assert not engine.is_available
+    assert len(replica.tasks) == 2
+    engine.returned(replica)
+    assert changes == [False, True]
+    replica.end(*replica.left)
+    assert await before == await meanwhile == (RESULT,) * 2
+
+
+async def test_a_cancelled_sentence_is_not_decoded_again(engine, replicas):
+    request = await call(engine, 2)
+    await give_up(request)
+    replicas[0].lose()
+    assert sent(replicas) == [1, 1]
+    assert engine.waiting == 0
+
+
+async def test_a_sentence_that_ends_two_replicas_alone_is_refused_alone(engine, replicas, caplog):
+    poison = await call(engine)
+    replicas[0].lose()
+    other = await call(engine)
+    replicas[1].end(replicas[1].numbers[1])
+    assert await other == (RESULT,)
+    replicas[1].lose()
+    with pytest.raises(PoisonedError):
+        await poison
+    (line,) = caplog.messages
+    assert line.startswith("sentence ")
+    assert "ends every replica" in line
+    for replica in replicas:
+        engine.returned(replica)
+    assert engine.is_available
+
+
+async def test_of_sentences_that_fail_together_twice_each_is_tried_alone():
+    replica = ObedientReplica()
+    engine = Dispatcher([replica], waiting_limit=99)
+    await engine.start()
+    calls = [await call(engine) for _ in range(4)]
+    poison = replica.tasks[2].number
+    for _ in range(2):
+        replica.lose()
+        engine.returned(replica)
+    later = await call(engine)
+    for place in range(4):
+        assert replica.left == [place], "alone, while the later one waits"
+        if place == poison:
+            replica.lose()
+            engine.returned(replica)
+        else:
+            replica.end(place)
+    assert replica.left == [poison], "a single loss may be an accident"
+    replica.lose()
+    engine.returned(replica)
+    assert replica.left == [4]
+    replica.end(4)
+    outcomes = await asyncio.gather(*calls, later, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [tuple, tuple, PoisonedError, tuple, tuple]
+
+
+async def test_while_one_replica_decodes_the_suspects_the_other_goes_on(engine, replicas):
+    replicas[1].lose()
+    suspects = [await call(engine) for _ in range(4)]
+    replicas[0].lose()
+    engine.returned(replicas[0])
+    replicas[0].lose()
+    for replica in replicas:
+        engine.returned(replica)
+    others = [await call(engine) for _ in range(4)]
+    kept, free = sorted(replicas, key=lambda replica: len(replica.left))
+    assert (len(kept.left), len(free.left)) == (1, 4)
+    free.end(*free.left)
+    await asyncio.gather(*others)
+    for _ in range(4):
+        assert len(kept.left) == 1
+        kept.end(*kept.left)
+    await asyncio.gather(*suspects)
+    await call(engine, 2)
+    assert sorted(len(replica.left) for replica in replicas) == [1, 1], "both decode again"
+
+
+async def test_a_failed_step_is_repeated_and_the_second_time_refused(engine, replicas, caplog):
+    request, fine = await call(engine), await call(engine)
+    number = replicas[0].numbers[0]
+    replicas[0].report(failed=[number])
+    assert replicas[0].left == [number], "again, on the replica with the fewest rows"
+    replicas[0].report(failed=[number])
+    with pytest.raises(EngineError, match="a sentence of this request cannot be decoded"):
+        await request
+    assert not engine.failed.is_set()
+    replicas[1].end(*replicas[1].numbers)
+    assert await fine == (RESULT,)
+    assert len(caplog.messages) == 1
+
+
+async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):
+    stream = engine.stream(sentences(1))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    certain(replicas[0], 5, 6)
+    assert await first == CertainTokens((5, 6))
+    certain(replicas[0], 7)
+    replicas[0].lose()
+    assert replicas[1].left == replicas[0].numbers
+    event = asyncio.create_task(anext(stream))
+    await turn()
+    assert await event == CertainTokens((7,)), "what was certain before"
+    event = asyncio.create_task(anext(stream))
+    certain(replicas[1], 5)
+    certain(replicas[1], 6, 7, 8)
+    assert await event == CertainTokens((8,))
+    replicas[1].end(*replicas[1].numbers)
+    assert await anext(stream) == RESULT
+
+
+async def test_a_stream_that_would_go_on_differently_ends(engine, replicas):
+    stream = engine.stream(sentences(1))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    certain(replicas[0], 5, 6)
+    await first
+    replicas[0].lose()
+    event = asyncio.create_task(anext(stream))
+    certain(replicas[1], 5, 9)
+    with pytest.raises(EngineError, match="differs"):
+        await event
+
+
+async def test_callers_share_the_replicas(engine, replicas):
+    await call(engine, 32, caller="first")
+    await call(engine, 20, caller="heavy")
+    light = await call(engine, 1, caller="light")
+    replicas[0].end(replicas[0].numbers[0])
+    replicas[0].end(replicas[0].numbers[1])
+    replicas[0].end(replicas[0].numbers[-1])
+    assert await light == (RESULT,)
+
+
+async def test_a_caller_whose_sentences_become_longer_than_expected_pays_for_it(replicas):
+    (replica, _) = replicas
+    dispatcher = Dispatcher([replica], waiting_limit=1000)
+    await dispatcher.start()
+    sentence = Sentence([7, EOS], DecodingOptions(256))
+    long = SentenceResult((Hypothesis((1,) * 256, 0.0, False),), Timing(0, 0, 0))
+    calls = [asyncio.create_task(dispatcher.decode([sentence] * 100, caller=caller)) for caller in ("long", "short")]
+    await turn()
+    owners = {
+        accepted.task.number: accepted.caller for request in dispatcher._requests for accepted in request.accepted
+    }
+    ended = []
+    for _ in range(100):
+        ended.append(replica.left.pop(0))
+        replica.report(ended=[(ended[-1], long if owners[ended[-1]] == "long" else RESULT)])
+    assert [owners[number] for number in ended].count("long") < 25
+    for each in calls:
+        each.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, replicas):
+    request = await call(engine, 30)
+    await engine.stop()
+    with pytest.raises(UnavailableError):
+        await request
+    assert all(replica.stopped for replica in replicas)
+    with pytest.raises(UnavailableError):
+        await call(engine)
+
+
+async def test_what_replicas_measure_is_observed(replicas):
+    observed: list[Measurements] = []
+    engine = Dispatcher(replicas, waiting_limit=9, observe=observed.append)
+    await engine.start()
+    measured = Measurements([], [0.25], [(0.5, 3)], [], [])
+    replicas[0].report(measurements=measured)
+    assert observed == [measured]

@@ -1,0 +1,178 @@
+"""Who is next: callers get equal shares, priorities are kept, and removed entries leave no trace."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from translane_server.workers.fair_queue import FairQueue
+
+
+def fill(queue, caller, count, **keywords):
+    return [queue.add(f"{caller}{number}", caller, **keywords) for number in range(count)]
+
+
+def drain(queue):
+    items = []
+    while (first := queue.first) is not None:
+        items.append(queue.pop())
+        assert items[-1] == first
+    return items
+
+
+def test_one_caller_is_served_in_order_of_arrival():
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 5)
+    assert drain(queue) == ["a0", "a1", "a2", "a3", "a4"]
+    assert len(queue) == queue.count("a") == 0
+
+
+def test_callers_take_turns():
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 4)
+    fill(queue, "b", 2)
+    assert drain(queue) == ["a0", "b0", "a1", "b1", "a2", "a3"]
+
+
+def test_costly_items_count_for_more():
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 3, cost=4)
+    fill(queue, "b", 9, cost=1)
+    assert drain(queue) == ["a0", "b0", "b1", "b2", "b3", "a1", "b4", "b5", "b6", "b7", "a2", "b8"]
+
+
+def test_who_comes_late_waits_for_one_item_of_the_others():
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 1000, cost=50)
+    for _ in range(500):
+        queue.pop()
+    queue.add("late", "b")
+    assert queue.pop() in {"a500", "late"}
+    assert queue.pop() in {"a500", "late"}
+
+
+def test_who_never_has_two_waiting_gets_no_more_than_others():
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 100)
+    queue.add("b", "b", cost=1)
+    taken: Counter[str] = Counter()
+    for _ in range(100):
+        item = queue.pop()
+        taken[item[0]] += 1
+        if item == "b":
+            queue.add("b", "b", cost=1)
+    assert abs(taken["a"] - taken["b"]) <= 2
+
+
+def test_who_comes_back_has_no_claim_to_the_time_away():
+    queue: FairQueue[str] = FairQueue()
+    queue.add("b", "b")
+    fill(queue, "a", 100)
+    for _ in range(50):
+        queue.pop()
+    fill(queue, "b", 50)
+    assert Counter(queue.pop()[0] for _ in range(20)) == {"a": 10, "b": 10}
+
+
+def test_a_higher_level_goes_first_and_priorities_order_the_items_of_a_caller():
+    queue: FairQueue[str] = FairQueue()
+    queue.add("a", "a", level=0, priority=5)
+    queue.add("a first", "a", level=0, priority=9)
+    queue.add("b", "b", level=0, priority=-3)
+    queue.add("c", "c", level=1)
+    queue.add("d", "d", level=-1)
+    assert drain(queue) == ["c", "a first", "b", "a", "d"]
+
+
+def test_removed_entries_are_gone():
+    queue: FairQueue[str] = FairQueue()
+    entries = fill(queue, "a", 3)
+    other = queue.add("b", "b")
+    assert [queue.remove(entry) for entry in (entries[0], entries[0], other)] == [True, False, True]
+    assert (len(queue), queue.count("a"), queue.count("b")) == (2, 2, 0)
+    assert drain(queue) == ["a1", "a2"]
+    assert not queue.remove(entries[1])
+
+
+def test_entries_that_come_and_go_leave_nothing():
+    queue: FairQueue[str] = FairQueue()
+    queue.add("first", "first")
+    for number in range(10_000):
+        assert queue.remove(queue.add("x", f"caller {number}"))
+    assert sum(len(group.lines) + len(group.heap) for group in queue._levels.values()) < 300
+    assert drain(queue) == ["first"]
+    assert not queue._levels
+
+
+def test_callers_that_have_gone_are_forgotten():
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 20_000)
+    for number in range(10_000):
+        queue.add("x", f"caller {number}")
+        queue.pop()
+        queue.pop()
+    (group,) = queue._levels.values()
+    assert len(group._finished) < 300
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_each_item_leaves_once(seed):
+    pick = random.Random(seed)
+    queue: FairQueue[int] = FairQueue()
+    waiting = {}
+    for number in range(2000):
+        what = pick.random()
+        if what < 0.5:
+            waiting[number] = queue.add(
+                number,
+                pick.choice("abcde"),
+                level=pick.randrange(3),
+                priority=pick.randrange(-2, 3),
+                cost=pick.randint(1, 9),
+            )
+        elif what < 0.6:
+            queue.charge(pick.choice("abcde"), pick.randrange(3), pick.randint(0, 99))
+        elif what < 0.75 and waiting:
+            assert queue.remove(waiting.pop(pick.choice(list(waiting))))
+        elif waiting:
+            first = queue.first
+            assert first is not None
+            level = waiting[first].line.level
+            assert level == max(entry.line.level for entry in waiting.values())
+            assert queue.pop() == first
+            del waiting[first]
+        assert len(queue) == len(waiting)
+    left = []
+    while queue.first is not None:
+        left.append(queue.pop())
+    assert sorted(left) == sorted(waiting)
+    assert not queue._levels
+
+
+def test_clear_forgets_all():
+    queue: FairQueue[str] = FairQueue()
+    (entry,) = fill(queue, "a", 1)
+    queue.clear()
+    assert (queue.first, len(queue), queue.count("a"), queue.remove(entry)) == (None, 0, 0, False)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_who_gets_more_work_than_expected_pays_for_it(returns):
+    queue: FairQueue[str] = FairQueue()
+    fill(queue, "a", 1 if returns else 9)
+    fill(queue, "b", 9)
+    assert [queue.pop(), queue.pop()] == ["a0", "b0"]
+    queue.charge("a", 0, 4)
+    if returns:
+        fill(queue, "a", 8)
+    expected = ["b1", "b2", "b3", "b4"]
+    assert [queue.pop() for _ in expected] == expected
+    assert {queue.pop(), queue.pop()} == {"a0" if returns else "a1", "b5"}
+
+
+def test_nobody_pays_where_nothing_waits():
+    queue: FairQueue[str] = FairQueue()
+    queue.charge("a", 0, 1000)
+    fill(queue, "a", 1)
+    fill(queue, "b", 1)
+    assert drain(queue) == ["a0", "b0"]

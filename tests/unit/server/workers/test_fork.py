@@ -1,0 +1,116 @@
+"""What replicas fork from: it answers where it cannot, forks again, and goes where nobody is there."""
+
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from fakes.backend import VOCABULARY, FakeBackend
+from translane_server.core.errors import BundleError, StartupError
+from translane_server.workers.fork import serve_forked
+from translane_server.workers.messages import Frames, Ready, framed
+from translane_server.workers.setup import ReplicaSetup
+
+
+@pytest.fixture
+def control():
+    """The server's and the process's ends of the socket for connections."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(10)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def send(ours, number):
+    """Ask for a replica; return the server's end of its connection."""
+    connection, theirs = socket.socketpair()
+    connection.settimeout(10)
+    connection.sendall(framed(ReplicaSetup(number, 1, VOCABULARY)))
+    with theirs:
+        socket.send_fds(ours, [number.to_bytes(4, "little")], [theirs.fileno()])
+    return connection
+
+
+def never(*_arguments):
+    raise AssertionError
+
+
+def answer(connection):
+    with connection:
+        return Frames().feed(connection.recv(1 << 16))[0]
+
+
+def reports(ours):
+    return ours.recv(1 << 16).decode().splitlines()
+
+
+def test_a_model_that_does_not_load_is_told_to_all(control):
+    def load(_setup):
+        raise BundleError("model bundle x: it is not there")
+
+    ours, theirs = control
+    connections = [send(ours, number) for number in range(2)]
+    ours.shutdown(socket.SHUT_WR)
+    assert serve_forked(theirs, load, never) == 0
+    assert [str(answer(each)) for each in connections] == ["model bundle x: it is not there"] * 2
+    assert reports(ours) == ["0 code 1", "1 code 1"]
+
+
+def test_a_fork_that_fails_is_told(control, monkeypatch):
+    def fork():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    ours, theirs = control
+    connection = send(ours, 3)
+    ours.shutdown(socket.SHUT_WR)
+    assert serve_forked(theirs, lambda _setup: "model", never) == 0
+    found = answer(connection)
+    assert type(found) is StartupError
+    assert str(found) == "replica 3 cannot be started: Resource temporarily unavailable"
+    assert reports(ours) == ["3 code 1"]
+
+
+def test_nothing_is_loaded_where_the_server_has_gone(control):
+    ours, theirs = control
+    connection, other = socket.socketpair()
+    connection.close()
+    with other:
+        socket.send_fds(ours, [bytes(4)], [other.fileno()])
+    ours.shutdown(socket.SHUT_WR)
+    assert serve_forked(theirs, never, never) == 0
+    assert reports(ours) == ["0 code 0"]
+
+
+def test_a_replica_is_forked_again_and_its_end_is_told(control):
+    loads = []
+
+    def open_backend(_setup, _model, activity):
+        assert activity.is_alone(), "the replica before has ended"
+        activity.begin()
+        return FakeBackend(rows=1)
+
+    ours, theirs = control
+    told = iter(ours.makefile())
+
+    def kill_and_go_on():
+        for number in (0, 7):
+            connection = send(ours, number)
+            found, what, pid = next(told).split()
+            assert (found, what) == (str(number), "pid")
+            assert answer(connection.dup()) == Ready()
+            os.kill(int(pid), signal.SIGKILL)
+            assert next(told) == f"{number} code -9\n"
+            connection.close()
+        ours.shutdown(socket.SHUT_WR)
+
+    server = threading.Thread(target=kill_and_go_on)
+    server.start()
+    try:
+        assert serve_forked(theirs, lambda setup: loads.append(setup.number), open_backend) == 0
+    finally:
+        server.join()
+    assert loads == [0], "the model is loaded once"
+    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL

@@ -1,0 +1,416 @@
+"""The loop of a replica on a backend without a model: who is encoded when, and who enters; what is reported."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
+from fakes.language_model import RandomBackend, RandomModel
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence, Task
+from translane_server.workers.activity import SharedActivity
+from translane_server.workers.loop import ReplicaLoop
+from translane_server.workers.messages import Orders
+from translane_server.workers.server_connection import ServerGoneError
+
+MODEL = RandomModel()
+
+
+class ScriptedServer:
+    """Orders what it was told to before the loop runs, or meanwhile; it goes when all tasks have ended."""
+
+    def __init__(self):
+        self.reports = []
+        self.tasks, self.cancelled, self.answers = [], [], False
+        self.left = set()
+
+    def order(self, task):
+        self.tasks.append(task)
+        self.left.add(task.number)
+
+    def has_arrivals(self):
+        return bool(self.tasks or self.cancelled)
+
+    def orders(self, *, wait):
+        if not self.left:
+            raise ServerGoneError
+        if not (self.tasks or self.cancelled):
+            assert not wait, "the loop waits for ever"
+            return []
+        orders = Orders(self.tasks, self.cancelled, self.answers)
+        self.tasks, self.cancelled, self.answers = [], [], False
+        return [orders]
+
+    def report(self, report):
+        self.reports.append(report)
+        self.left -= {number for number, _ in report.ended} | set(report.dropped) | set(report.failed)
+
+    @property
+    def ended(self):
+        return [each for report in self.reports for each in report.ended]
+
+    @property
+    def dropped(self):
+        return [number for report in self.reports for number in report.dropped]
+
+
+class Calls:
+    """Sentences that are decoded by `run`, which returns when all have ended.
+
+    `at_step[n]` is called before the n-th step of the decoder.
+    """
+
+    def __init__(self, rows):
+        self.backend = FakeBackend(rows)
+        self.server = ScriptedServer()
+        self.clock = itertools.count().__next__
+        self.activities = SharedActivity()
+        self.loop = ReplicaLoop(self.backend, self.server, VOCABULARY, self.activities.of(0), self.clock)
+        self.at_step: dict[int, Callable[[], object]] = {}
+        step = self.backend.decode_step
+
+        def step_after_call(*arguments):
+            self.at_step.get(len(self.backend.step_rows), lambda: None)()
+            return step(*arguments)
+
+        self.backend.decode_step = step_after_call
+
+    def submit(self, token, length, priority=0, *, streamed=False, **options):
+        sentence = Sentence([token] * length + [EOS], DecodingOptions(20, **options))
+        self.server.order(Task(token, priority, self.clock(), streamed, sentence))
+
+    def cancel(self, token):
+        self.server.cancelled.append(token)
+
+    def run(self):
+        assert self.loop.run()
+        assert self.backend.closed
+        assert self.loop._batch.size == 0
+        self.results = dict(self.server.ended)
+        self.order = [number for number, _ in self.server.ended]
+        for token, result in self.results.items():
+            (ids,) = {hypothesis.token_ids for hypothesis in result.hypotheses}
+            assert ids == (token + OFFSET,) * len(ids)
+
+    @property
+    def encoded(self):
+        return [entry[1] for entry in self.backend.log if entry[0] == "encode"]
+
+
+def test_what_waits_is_encoded_together_however_few_rows_are_free():
+    calls = Calls(rows=4)
+    for token in range(10, 18):
+        calls.submit(token, length=3)
+    calls.run()
+    assert calls.encoded == [8]
+    assert calls.backend.step_rows == [4] * 8
+    assert len(calls.results) == 8
+
+
+def test_whoever_is_encoded_enters_as_soon_as_there_is_a_row_and_nothing_is_moved_for_that():
+    calls = Calls(rows=4)
+    for token, length in ((10, 1), (11, 6), (12, 2), (13, 6), (14, 4), (15, 3)):
+        calls.submit(token, length)
+    calls.run()
+    # The last two enter after the second and the third step, so that all others end with the seventh.
+    assert calls.backend.log == [("encode", 6), *[("step", 4)] * 7]
+
+
+def test_a_lone_sentence_is_encoded_at_once():
+    calls = Calls(rows=4)
+    calls.submit(10, length=4)
+    calls.at_step[2] = lambda: calls.submit(11, length=1)
+    calls.run()
+    assert calls.encoded == [1, 1]
+    assert calls.backend.step_rows == [1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_what_is_too_much_to_encode_at_once_is_encoded_later(limit):
+    calls = Calls(rows=4)
+    calls.backend.encode_limit = limit
+    for token in range(10, 20):
+        calls.submit(token, length=2)
+    calls.run()
+    assert max(calls.encoded) == limit
+    assert sum(calls.encoded) == 10
+    events = [entry[0] for entry in calls.backend.log if entry[0] != "move"]
+    assert ("encode", "encode") not in set(itertools.pairwise(events)), "one run between two steps"
+
+
+def test_what_is_cancelled_after_it_was_encoded_gets_no_row():
+    calls = Calls(rows=2)
+    for token, length in ((10, 3), (11, 8), (12, 3), (13, 2)):
+        calls.submit(token, length)
+    calls.at_step[1] = lambda: calls.cancel(12)
+    calls.run()
+    assert calls.encoded == [4]
+    assert calls.server.dropped == [12]
+    assert set(calls.order) == {10, 11, 13}
+
+
+def test_cancelling_one_of_those_that_are_encoded_keeps_the_others_apart():
+    calls = Calls(rows=4)
+    for token in range(10, 16):
+        calls.submit(token, length=3)
+    calls.at_step[1] = lambda: calls.cancel(14)
+    calls.run()
+    assert calls.encoded == [6]
+    assert calls.results[15].hypotheses[0].token_ids == (15 + OFFSET,) * 3
+
+
+def test_the_phases_add_up_to_the_whole_time():
+    calls = Calls(rows=2)
+    for token in range(10, 14):
+        calls.submit(token, length=3)
+    submitted = {token: number for number, token in enumerate(range(10, 14))}
+    calls.run()
+    totals = []
+    for token, result in calls.results.items():
+        timing = result.timing
+        assert min(timing.queue, timing.encode, timing.decode) > 0
+        totals.append(submitted[token] + timing.queue + timing.encode + timing.decode)
+    assert totals == sorted(totals)
+    assert totals[0] == totals[1] < totals[2]
+
+
+def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
+    backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()
+    encode, encoded = backend.encode_ahead, []
+    backend.encode_ahead = lambda sources: encoded.append(len(sources)) or encode(sources)
+    for token in range(2, 10):
+        server.order(Task(token, 0, 0.0, False, Sentence([token, 1], DecodingOptions(6, beam_size=2))))
+    assert ReplicaLoop(backend, server, MODEL.vocabulary, SharedActivity().of(0), float).run()
+    assert encoded == [8]  # of two rows each; the dispatcher sends no more than as many rows again
+    assert max(backend.steps) == 4
+    assert len(server.ended) == 8
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("steps_at_once", [2, 3, 4])
+def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once, stops):
+    """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
+    options: list[dict[str, Any]] = [{}, {}, {}, {"beam_size": 2}, {}, {"scores": True}, {}, {}, {}, {}]
+
+    def decode(at_once):
+        backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()
+        backend.steps_at_once, backend.stops_between_steps = at_once, stops
+        for number in range(60):
+            settings = {"scores": False, **options[number % len(options)]}
+            source = [2 + number % 30, 2 + number // 30, 1]
+            sentence = Sentence(source, DecodingOptions(1 + number % 13, **settings))
+            server.order(Task(number, 0, 0.0, False, sentence))
+        assert ReplicaLoop(backend, server, MODEL.vocabulary, SharedActivity().of(0), float).run()
+        return {number: result.hypotheses for number, result in server.ended}, backend
+
+    expected, single = decode(1)
+    found, several = decode(steps_at_once)
+    assert found == expected
+    assert several.calls_ahead > 0
+    assert single.calls_ahead == 0
+
+
+def test_steps_are_taken_one_by_one_while_a_sentence_waits():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once = 4
+    taken = []
+    ahead = calls.backend.decode_ahead
+    calls.backend.decode_ahead = lambda *arguments: taken.append(arguments[2]) or ahead(*arguments)
+    for token, length in ((10, 9), (11, 3), (12, 9)):
+        calls.submit(token, length, scores=False)
+    calls.run()
+    assert calls.backend.step_rows[:4] == [2] * 4
+    assert taken == [4, 4, 4]  # from when the last sentence has a row, which the second one left
+
+
+def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_the_next_one_joins():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    made = []
+    ahead = calls.backend.decode_ahead
+
+    def counted(*arguments):
+        tokens = ahead(*arguments)
+        made.append(len(tokens))
+        return tokens
+
+    calls.backend.decode_ahead = counted
+    for token, length in ((10, 9), (11, 3), (12, 2)):
+        calls.submit(token, length, scores=False)
+    calls.run()
+    assert sum(made) == len(calls.backend.step_rows) == 10
+    assert made == [4, 3, 3], "each ends with a sentence"
+
+
+def test_a_backend_that_stops_between_steps_stops_for_orders():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls.submit(10, 9, scores=False)
+    calls.at_step[2] = lambda: calls.submit(11, 2, scores=False)
+    calls.run()
+    assert calls.encoded == [1, 1]
+    assert calls.backend.step_rows == [1] * 3 + [2] * 3 + [1] * 4
+
+
+def test_what_a_free_row_waits_for_is_not_delayed_by_steps_ahead():
+    """The encoder takes one sentence between two steps, and the batch has room for all."""
+    calls = Calls(rows=3)
+    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls.backend.encode_limit = 1
+    for token in (10, 11, 12):
+        calls.submit(token, 6, scores=False)
+    calls.run()
+    assert calls.backend.step_rows[:3] == [1, 2, 3]
+
+
+def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once = 4
+    calls.backend.target_capacity = 20
+    taken = []
+    ahead = calls.backend.decode_ahead
+    calls.backend.decode_ahead = lambda *arguments: (
+        taken.append((int(arguments[1].max()), arguments[2])) or ahead(*arguments)
+    )
+    calls.submit(10, 18, scores=False)
+    calls.submit(11, 19, scores=False)
+    calls.run()
+    assert taken == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4)]
+    assert all(position + steps <= 20 for position, steps in taken)
+
+
+def test_higher_priority_enters_first():
+    calls = Calls(rows=1)
+    calls.submit(10, length=2)
+    calls.submit(11, length=2, priority=5)
+    calls.run()
+    assert calls.order == [11, 10]
+
+
+def test_a_cancelled_sentence_frees_its_row_within_a_step_and_is_reported_once():
+    calls = Calls(rows=4)
+    calls.submit(10, length=9)
+    calls.submit(11, length=3)
+    calls.at_step[1] = lambda: calls.cancel(10)
+    calls.at_step[3] = lambda: calls.cancel(10)
+    calls.run()
+    assert calls.backend.step_rows == [2, 2, 1, 1]
+    assert calls.server.dropped == [10]
+    assert calls.order == [11]
+
+
+def test_what_is_cancelled_before_it_is_encoded_never_is():
+    calls = Calls(rows=4)
+    calls.submit(10, length=2)
+    calls.submit(11, length=2)
+    calls.cancel(11)
+    calls.run()
+    assert calls.encoded == [1]
+    assert calls.server.dropped == [11]
+
+
+def test_everything_is_measured():
+    calls = Calls(rows=4)
+    calls.submit(10, length=1)
+    calls.submit(20, length=2)
+    calls.run()
+    measured = [report.measurements for report in calls.server.reports]
+    assert [tokens for each in measured for _, tokens in each.encodes] == [5]
+    assert sum(len(each.queue_times) for each in measured) == sum(len(each.first_token_times) for each in measured) == 2
+    assert [rows for each in measured for _, rows in each.steps] == [2, 2, 1]
+    assert [rows for each in measured for _, rows in each.moves] == [1]
+
+
+def test_measurements_alone_wait_until_there_is_something_to_tell():
+    calls = Calls(rows=4)
+    calls.submit(10, length=18)
+    calls.run()
+    assert len(calls.server.reports) == 1
+
+
+def test_certain_tokens_are_reported_after_every_step_and_none_after_the_result():
+    calls = Calls(rows=4)
+    calls.submit(10, length=4, streamed=True)
+    calls.submit(11, length=6)
+    calls.run()
+    certain = [[(number, ids) for number, (ids, _) in report.certain] for report in calls.server.reports]
+    assert certain == [*[[(10, (1010,))]] * 4, [], []]
+
+
+def test_a_backend_that_fails_ends_the_loop_and_is_closed(caplog):
+    calls = Calls(rows=4)
+    calls.backend.fail_at_step = 2
+    calls.submit(10, length=9)
+    assert not calls.loop.run()
+    assert calls.backend.closed
+    assert "fell off the bus" in caplog.text
+    assert caplog.messages == ["a step of 1 sentences has failed", "the replica failed"]
+    assert calls.server.reports == [], "the server decodes the sentence elsewhere"
+
+
+def once(error):
+    """A function that raises `error` at its first call."""
+    errors = [error]
+
+    def fail():
+        if errors:
+            raise errors.pop()
+
+    return fail
+
+
+def failed(calls):
+    return [number for report in calls.server.reports for number in report.failed]
+
+
+def test_a_step_that_fails_costs_its_sentences_alone(caplog):
+    calls = Calls(rows=2)
+    for token in (10, 11, 12, 13):
+        calls.submit(token, length=3)
+    calls.at_step[2] = once(MemoryError())
+    calls.run()
+    assert failed(calls) == [10, 11]
+    assert calls.order == [12, 13]
+    assert caplog.messages == ["a step of 2 sentences has failed"]
+
+
+def test_an_encoder_run_that_fails_costs_none_of_the_sentences_that_decode():
+    calls = Calls(rows=2)
+    calls.submit(10, length=5)
+    encode, fail = calls.backend.encode_ahead, once(RuntimeError("no memory"))
+    calls.at_step[1] = lambda: (
+        setattr(calls.backend, "encode_ahead", lambda sources: [fail(), encode(sources)][1]),
+        calls.submit(11, length=2),
+    )
+    calls.at_step[3] = lambda: calls.submit(12, length=2)
+    calls.run()
+    assert failed(calls) == [11]
+    assert calls.order == [10, 12]
+
+
+def test_a_replica_that_is_asked_answers_even_without_news():
+    calls = Calls(rows=2)
+    calls.server.answers = True
+    calls.submit(10, length=4)
+    calls.run()
+    assert [len(report.ended) for report in calls.server.reports] == [0, 1]
+
+
+def test_others_learn_when_it_is_at_work():
+    calls = Calls(rows=4)
+    seen = []
+    other = calls.activities.of(1)
+    calls.at_step[0] = lambda: seen.append(other.is_alone())
+    orders = calls.server.orders
+
+    def ordered(*, wait):
+        if wait:
+            seen.append(other.is_alone())
+        return orders(wait=wait)
+
+    calls.server.orders = ordered
+    calls.submit(7, 3)
+    calls.run()
+    assert seen == [True, False, True], "it waits, it decodes, it waits"

@@ -1,0 +1,233 @@
+"""Replicas that decode, on threads and behind real sockets, are one engine to their callers."""
+
+import asyncio
+import errno
+import random
+import time
+
+import pytest
+
+from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
+from fakes.replicas import fake_replica
+from translane_server.core.errors import BundleError, EngineError, QueueFullError, StartupError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sentence import Sentence, Task
+from translane_server.engine.step_stats import Measurements
+from translane_server.workers.dispatcher import Dispatcher
+from translane_server.workers.interface import Report
+from translane_server.workers.local import ThreadHost
+from translane_server.workers.messages import Frames, Ready, framed, pack_report
+from translane_server.workers.replica_connection import ReplicaConnection
+from translane_server.workers.setup import ReplicaSetup
+
+
+@pytest.fixture
+def backends():
+    return [FakeBackend(rows=8), FakeBackend(rows=8)]
+
+
+@pytest.fixture
+async def decoding(backends):
+    replicas = [fake_replica(backend, number=number) for number, backend in enumerate(backends)]
+    engine = Dispatcher(replicas, waiting_limit=200)
+    await engine.start()
+    yield engine
+    for backend in backends:
+        if backend.gate:
+            backend.release()
+    await engine.stop()
+    assert all(backend.closed for backend in backends)
+
+
+async def decoded(engine, sources, priority=0):
+    """The tokens of each source."""
+    sentences = [Sentence([*source, EOS], DecodingOptions(32)) for source in sources]
+    return [list(result.hypotheses[0].token_ids) for result in await engine.decode(sentences, priority)]
+
+
+def expected(sources):
+    return [[token + OFFSET for token in source] for source in sources]
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 set by a thread
+            await asyncio.sleep(0.001)
+
+
+async def test_every_request_gets_its_own_translations(decoding, backends):
+    pick = random.Random(0)
+    requests = [
+        [[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(pick.randint(1, 8))] for _ in range(99)
+    ]
+
+    async def call(sources):
+        while True:
+            try:
+                return await decoded(decoding, sources, pick.randrange(3))
+            except QueueFullError:
+                await asyncio.sleep(0.001)
+
+    assert await asyncio.gather(*map(call, requests)) == [expected(sources) for sources in requests]
+    assert decoding.active_rows == decoding.waiting == 0
+    assert all(backend.step_rows for backend in backends)
+
+
+async def test_many_are_given_up_and_the_others_get_their_own(decoding):
+    pick = random.Random(1)
+    requests = [[[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(3)] for _ in range(30)]
+    for _ in range(5):
+        tasks = [asyncio.create_task(decoded(decoding, sources)) for sources in requests]
+        await asyncio.sleep(pick.random() / 100)
+        given_up = [pick.random() < 0.4 for _ in tasks]
+        for task, is_given_up in zip(tasks, given_up, strict=True):
+            if is_given_up:
+                task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome, sources, is_given_up in zip(outcomes, requests, given_up, strict=True):
+            assert outcome == expected(sources) or (is_given_up and isinstance(outcome, asyncio.CancelledError))
+        await until(lambda: decoding.active_rows == 0)
+        assert decoding.waiting == 0
+
+
+async def test_one_goes_on_while_the_other_is_in_a_step(decoding, backends):
+    for backend in backends:
+        backend.hold()
+    calls = [asyncio.create_task(decoded(decoding, [[9] * 20])) for _ in range(2)]
+    await until(lambda: decoding.active_rows == 2)
+    backends[1].release()
+    await calls[1]
+    assert not calls[0].done()
+    assert decoding.active_rows == 1
+    backends[0].release()
+    assert await calls[0] == expected([[9] * 20])
+
+
+async def test_cancelled_rows_are_free_at_the_next_step(decoding, backends):
+    for backend in backends:
+        backend.hold()
+    call = asyncio.create_task(decoded(decoding, [[9] * 20] * 6))
+    for backend in backends:
+        assert await asyncio.to_thread(backend.step_started.acquire, timeout=10)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    for backend in backends:
+        backend.release()
+    await until(lambda: decoding.active_rows == 0)
+    assert [backend.step_rows for backend in backends] == [[3], [3]]
+
+
+async def test_the_last_backend_that_fails_ends_all(decoding, backends, caplog):
+    backends[1].fail_at_step = 3
+    assert await decoded(decoding, [[9] * 20] * 4) == expected([[9] * 20] * 4)
+    assert not decoding.failed.is_set()
+    backends[0].fail_at_step = sum(name == "step" for name, *_ in backends[0].log) + 3
+    with pytest.raises(EngineError, match="decoding has failed"):
+        await decoded(decoding, [[9] * 20] * 4)
+    assert decoding.failed.is_set()
+    await until(lambda: len(caplog.messages) == 6)
+    assert {"replica 0 ended with exit code 1", "replica 1 ended with exit code 1"} < set(caplog.messages)
+
+
+async def test_what_keeps_a_replica_from_starting_is_told(backends):
+    def refuse():
+        time.sleep(0.2)  # the other one is ready by then
+        raise BundleError("model bundle x: its graphs do not run")
+
+    refusing = ReplicaConnection(SETUP, ThreadHost(refuse))
+    engine = Dispatcher([fake_replica(backends[0]), refusing], waiting_limit=9)
+    with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
+        await engine.start()
+    assert backends[0].closed, "the other one is stopped"
+
+
+async def test_a_replica_that_is_stopped_before_it_is_launched_is_not_launched():
+    replica = ReplicaConnection(SETUP, NoHost())
+    starting = asyncio.create_task(replica.start(Listener()))
+    await asyncio.sleep(0)
+    await replica.stop()
+    with pytest.raises(StartupError, match="was stopped before it started"):
+        await starting
+
+
+async def test_idle_replicas_run_no_steps(decoding, backends):
+    for _ in range(10):
+        await decoded(decoding, [[9]])
+    steps = [len(backend.log) for backend in backends]
+    await asyncio.sleep(0.05)
+    assert [len(backend.log) for backend in backends] == steps
+
+
+SETUP = ReplicaSetup(0, 8, VOCABULARY)
+
+
+class NoHost:
+    """Has no room for a replica."""
+
+    pid = -1
+
+    def launch(self, connection):
+        raise OSError(errno.EAGAIN, "whatever")
+
+    def end(self, *, at_once):
+        raise AssertionError("nothing was started")
+
+
+async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
+    engine = Dispatcher([ReplicaConnection(SETUP, NoHost())], waiting_limit=9)
+    with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
+        await engine.start()
+
+
+class ObservedHost:
+    """Is a replica that does nothing; tests read what it is sent."""
+
+    pid = -1
+
+    def launch(self, connection):
+        self.connection = connection.dup()
+        self.connection.settimeout(10)
+        self._frames = Frames()
+        self.connection.sendall(framed(Ready()))
+
+    def end(self, *, at_once):
+        self.connection.close()
+        return "is done"
+
+    def messages(self, number):
+        messages: list[object] = []
+        while len(messages) < number:
+            messages += self._frames.feed(self.connection.recv(1 << 16))
+        return messages
+
+
+class Listener:
+    """Sends a replica two more sentences whenever it reports."""
+
+    def reported(self, replica, report):
+        for number in (8, 9):
+            replica.submit(task(number))
+
+    def lost(self, replica):
+        raise AssertionError("the replica is there")
+
+    returned = given_up = lost
+
+
+def task(number):
+    return Task(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
+
+
+async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
+    host = ObservedHost()
+    replica = ReplicaConnection(SETUP, host)
+    await replica.start(Listener())
+    await asyncio.to_thread(host.messages, 1)  # the setup
+    replica.submit(task(1))
+    replica.cancel(1)
+    replica.submit(task(2))
+    host.connection.sendall(framed(pack_report(Report([], [], [], Measurements.none()))))
+    messages = await asyncio.to_thread(host.messages, 2)
+    sent = [([each[0] for each in tasks], cancelled) for tasks, cancelled, _ in messages]
+    assert sent == [([1, 2], [1]), ([8, 9], [])]
+    await replica.stop()

@@ -1,0 +1,310 @@
+"""Replicas that come back: who is replaced when, how often, and what the dispatcher is told."""
+
+import asyncio
+
+import pytest
+
+from translane_server.core.errors import StartupError
+from translane_server.engine.step_stats import Measurements
+from translane_server.workers import supervisor
+from translane_server.workers.interface import Report
+from translane_server.workers.supervisor import Supervisor
+
+
+class Replica:
+    """One life of a replica; tests say what becomes of it."""
+
+    rows = 4
+    name = "replica 7"
+    is_responsive = True
+
+    def __init__(self, refusal=None):
+        self.refusal = refusal
+        self.heard = 1
+        self.asked = 0
+        self.used = 0
+        self.answers = True
+        self.ended = self.stopped = False
+
+    async def start(self, listener):
+        self.listener = listener
+        if self.refusal:
+            raise self.refusal
+
+    def submit(self, task):
+        """Tasks do not matter here."""
+
+    cancel = submit
+
+    async def stop(self):
+        self.stopped = True
+
+    async def kill(self):
+        self.end()
+
+    def end(self):
+        self.ended = True
+        self.listener.lost(self)
+
+    def ask(self):
+        self.asked += 1
+        if self.answers:
+            self.heard += 1
+
+    def cpu_time(self):
+        return self.used
+
+
+class Lives(list[Replica]):
+    """Makes replicas, and keeps them in order."""
+
+    def __init__(self, *refusals):
+        super().__init__()
+        self.refusals = list(refusals)
+
+    def __call__(self):
+        self.append(Replica(self.refusals.pop(0) if self.refusals else None))
+        return self[-1]
+
+
+class Listener:
+    def __init__(self):
+        self.news = []
+        self.goes_on = False
+
+    def reported(self, replica, report):
+        self.news.append(report)
+
+    def lost(self, replica):
+        self.news.append("lost")
+
+    def returned(self, replica):
+        self.news.append("returned")
+
+    def given_up(self, replica):
+        self.news.append("given up")
+        return self.goes_on
+
+
+@pytest.fixture
+def listener():
+    return Listener()
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    monkeypatch.setattr(supervisor, "_FIRST_DELAY", 0.0)
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 a few turns of the event loop
+            await asyncio.sleep(0.001)
+
+
+async def test_a_lost_replica_is_replaced(listener):
+    lives, closed = Lives(), []
+    replica = Supervisor(lives, close=lambda: closed.append(True))
+    await replica.start(listener)
+    for _ in range(3):
+        lives[-1].end()
+        await until(lambda: listener.news[-1] == "returned")
+        assert lives[-2].stopped
+    assert listener.news == ["lost", "returned"] * 3
+    assert not closed
+    await replica.stop()
+    assert lives[-1].stopped
+    assert closed
+
+
+async def test_news_of_a_former_life_do_not_count(listener):
+    lives = Lives()
+    replica = Supervisor(lives)
+    await replica.start(listener)
+    lives[0].end()
+    await until(lambda: listener.news[-1] == "returned")
+    replica.reported(lives[0], Report([], [], [], Measurements.none()))
+    replica.lost(lives[0])
+    report = Report([], [7], [], Measurements.none())
+    replica.reported(lives[1], report)
+    assert listener.news == ["lost", "returned", report]
+    await replica.stop()
+
+
+async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
+    replica = Supervisor(Lives(StartupError("no memory")))
+    with pytest.raises(StartupError, match="no memory"):
+        await replica.start(listener)
+    assert listener.news == []
+    await replica.stop()
+
+
+async def test_a_replacement_that_does_not_start_is_tried_again(listener, caplog):
+    lives = Lives(None, *[StartupError(why) for why in ("no memory", "no memory", "no file", "no file")])
+    replica = Supervisor(lives)
+    await replica.start(listener)
+    lives[0].end()
+    await until(lambda: listener.news[-1] == "returned")
+    assert len(lives) == 6
+    assert caplog.messages == [
+        "replica 7 does not start again: no memory",
+        "replica 7 does not start again: no file",
+        "replica 7 has been replaced",
+    ]
+    await replica.stop()
+
+
+async def test_a_replacement_that_fails_in_any_way_is_tried_again(listener, caplog):
+    lives = Lives(None, RuntimeError("can't start new thread"))
+    replica = Supervisor(lives)
+    await replica.start(listener)
+    lives[0].end()
+    await until(lambda: listener.news[-1] == "returned")
+    assert len(lives) == 3
+    assert caplog.messages == ["replica 7 does not start again", "replica 7 has been replaced"]
+    await replica.stop()
+
+
+async def test_a_lost_replica_that_cannot_be_cleaned_up_is_replaced(listener):
+    lives = Lives()
+    replica = Supervisor(lives)
+    await replica.start(listener)
+
+    async def fails():
+        raise RuntimeError("can't start new thread")
+
+    lives[0].stop = fails
+    lives[0].end()
+    await until(lambda: listener.news[-1] == "returned")
+    await replica.stop()
+
+
+async def test_too_many_losses_in_a_time_are_the_end(listener, monkeypatch):
+    monkeypatch.setattr(supervisor, "_MOST_LOSSES", 3)
+    now = [0.0]
+    lives = Lives()
+    replica = Supervisor(lives, clock=lambda: now[0])
+    await replica.start(listener)
+    for _ in range(20):  # once in half a minute
+        now[0] += 30
+        lives[-1].end()
+        await until(lambda: listener.news[-1] == "returned")
+    for _ in range(2):
+        lives[-1].end()
+        await until(lambda: listener.news[-1] != "lost")
+    assert listener.news[-1] == "given up"
+    await replica.stop()
+
+
+async def test_a_replica_that_others_replace_is_tried_for_ever(listener, monkeypatch, caplog):
+    monkeypatch.setattr(supervisor, "_MOST_LOSSES", 3)
+    lives = Lives(None, *[StartupError("no file")] * 9)
+    replica = Supervisor(lives)
+    listener.goes_on = True
+    await replica.start(listener)
+    lives[0].end()
+    await until(lambda: listener.news[-1] == "returned")
+    assert listener.news == ["lost", *["given up"] * 7, "returned"]
+    assert caplog.messages == ["replica 7 does not start again: no file", "replica 7 has been replaced"]
+    await replica.stop()
+
+
+async def test_a_replica_that_is_not_replaced_is_given_up_at_once(listener):
+    lives = Lives()
+    replica = Supervisor(lives, replaces=False)
+    await replica.start(listener)
+    lives[0].end()
+    assert listener.news == ["lost", "given up"]
+    assert len(lives) == 1
+    await replica.stop()
+
+
+async def test_a_silent_replica_is_ended_and_replaced(listener, caplog):
+    lives = Lives()
+    replica = Supervisor(lives, patience=0.08)
+    await replica.start(listener)
+    await until(lambda: lives[0].asked > 5)
+    assert listener.news == []
+    lives[0].answers = False
+    await until(lambda: listener.news == ["lost", "returned"])
+    assert lives[0].ended
+    assert "replica 7 has not answered for 0 seconds; it is ended" in caplog.messages
+    assert not lives[1].ended
+    await replica.stop()
+
+
+async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answers(listener):
+    lives = Lives()
+    replica = Supervisor(lives, patience=0.4)
+    await replica.start(listener)
+    await until(lambda: lives[0].asked > 2)
+    assert replica.is_responsive
+    lives[0].answers = False
+    await until(lambda: not replica.is_responsive)
+    replica.reported(lives[0], Report([], [], [], Measurements.none()))
+    assert replica.is_responsive
+    lives[0].answers = True
+    lives[0].heard += 1
+    await replica.stop()
+
+
+async def test_a_silent_replica_that_computes_gets_longer(listener):
+    lives = Lives()
+    replica = Supervisor(lives, patience=0.04)
+    await replica.start(listener)
+    lives[0].answers = False
+    silent = 0
+    while not lives[0].ended:
+        lives[0].used += 1
+        silent += 1
+        await asyncio.sleep(0.01)
+        assert silent < 500
+    assert silent > 20, "several times its patience"
+    await replica.stop()
+
+
+async def test_a_replica_that_hangs_while_it_loads_for_the_first_time_does_not_start(listener):
+    lives = Lives()
+    replica = Supervisor(lives, patience=0.02)
+    lives[0].heard, lives[0].answers = 0, False
+    killed = asyncio.get_running_loop().create_future()
+
+    async def start(listener):
+        raise await killed
+
+    async def kill():
+        killed.set_result(StartupError("it was ended"))
+
+    lives[0].start, lives[0].kill = start, kill
+    starting = asyncio.create_task(replica.start(listener))
+    await asyncio.sleep(0.1)  # it may wait for a disk
+    assert not starting.done()
+    async with asyncio.timeout(10):
+        with pytest.raises(StartupError, match="it was ended"):
+            await starting
+    assert listener.news == []
+    await replica.stop()
+
+
+async def test_a_replica_that_still_loads_is_not_silent(listener):
+    lives = Lives()
+    replica = Supervisor(lives, patience=0.04)
+    await replica.start(listener)
+    lives[0].answers = False
+    lives[0].heard = 0
+    for _ in range(80):
+        lives[0].used += 1
+        await asyncio.sleep(0.01)
+    assert not lives[0].ended
+    await replica.stop()
+
+
+async def test_nothing_is_replaced_after_the_stop(listener):
+    lives = Lives()
+    replica = Supervisor(lives, patience=0.04)
+    await replica.start(listener)
+    await replica.stop()
+    lives[0].end()
+    await asyncio.sleep(0.05)
+    assert len(lives) == 1
+    assert listener.news == []
