@@ -25,10 +25,11 @@ WALL_CLOCKS = {
     "datetime.utcnow",
 }
 TELLS_THE_TIME = {"translane_server/observation/logs.py", "translane_server/observation/tracing.py"}  # to readers alone
-READS_A_DATE = {  # an operator wrote the date at which a key or a certificate ends
+READS_A_DATE = {  # an operator wrote when a key or a certificate ends, and a file system when a file changed
     "translane_server/access/key_command.py",
     "translane_server/access/key_ring.py",
     "translane_server/app/check.py",
+    "translane_server/bundle/bundle.py",
 }
 
 # What a process sees as the wall clock: another time within two hours, ten times a second.

@@ -124,7 +124,7 @@ async def test_a_caller_who_goes_frees_rows(stub, metrics, kind):
     if kind == "unary":
         call = stub.Translate(LONG, timeout=60)
     else:
-        long = pb.TranslateStreamRequest(text="我有一只猫。" * 100, options=LONG.options)
+        long = pb.TranslateStreamRequest(text="我有一只猫。" * 1000, options=LONG.options)
         call = stub.TranslateStream(long, timeout=60)
         await call.read()
     await metrics.becomes(ACTIVE, lambda rows: rows > 0)
