@@ -9,7 +9,7 @@ if [ -n "${TRANSLANE_CLIENT_CA:-}" ]; then set -- "$@" --cacert "$TRANSLANE_CLIE
 if [ -n "${TRANSLANE_CLIENT_TOKEN:-}" ]; then
     # From standard input, because all users of a machine see the arguments of its programs.
     printf 'header = "authorization: Bearer %s"\n' "$TRANSLANE_CLIENT_TOKEN" \
-        | curl "$@" --config - "$address/translane.v1.TranslationService/Translate"
+        | curl "$@" --config - "$address/v1/translate"
 else
-    curl "$@" "$address/translane.v1.TranslationService/Translate"
+    curl "$@" "$address/v1/translate"
 fi

@@ -7,7 +7,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-SERVICE = "/translane.v1.TranslationService"
+PATHS = {
+    "Translate": "/v1/translate",
+    "TranslateStream": "/v1/stream",
+    "Score": "/v1/score",
+    "ListModels": "/v1/models",
+}
 JSON = {"content-type": "application/json"}
 
 
@@ -25,14 +30,14 @@ class Answer(NamedTuple):
     @property
     def reason(self) -> str:
         """The reason of an error."""
-        (info,) = (each["debug"] for each in self.json["details"] if each["type"] == "google.rpc.ErrorInfo")
+        (info,) = (each for each in self.json["details"] if each["@type"].endswith("/google.rpc.ErrorInfo"))
         assert info["domain"] == "translane"
         return str(info["reason"])
 
     @property
     def field(self) -> str:
         """The field at fault."""
-        (bad,) = (each["debug"] for each in self.json["details"] if each["type"] == "google.rpc.BadRequest")
+        (bad,) = (each for each in self.json["details"] if each["@type"].endswith("/google.rpc.BadRequest"))
         return str(bad["fieldViolations"][0]["field"])
 
 
@@ -62,8 +67,10 @@ async def request(
 
 async def call(port: int, name: str, content: Any, headers: dict[str, str] | None = None, **more: Any) -> Answer:
     """Call a method of TranslationService with JSON."""
+    if name == "ListModels":
+        return await request(port, "GET", PATHS[name], headers=headers, **more)
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return await request(port, "POST", f"{SERVICE}/{name}", body, JSON | (headers or {}), **more)
+    return await request(port, "POST", PATHS[name], body, JSON | (headers or {}), **more)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -161,7 +161,8 @@ class Admission:
         if message is None:
             await asyncio.sleep(_CANCELLATION_TIME)
             raise InvalidRequestError(FieldViolation("request", "is missing: the call has no message"))
-        return self._take(call, message)
+        self.take(call, len(message), transport.expansion)
+        return message
 
     async def read_next(self, call: Call, transport: Transport) -> bytes | None:
         """Receive another message of a call, which takes the place of the message before; None if there is none.
@@ -169,31 +170,47 @@ class Admission:
         Raises: as `read`, but for InvalidRequestError.
         """
         message = await self._slots.read(call, transport)
-        return None if message is None else self._take(call, message)
+        if message is not None:
+            self.take(call, len(message), transport.expansion)
+        return message
 
     def finished(self, call: Call) -> None:
         """Stop the time of a call. From now on it is not ended."""
         self._running.pop(call, None)
         self._unread.pop(call, None)
 
-    def _take(self, call: Call, message: bytes) -> bytes:
-        size = len(message)
+    def take(self, call: Call, size: int, expansion: int = 1) -> None:
+        """Count the bytes of a call's message, of which this many have come by now.
+
+        Args:
+            call: the call.
+            size: bytes that have come.
+            expansion: see `Transport`.
+
+        Raises:
+            MessageTooLargeError: the message is too large.
+            TooManyBytesError: the messages of all open calls, or of this caller, have too many bytes.
+        """
+        self.check_size(size, expansion)
         limits = self._limits
-        if size > limits.message_bytes:
-            raise MessageTooLargeError(f"the message has {size} bytes, and {limits.message_bytes} are allowed")
+        largest = expansion * limits.message_bytes
         use = self._callers[call.caller]
         more = size - call.size
-        if self._all.size + more > limits.bytes_in_flight:
+        if self._all.size + more > max(limits.bytes_in_flight, largest):
             raise TooManyBytesError("the open calls have as many bytes as this server takes at once", _RETRY_AFTER)
-        if use.size + more > self._bytes_of_a_caller:
+        most = max(self._bytes_of_a_caller, largest)
+        if use.size + more > most:
             raise TooManyBytesError(
-                f"the open calls of this caller have {use.size} bytes, and {self._bytes_of_a_caller} are allowed",
-                _RETRY_AFTER,
+                f"the open calls of this caller have {use.size} bytes, and {most} are allowed", _RETRY_AFTER
             )
         self._all.size += more
         use.size += more
         call.size = size
-        return message
+
+    def check_size(self, size: int, expansion: int) -> None:
+        """Raise MessageTooLargeError if a message of this size [bytes] is too large."""
+        if size > (largest := expansion * self._limits.message_bytes):
+            raise MessageTooLargeError(f"the message has {size} bytes, and {largest} are allowed")
 
     def _leave(self, call: Call, _task: asyncio.Task[Any]) -> None:
         use = self._callers[call.caller]

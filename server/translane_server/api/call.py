@@ -31,7 +31,13 @@ _OPEN = (_PROBED, _ENDLESS)
 
 
 class Transport(Protocol):
-    """Carries the messages of a call. If the caller has gone, it raises `asyncio.CancelledError`."""
+    """Carries the messages of a call. If the caller has gone, it raises `asyncio.CancelledError`.
+
+    Attributes:
+        expansion: how many bytes may stand for one byte of a message.
+    """
+
+    expansion: int
 
     async def read(self) -> bytes | None:
         """Receive a message; None if there are no more."""

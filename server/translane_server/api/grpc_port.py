@@ -85,6 +85,7 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 
     Attributes:
         admission: the open calls.
+        answering: answers calls, those of other ports, too.
         server: gRPC's server, which listens.
     """
 
@@ -102,7 +103,7 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     ) -> None:
         self._metrics = metrics
         self.admission = Admission(limits, keys, caller_header)
-        self._answering = Answering(self.admission, tracer)
+        self.answering = Answering(self.admission, tracer)
         self._certified = certified
         self._secret = secret
         self._added: dict[str, Any] = {}  # handlers by path
@@ -133,7 +134,7 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         return handler
 
     def _handler(self, method: Method, added: Any) -> Any:
-        answer, parse, behavior = self._answering.answer, added.request_deserializer, _behavior(added)
+        answer, parse, behavior = self.answering.answer, added.request_deserializer, _behavior(added)
 
         async def handle(_messages: Any, context: Context) -> Any:
             return await answer(self._begin(method, context), _GrpcTransport(context), behavior, parse)
@@ -148,13 +149,15 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
             peer, certificate = forwarded(metadata, peer, self._secret)
         if self._certified and not certificate:
             certificate = name_in_certificate(context.auth_context())
-        return self._answering.begin(method, metadata, peer, certificate, context.time_remaining())
+        return self.answering.begin(method, metadata, peer, certificate, context.time_remaining())
 
 
 class _GrpcTransport:
     """Carries the messages of a call of gRPC's; see `Transport`."""
 
     __slots__ = ("_context",)
+
+    expansion = 1
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -56,6 +56,10 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
         for service in self._states:
             self._set(service, pb.HealthCheckResponse.NOT_SERVING)
 
+    def of_server(self) -> str:
+        """Return the name of the state of the whole server."""
+        return str(pb.HealthCheckResponse.ServingStatus.Name(self._states.get("", pb.HealthCheckResponse.UNKNOWN)))
+
     async def Check(self, request: pb.HealthCheckRequest, _call: Call) -> pb.HealthCheckResponse:  # noqa: N802
         state = self._states.get(request.service)
         if state is None:

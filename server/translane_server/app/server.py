@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard, warn_of_what_is_missing
-from translane_server.api.grpc_port import grpc_port
+from translane_server.api.grpc_port import GrpcPort, grpc_port
 from translane_server.api.health import HealthService
 from translane_server.api.listening import Ports, address_of, listening_on, log_addresses
 from translane_server.api.model_service import ModelService
@@ -102,24 +102,23 @@ class Server:
         connections = connection_limit(settings.max_connections)
         if not self._door:
             self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
-        server = self._open_grpc(connections)
+        port = self._open_grpc(connections)
         if self._operator_ports:
             await self._operator_ports.open()
             self.metrics_port = self._operator_ports.metrics
         self._following = asyncio.create_task(self.guard.follow())
         self._connection_watch = asyncio.create_task(watch_connections(connections))
-        await server.start()
+        await port.server.start()
         if self._http:
-            await self._http.start()
+            await self._http.start(port.answering, self._service, self.models, self._health)
         if ports := self._operator_ports:
             http = self._http.port if self._http else None
             log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
             warn_of_what_is_missing(settings)
 
-    def _open_grpc(self, connections: int) -> grpc.aio.Server:
-        """Open the port of translations, and the socket of forwarded calls; within another program the socket alone."""
-        settings, certificates = self._settings, self.guard.certificates
-        door = self._http.door if self._http else self._door
+    def _open_grpc(self, connections: int) -> GrpcPort:
+        """Open the port of translations; within another program the socket of forwarded calls."""
+        settings, certificates, door = self._settings, self.guard.certificates, self._door
         port = grpc_port(
             settings,
             self.metrics,
@@ -133,19 +132,18 @@ class Server:
         if settings.reflection:
             enable_reflection((SERVICE_NAME, health.SERVICE_NAME), port)
         self._grpc = server = port.server
-        if door:
-            server.add_insecure_port(door.address)
         if self._http:
             self.http_port = self._http.port
-        if self._door:
-            return server
+        if door:
+            server.add_insecure_port(door.address)
+            return port
         address = address_of(settings.host, settings.port)
         with listening_on(settings.host, settings.port):
             if certificates:
                 self.port = server.add_secure_port(address, certificates.grpc_credentials())
             else:
                 self.port = server.add_insecure_port(address)
-        return server
+        return port
 
     def _make_operator_ports(self) -> OperatorPorts:
         settings, certificates = self._settings, self.guard.certificates

@@ -174,7 +174,7 @@ class MessageTimeoutError(RequestError):
 
 
 class RequestTimeoutError(RequestError):
-    """The call was not answered within `request_timeout`, whatever its deadline."""
+    """The call was not answered within `request_timeout`, whatever its deadline; over HTTP, or within its deadline."""
 
     reason = "REQUEST_TIMEOUT"
 

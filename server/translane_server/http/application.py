@@ -1,175 +1,233 @@
-"""The HTTP port's ASGI application: where a request goes, and what becomes of its errors."""
+"""The HTTP port's ASGI application: what lies at which path, and what every answer has."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from email.utils import formatdate
 from http import HTTPStatus
+from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from google.protobuf import json_format
 from prometheus_client import Counter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from translane_server.api.callers import caller_of_peer
-from translane_server.api.forwarded import CERTIFICATE_NAME, PEER, SECRET
-from translane_server.core.errors import MessageTimeoutError, MessageTooLargeError, RequestError, UnknownMethodError
-from translane_server.forwarding.forwarder import Metadata
-from translane_server.http.answers import Answer, Send
-from translane_server.http.bodies import Bodies, ClientGoneError
-from translane_server.http.calls import Calls, forwarded_metadata
-from translane_server.http.checks import (
-    COMPRESSED,
-    RefusedError,
-    Scope,
-    certificate_name,
-    checked_headers,
-    checked_type,
-    declared_size,
-    header,
-    peer_of,
-    wrong_method,
-)
-from translane_server.http.lines import JsonLines
-from translane_server.http.origins import Headers, Origins
-from translane_server.http.pages import JSON_TYPE, Pages
+from translane.v1 import translation_pb2 as pb
+from translane_server.api.status import internal
+from translane_server.core.errors import UnknownMethodError
+from translane_server.http.errors import RefusedError, refused, wrong
+from translane_server.observation.load import ModelLoad, ServerLoad
 
 _log = logging.getLogger(__name__)
 
-Receive = Callable[[], Awaitable[Any]]
-
-# The headers that Connect reads, and the headers that go on to the gRPC service.
-_READ = {b"content-type", b"connect-protocol-version", b"connect-timeout-ms", *COMPRESSED}
-_FORWARDED = {b"authorization", b"traceparent", b"tracestate"}
-
-# The body of a refused request is received up to this size, and beyond it the connection is closed [bytes].
-_SMALL_BODY = 64 * 1024
-
-# HTTP's own statuses for errors of bodies.
-_STATUSES = {
-    MessageTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    MessageTimeoutError: HTTPStatus.REQUEST_TIMEOUT,
+_INDEX = "index.html"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 
+# The page runs its own scripts alone, talks to its own server alone, and is in no frame. A script that makes HTML of
+# text fails (https://w3c.github.io/webappsec-csp/, https://w3c.github.io/trusted-types/dist/spec/).
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+_SECURITY_HEADERS: Mapping[str, str] = {
+    "content-security-policy": _POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
 
-class Application:
-    """Answers HTTP requests.
+# What a page of another origin may send and read, and for how long a browser remembers it [seconds].
+_SENT = ("authorization", "content-type", "request-timeout", "traceparent", "tracestate")
+_READ = ("retry-after",)
+_REMEMBERED = 7200
+
+# The load of a model that has no metrics yet.
+_NO_LOAD = ModelLoad(0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0)
+
+
+def application(
+    rpcs: Mapping[str, ASGIApp],
+    readings: Mapping[str, ASGIApp],
+    health: Callable[[], str],
+    requests: Counter,
+    *,
+    origins: Sequence[str] = (),
+    describes: bool = True,
+) -> ASGIApp:
+    """Return the application.
 
     Args:
-        calls: the RPCs.
-        pages: what GET gives, by path.
-        bodies: receives bodies.
-        origins: whose pages may call.
+        rpcs: what answers a POST, by its path.
+        readings: what answers a GET, by its path.
+        health: returns the health of the server, as gRPC's health service names it.
         requests: counts answers by their status.
-        secret: shows the gRPC service that a call is forwarded.
-        caller_header: the header in which a proxy names the caller; empty if the address does.
+        origins: whose pages may call (https://fetch.spec.whatwg.org/#http-cors-protocol), such as
+            `https://example.org`; `*` is every origin.
+        describes: whether there is a description of the RPCs.
     """
 
-    def __init__(
-        self,
-        calls: Calls,
-        pages: Pages,
-        bodies: Bodies,
-        origins: Origins,
-        requests: Counter,
-        *,
-        secret: str,
-        caller_header: str = "",
-    ) -> None:
-        self._calls = calls
-        self._lines = JsonLines(calls)
-        self._streams = calls.streams
-        self._pages = pages
-        self._bodies = bodies
-        self._origins = origins
+    async def healthz(_request: Request) -> Response:
+        state = health()
+        ready = state == "SERVING"
+        return JSONResponse({"status": state}, HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    routes: list[BaseRoute] = [Route(path, answer, methods=["POST"]) for path, answer in rpcs.items()]
+    routes += [Route(path, answer, methods=["GET"]) for path, answer in readings.items()]
+    routes.append(Route("/healthz", healthz))
+    routes += [Route(path, _always(*page)) for path, page in _pages(describes=describes).items()]
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=_SENT,
+        expose_headers=_READ,
+        max_age=_REMEMBERED,
+    )
+    made = Starlette(
+        routes=routes,
+        middleware=[cors] if origins else [],
+        exception_handlers={HTTPException: _unrouted, Exception: _failed},
+    )
+    made.router.redirect_slashes = False
+    return _EveryAnswer(made, requests)
+
+
+class _EveryAnswer:
+    """Counts every answer, and adds the headers that all of them have."""
+
+    def __init__(self, application: ASGIApp, requests: Counter) -> None:
+        self._application = application
         self._requests = requests
-        self._secret = secret
-        self._forwarded = _FORWARDED | ({caller_header.lower().encode()} if caller_header else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = Answer(send, self._always(scope), self._requests)
-        try:
-            await self._answer(scope, receive, answer)
-        except ClientGoneError:
-            pass
-        except RefusedError as refused:
-            if not await self._rest_comes(scope, receive):
-                refused.headers["connection"] = "close"
-            await answer.refuse(refused.error, refused.status, refused.headers)
-        except RequestError as error:
-            await answer.refuse(error, _STATUSES.get(type(error)), {"connection": "close"})
-        except Exception as error:  # noqa: BLE001  a bug, whose details the caller must not see
-            _log.error("an HTTP request failed", exc_info=error)
-            await answer.fail()
+        connection = scope["state"]["connection"]
 
-    async def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        path, method = scope["path"], scope["method"]
-        if method == "OPTIONS" and header(scope, b"access-control-request-method"):
-            await answer.preflight(self._origins.preflight(header(scope, b"origin")))
-        elif page := self._pages.get(path):
-            if method not in ("GET", "HEAD"):
-                raise wrong_method("GET, HEAD")
-            await answer.page(await page(self._metadata(scope, checked_headers(scope, self._forwarded))))
-        elif path in self._streams:
-            if method != "POST":
-                raise wrong_method("POST")
-            await self._call(scope, receive, answer)
-        else:
-            raise RefusedError(HTTPStatus.NOT_FOUND, UnknownMethodError(f"there is no {_shown(path)} here"))
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._requests.labels(str(int(message["status"]))).inc()
+                headers = message["headers"]
+                headers += [
+                    (b"date", formatdate(usegmt=True).encode()),
+                    (b"cache-control", b"no-store"),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
+                if connection.is_ending:
+                    headers.append((b"connection", b"close"))
+            await send(message)
 
-    async def _call(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        kind = checked_type(scope, streams=self._streams[scope["path"]])
-        headers = checked_headers(scope, _READ | self._forwarded)
-        with self._bodies.place(caller_of_peer(peer_of(scope))) as place:
-            content = await self._bodies.receive(place, receive, declared_size(scope))
-            forwarded_metadata.set(self._metadata(scope, headers))
-            known = [(name.encode(), value.encode()) for name, value in headers if name.encode() in _READ]
-            application = self._lines if kind == JSON_TYPE and self._streams[scope["path"]] else self._calls
-            await application({**scope, "headers": known}, _replay(content, receive), answer)
-
-    def _metadata(self, scope: Scope, headers: Sequence[tuple[str, str]]) -> Metadata:
-        """The metadata that a call of this request is forwarded with."""
-        metadata = [(name, value) for name, value in headers if name.encode() in self._forwarded]
-        metadata += [(PEER, peer_of(scope)), (SECRET, self._secret)]
-        if name := certificate_name(scope):
-            metadata.append((CERTIFICATE_NAME, name))
-        return metadata
-
-    async def _rest_comes(self, scope: Scope, receive: Receive) -> bool:
-        """Receive and forget the body of a refused request, if it is small, so that the connection can stay open."""
-        size = declared_size(scope)
-        if size is None:
-            return header(scope, b"transfer-encoding") is None
-        if size > _SMALL_BODY:
-            return False
-        try:
-            with self._bodies.place(caller_of_peer(peer_of(scope))) as place:
-                await self._bodies.receive(place, receive, size)
-        except (RequestError, ClientGoneError):
-            return False
-        return True
-
-    def _always(self, scope: Scope) -> Headers:
-        """The headers of every answer to a request."""
-        headers: Headers = [
-            (b"date", formatdate(usegmt=True).encode()),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-            *self._origins.headers(header(scope, b"origin")),
-        ]
-        connection = scope.get("state", {}).get("connection")
-        return [*headers, (b"connection", b"close")] if connection and connection.is_ending else headers
+        await self._application(scope, receive, sent)
 
 
-def _replay(content: bytes, receive: Receive) -> Receive:
-    """ASGI's `receive` that gives the whole body first."""
-    left = [{"type": "http.request", "body": content, "more_body": False}]
+def status_page(load: Callable[[], ServerLoad], clock: Callable[[], float] = time.monotonic) -> Callable[[Any], bytes]:
+    """Return what makes the page `/status.json` of an answer of ListModels: the models, and how busy they are.
 
-    async def replayed() -> Any:
-        return left.pop() if left else await receive()
+    Args:
+        load: returns the load of the server.
+        clock: monotonic clock [seconds].
+    """
+    started = clock()
 
-    return replayed
+    def shown(listed: pb.ListModelsResponse) -> bytes:
+        return json.dumps(status_report(listed, load(), clock() - started)).encode()
+
+    return shown
 
 
-def _shown(path: str) -> str:
-    return quote(path[:64], safe="/.:-_~")
+def status_report(listed: pb.ListModelsResponse, load: ServerLoad, uptime: float) -> dict[str, Any]:
+    """Return the answer of ListModels in protobuf's JSON, with figures of the server and of each model.
+
+    Args:
+        listed: the answer of ListModels.
+        load: the load of the server.
+        uptime: time since the server started [seconds].
+    """
+    content: dict[str, Any] = json_format.MessageToDict(listed)
+    for model in content.setdefault("models", []):
+        model["load"] = _named(asdict(load.models.get(model["name"], _NO_LOAD)))
+    of_server = {name: value for name, value in vars(load).items() if name != "models"}
+    return content | {"uptimeSeconds": round(uptime, 3)} | _named(of_server)
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with names in lowerCamelCase, as all JSON of this port has them."""
+    return {_camel_case(name): value for name, value in fields.items()}
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
+
+
+def _pages(*, describes: bool) -> dict[str, tuple[bytes, str, Mapping[str, str]]]:
+    """The files of the status page, which are open: all data needs the caller's key; and the description of the RPCs.
+
+    Returns:
+        Content, type and headers by the path. The files are read once.
+    """
+    pages: dict[str, tuple[bytes, str, Mapping[str, str]]] = {}
+    for file in files(__package__).joinpath("page").iterdir():
+        if kind := _TYPES.get(PurePath(file.name).suffix):
+            path = "/" if file.name == _INDEX else f"/page/{file.name}"
+            pages[path] = file.read_bytes(), kind, _SECURITY_HEADERS
+    if describes:
+        description = files(__package__).joinpath("openapi.json").read_bytes()
+        pages["/openapi.json"] = description, "application/json", {}
+    return pages
+
+
+def _always(body: bytes, kind: str, headers: Mapping[str, str]) -> Callable[[Request], Any]:
+    async def page(_request: Request) -> Response:
+        return Response(body, headers={**headers, "content-type": kind})
+
+    return page
+
+
+def _unrouted(request: Request, error: Exception) -> Response:
+    """Tell that nothing lies at a path, or that the method is wrong there."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        problem = f"must be {allow.replace(', ', ' or ')} for this path"
+        return _told(wrong("method", problem, error.status_code, {"allow": allow}))
+    shown = quote(request.url.path[:64], safe="/.:-_~")
+    return _told(refused(UnknownMethodError(f"there is no {shown} here")))
+
+
+def _failed(_request: Request, error: Exception) -> Response:
+    """Tell of a bug, whose details the caller must not see."""
+    _log.error("an HTTP request failed", exc_info=error)
+    return _told(RefusedError(internal(), headers={"connection": "close"}))
+
+
+def _told(error: RefusedError) -> Response:
+    return Response(error.body, error.http_status, error.headers)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -12,9 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from translane_server.api.status import status_of
-from translane_server.core.errors import FieldViolation, InvalidRequestError
-from translane_server.http.statuses import body_of
+from translane_server.http.errors import wrong
 
 # Largest request line and headers together [bytes].
 HEADER_BYTES = 16 * 1024
@@ -23,6 +24,10 @@ HEADER_BYTES = 16 * 1024
 # for each `_BYTES_OF_A_CHUNK` of the largest body.
 _CHUNKS = 4096
 _BYTES_OF_A_CHUNK = 1024
+
+# The rest of a body whose request is answered already is dropped: up to this many times the largest body, and for as
+# long as a stalled client may take.
+_DROPPED_BODIES = 8
 
 
 @dataclass(frozen=True)
@@ -52,37 +57,65 @@ class Connection(H11Protocol):
         body_bytes: largest body of a request [bytes].
 
     Attributes:
-        certificate: the client's certificate, as Python's ssl has it; empty without one.
+        caller: the name in the client's certificate; empty without one.
+        is_lost: whether the client has gone.
     """
 
     def __init__(self, config: Config, state: ServerState, times: ConnectionTimes, body_bytes: int) -> None:
         super().__init__(config, state, {"connection": self})
-        self.conn = _Parser(_CHUNKS + body_bytes // _BYTES_OF_A_CHUNK)
+        self.conn: _Parser = _Parser(_CHUNKS + body_bytes // _BYTES_OF_A_CHUNK)
         self.timeout_keep_alive = times.idle  # type: ignore[assignment]  # a timer takes any number
         self._times = times
         self._made = time.monotonic()
         self._drains = False
-        self.certificate: dict[str, Any] = {}
+        self.caller = ""
+        self.is_lost = False
+        self._call: asyncio.Task[Any] | None = None
         self._late_headers: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._late_body: asyncio.TimerHandle | None = None
+        self._droppable = _DROPPED_BODIES * body_bytes
 
     @property
     def is_ending(self) -> bool:
         """Whether the connection closes with its next answer."""
-        return self._drains or time.monotonic() - self._made > self._times.age
+        is_early = self.conn.their_state is h11.SEND_BODY  # an answer before the end of the body
+        return is_early or self._drains or time.monotonic() - self._made > self._times.age
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Cancel the current task if the client goes meanwhile: nobody waits for its answer."""
+        self._call = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._call = None
+
+    async def drained(self) -> None:
+        """Wait until the client has taken most of its answer, or has gone."""
+        if self.flow.write_paused:
+            await self.flow.drain()
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        self.certificate = (tls.getpeercert() or {}) if tls else {}
+        super().connection_made(_LingeringTransport(transport, self._linger))  # type: ignore[arg-type]  # it delegates
+        if tls := transport.get_extra_info("ssl_object"):
+            self.caller = _name_in(tls.getpeercert() or {})
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop(self._late_headers)
-        self._stop(self._stalled)
+        self.is_lost = True
+        for timer in (self._late_headers, self._stalled, self._late_body):
+            self._stop(timer)
         super().connection_lost(exc)
+        if self._call:
+            self._call.cancel()
 
     def data_received(self, data: bytes) -> None:
+        if self._late_body:
+            self._droppable -= len(data)
+            if self._droppable < 0:
+                self.transport.abort()
+            return
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop(self._late_headers)
@@ -121,19 +154,27 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's text
         """Answer what is no HTTP/1.1, and close."""
-        error = InvalidRequestError(FieldViolation("request", "is not HTTP/1.1, or is beyond its limits"))
-        body = body_of(status_of(error))
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
+        if self.conn.hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            error = wrong("headers", f"have more than {HEADER_BYTES} bytes", self.conn.hint)
+        else:
+            error = wrong("request", "is not HTTP/1.1, or is beyond its limits", HTTPStatus.BAD_REQUEST)
+        headers = [*error.headers.items(), ("content-length", str(len(error.body))), ("connection", "close")]
+        status = HTTPStatus(error.http_status)
         try:
-            answer = self.conn.send(h11.Response(status_code=400, headers=headers, reason=b"Bad Request")) or b""
-            self.transport.write(answer + body)
+            answer = self.conn.send(h11.Response(status_code=status, headers=headers, reason=status.phrase)) or b""
+            self.transport.write(answer + error.body)
         except h11.LocalProtocolError:  # an answer is on its way
             pass
         self.transport.close()
+
+    def _linger(self) -> bool:
+        """Whether the connection stays open to drop the rest of a body."""
+        if self.conn.their_state is not h11.SEND_BODY or self.is_lost or self._late_body:
+            return False
+        self._late_body = self.loop.call_later(self._times.stall, self.transport.abort)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        return True
 
     def _await_headers(self) -> None:
         self._stop(self._late_headers)
@@ -145,21 +186,62 @@ class Connection(H11Protocol):
             timer.cancel()
 
 
+class _LingeringTransport:
+    """A transport that may stay open for a while when it is closed.
+
+    Many clients read an answer only when they have sent everything. If the server closes a connection before, its
+    operating system drops the answer (https://www.rfc-editor.org/rfc/rfc9112#section-9.6).
+    """
+
+    def __init__(self, transport: asyncio.Transport, lingers: Callable[[], bool]) -> None:
+        self._transport = transport
+        self._lingers = lingers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        if not self._lingers():
+            self._transport.close()
+
+
+def _name_in(certificate: dict[str, Any]) -> str:
+    """The name in a certificate, as Python's ssl has it: its first alternative name, or its common name."""
+    for _, name in certificate.get("subjectAltName", ()):
+        return str(name)
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return str(value)
+    return ""
+
+
 class _Parser(h11.Connection):
-    """A parser that refuses a body of very many chunks."""
+    """A parser that refuses a body of very many chunks.
+
+    Attributes:
+        hint: HTTP's status for what it has refused.
+    """
 
     def __init__(self, chunks: int) -> None:
         super().__init__(h11.SERVER, HEADER_BYTES)
         self._most = chunks
         self._left = chunks
+        self.hint = int(HTTPStatus.BAD_REQUEST)
 
     def next_event(self) -> Any:
-        event = super().next_event()
+        try:
+            return self._checked(super().next_event())
+        except h11.RemoteProtocolError as error:
+            self.hint = error.error_status_hint
+            raise
+
+    def _checked(self, event: Any) -> Any:
         if isinstance(event, h11.Request):
             self._left = self._most
             size = len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
             if size > HEADER_BYTES:  # h11 takes any that come at once
-                raise h11.RemoteProtocolError("too large headers")
+                raise h11.RemoteProtocolError("too large headers", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
                 raise h11.RemoteProtocolError("two lengths")  # a proxy in front may take the other one
         elif isinstance(event, h11.Data):

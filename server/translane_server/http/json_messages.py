@@ -6,14 +6,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from translane_server.core.budget import Budget
 from translane_server.core.errors import FieldViolation, InvalidRequestError
+
+_Message = TypeVar("_Message", bound=Message)
 
 # Bodies below this many values are always read [values]. Each text of a request adds some.
 _LEAST_VALUES, _VALUES_OF_A_TEXT = 4096, 8
@@ -25,8 +28,9 @@ _DEEPEST = 100
 # SystemError in the name of an enum's value.
 _REFUSALS = (ValueError, TypeError, SystemError, json_format.Error)
 
-# A string of JSON, or all that follows a quotation mark without another one.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+# What a string of JSON consists of. It is matched in slices, because a match keeps all other threads waiting.
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_SLICE = 64 * 1024  # bytes
 
 _HALF_PAIR = "is no Unicode text: it has half of a surrogate pair"
 
@@ -51,51 +55,64 @@ def most_values(texts: int) -> int:
     return _LEAST_VALUES + _VALUES_OF_A_TEXT * texts
 
 
-def read_json(body: bytes, message: type[Message], values: int) -> bytes:
-    """Return the binary form of a message.
+def read_json(body: bytes, message: type[_Message], most: int, budget: Budget) -> _Message:
+    """Return the message of a body.
 
     Args:
         body: the message as JSON, in UTF-8.
         message: type of the message.
-        values: most JSON values in `body`.
+        most: most JSON values in `body`.
+        budget: checked between pieces of the work.
 
     Raises:
         InvalidRequestError: `body` is not JSON, or not of this type, or has too many values. A field that the type does
             not have is an error, so a typing mistake never goes unnoticed.
     """
-    too_many = _wrong("body", f"has more than {values} JSON values")
-    if _separators(body, values) >= values:
-        raise too_many
+    if _has_more_values(body, most, budget):
+        raise _wrong("body", f"has more than {most} JSON values")
     tree = _tree(body)
-    if any(number >= values for number, _ in enumerate(_values(tree))):
-        raise too_many
+    budget.check()
     if not isinstance(tree, dict):
         raise _wrong("body", "must be an object")
     made = message()
     try:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)
-        binary: bytes = made.SerializeToString()
+        made.SerializeToString()  # refuses half of a surrogate pair
     except _REFUSALS as error:
         violation = next(_problems(tree, cast("Descriptor", message.DESCRIPTOR), ""), None)
         raise InvalidRequestError(violation or FieldViolation("body", str(error).partition("\n")[0])) from None
-    return binary
+    return made
 
 
-def write_json(binary: bytes, message: type[Message]) -> bytes:
+def write_json(message: Message) -> bytes:
     """Return the JSON of a message: names in lowerCamelCase, no spaces, and no field that has its default."""
-    tree = json_format.MessageToDict(message.FromString(binary))
-    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(json_format.MessageToDict(message), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _separators(body: bytes, enough: int) -> int:
-    """The number of commas between values. Parsing holds up all other requests, so values are counted before.
+def _has_more_values(body: bytes, most: int, budget: Budget) -> bool:
+    """Whether there are more than `most` strings, lists, objects and commas between them.
 
-    Args:
-        body: JSON.
-        enough: a smaller number need not be exact.
+    Parsing a value takes microseconds and memory many times its bytes, so values are counted before. Counting ends at
+    the limit. What it looks at without a pause is bounded.
     """
-    commas = body.count(b",")
-    return _STRING.sub(b"", body).count(b",") if commas >= enough else commas
+    count, place, size = 0, 0, len(body)
+    while place < size and count <= most:
+        quote = body.find(b'"', place)
+        end = size if quote < 0 else quote
+        count += sum([body.count(each, place, end) for each in (b",", b"[", b"{")]) + (quote >= 0)
+        place = end + 1
+        while place < size:  # a string
+            budget.check()
+            matched = _IN_STRING.match(body, place, place + _SLICE)
+            assert matched is not None, "it matches nothing, too"
+            if matched.end() > place:
+                place = matched.end()
+            elif body[place : place + 1] == b"\\":  # at the end of a slice, or of the body
+                place += 2
+            else:
+                place += 1  # the quotation mark
+                break
+    return count > most
 
 
 def _tree(body: bytes) -> Any:
@@ -122,18 +139,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for number, name in enumerate(names) if name in names[:number]) if len(names) < 64 else "…"
         raise _wrong(twice[:64], "is in one object twice")
     return made
-
-
-def _values(tree: Any) -> Iterator[Any]:
-    """All values of a tree, parents first."""
-    waiting = [tree]
-    while waiting:
-        value = waiting.pop()
-        yield value
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
 
 
 def _problems(value: Any, message: Descriptor, path: str) -> Iterator[FieldViolation]:

@@ -90,6 +90,11 @@ class ServerProcess:
         return f"{self.host}:{self.port}"
 
     @property
+    def http_port(self) -> int:
+        """The HTTP port; 0 if there is none."""
+        return self._port_in_log("JSON on http://")
+
+    @property
     def log(self) -> str:
         """What the server has printed so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")

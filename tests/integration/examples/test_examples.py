@@ -174,7 +174,7 @@ class Script:
 
 
 SCRIPTS = [
-    Script("curl.sh", "curl", '"unauthenticated"'),
+    Script("curl.sh", "curl", "MISSING_KEY"),
     Script("buf-curl.sh", "buf", "failed to find service"),  # buf says no more when reflection is refused
     Script("grpcurl.sh", "grpcurl", "Unauthenticated"),
 ]

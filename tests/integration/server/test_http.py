@@ -1,33 +1,29 @@
-"""The HTTP port answers what the gRPC port answers, in JSON, to curl and to Connect's clients."""
+"""The HTTP port answers what the gRPC port answers, in JSON."""
 
 import asyncio
-import base64
 import json
 import random
 import shutil
-import struct
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import grpc
 import pytest
-from connectrpc.client import ConnectClient
-from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
-from connectrpc.errors import ConnectError
-from connectrpc.method import IdempotencyLevel, MethodInfo, StreamType
 from google.protobuf import json_format
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 from pydantic import ValidationError
 
 from fakes.serving import make_settings, serving
-from helpers.http_calls import SERVICE, call, request, until
+from helpers.http_calls import PATHS, call, request, until
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
+from translane_server.api.service import SERVICE_NAME
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import StartupError
 
 ROOT = Path(__file__).parents[3]
-STREAM = {"content-type": "application/connect+json"}
 TEXTS = [
     "",
     "你好",
@@ -84,22 +80,11 @@ def without_times(message):
     return message
 
 
-def status_of(error):
-    """The google.rpc.Status of a Connect error's JSON."""
-    status = {"message": error["message"], "details": []}
-    for detail in error.get("details", ()):
-        value = base64.b64decode(detail["value"] + "===")
-        status["details"].append({"type_url": f"type.googleapis.com/{detail['type']}", "value": value})
-    return status_pb2.Status(**status), error["code"]
-
-
 async def grpc_answer(method, message):
     try:
         return without_times(await method(message))
     except grpc.aio.AioRpcError as error:
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # has what it needs
-        code = error.code().name.lower()
-        return status_pb2.Status(message=status.message, details=status.details), code
+        return rpc_status.from_call(error)  # type: ignore[arg-type]  # has what it needs
 
 
 async def http_answer(port, name, message, answer_type, *, snake=False):
@@ -107,7 +92,7 @@ async def http_answer(port, name, message, answer_type, *, snake=False):
     got = await call(port, name, content)
     if got.status == 200:
         return without_times(json_format.Parse(got.body, answer_type()))
-    return status_of(got.json)
+    return json_format.ParseDict(got.json, status_pb2.Status())
 
 
 @pytest.mark.slow
@@ -124,7 +109,7 @@ async def test_random_requests_get_the_answers_of_grpc():
             part = messages[start : start + 6]
             answers += await asyncio.gather(*(both_answers(running, each, len(part) % 2) for each in part))
     assert [(message, pair) for message, pair in zip(messages, answers, strict=True) if pair[0] != pair[1]] == []
-    refused = sum(isinstance(expected, tuple) for expected, _ in answers)
+    refused = sum(isinstance(expected, status_pb2.Status) for expected, _ in answers)
     assert 30 < refused < 270
 
 
@@ -139,71 +124,36 @@ async def test_the_other_rpcs_get_the_answers_of_grpc():
             assert got == await grpc_answer(stub.Score, score)
 
 
-def frames(body):
-    """The flags and contents of a stream's envelopes."""
-    found = []
-    while body:
-        flags, size = struct.unpack_from(">BI", body)
-        found.append((flags, json.loads(body[5 : 5 + size])))
-        body = body[5 + size :]
-    return found
-
-
 async def test_a_stream_has_the_messages_of_grpc():
     asked = pb.TranslateStreamRequest(text="hello", options={"max_length": 9})
     async with serving(http_port=0) as running:
         port = running.server.http_port
         expected = [without_times(each) async for each in running.stub.TranslateStream(asked)]
-        content = json_format.MessageToJson(asked).encode()
-        envelope = struct.pack(">BI", 0, len(content)) + content
-        connect = await request(port, "POST", f"{SERVICE}/TranslateStream", envelope, STREAM)
-        lines = await call(port, "TranslateStream", content)
+        lines = await call(port, "TranslateStream", json_format.MessageToJson(asked).encode())
         wrong = await call(port, "TranslateStream", {"text": "a", "model": "other"})
-        wrong_in_stream = await request(
-            port, "POST", f"{SERVICE}/TranslateStream", struct.pack(">BI", 0, 13) + b'{"model":"a"}', STREAM
-        )
-    *messages, (last, end) = frames(connect.body)
-    assert (last, end) == (2, {})
-    text = "".join(each.get("textDelta", "") for _, each in messages)
-    assert text == "".join(each.text_delta for each in expected) == "hello"
-    assert without_times(json_format.ParseDict(messages[-1][1], pb.TranslateStreamResponse())).hypothesis == (
-        expected[-1].hypothesis
-    )
+    messages = [json_format.Parse(line, pb.TranslateStreamResponse()) for line in lines.body.splitlines()]
+    assert "".join(each.text_delta for each in messages) == "".join(each.text_delta for each in expected) == "hello"
+    assert without_times(messages[-1]).hypothesis == expected[-1].hypothesis
     assert lines.headers["content-type"] == "application/x-ndjson"
-    assert "".join(json.loads(line).get("textDelta", "") for line in lines.body.splitlines()) == "hello"
     assert (wrong.status, wrong.reason) == (404, "MODEL_NOT_FOUND")
-    assert wrong_in_stream.status == 200
-    ((flags, end),) = frames(wrong_in_stream.body)
-    assert (flags, end["error"]["code"]) == (2, "not_found")
 
 
-def method(name, asked, answered, kind=StreamType.UNARY):
-    return MethodInfo(
-        name=name,
-        service_name=SERVICE[1:],
-        input=asked,
-        output=answered,
-        idempotency_level=IdempotencyLevel.UNKNOWN,
-        stream_type=kind,
-    )
-
-
-@pytest.mark.parametrize("codec", [google_protobuf_binary_codec, google_protobuf_json_codec])
-async def test_the_client_of_connectrpc_calls_it(codec):
-    translate = method("Translate", pb.TranslateRequest, pb.TranslateResponse)
-    stream = method("TranslateStream", pb.TranslateStreamRequest, pb.TranslateStreamResponse, StreamType.SERVER_STREAM)
+async def test_an_error_within_a_stream_is_its_last_line():
     async with serving(http_port=0) as running:
-        address = f"http://127.0.0.1:{running.server.http_port}"
-        async with ConnectClient(address, codec=codec()) as client:
-            answer = await client.execute_unary(request=pb.TranslateRequest(texts=["hello"]), method=translate)
-            assert answer.translations[0].hypotheses[0].text == "hello"
-            asked = pb.TranslateStreamRequest(text="hello")
-            got = [each async for each in client.execute_server_stream(request=asked, method=stream)]
-            assert "".join(each.text_delta for each in got) == "hello"
-            with pytest.raises(ConnectError) as caught:
-                await client.execute_unary(request=pb.TranslateRequest(model="other"), method=translate)
-            assert caught.value.code.value == "not_found"
-            assert caught.value.details[0].type_name == "google.rpc.ErrorInfo"
+        asked = {"text": "a" * 20, "options": {"minLength": 20}}
+        running.backend.hold()
+        streaming = asyncio.create_task(call(running.server.http_port, "TranslateStream", asked))
+        await until(lambda: running.dispatcher.active_rows == 1)
+        running.backend.release(steps=3)
+        await asyncio.sleep(0.2)
+        stopping = asyncio.create_task(running.server.stop(grace=0))
+        answer = await streaming
+        running.backend.release()
+        await stopping
+    *_, last = [json.loads(line) for line in answer.body.splitlines()]
+    assert answer.status == 200
+    assert last["error"]["code"] == 14
+    assert last["error"]["details"][0]["reason"] == "UNAVAILABLE"
 
 
 async def curl(*arguments):
@@ -219,13 +169,32 @@ async def test_curl_calls_it():
     async with serving(http_port=0) as running:
         address = f"http://127.0.0.1:{running.server.http_port}"
         kind = ("-H", "content-type: application/json")
-        answer = json.loads(await curl(*kind, "-d", '{"texts":["hello"]}', f"{address}{SERVICE}/Translate"))
+        answer = json.loads(await curl(*kind, "-d", '{"texts":["hello"]}', f"{address}/v1/translate"))
         assert answer["translations"][0]["hypotheses"][0]["text"] == "hello"
-        lines = (await curl("-N", *kind, "-d", '{"text":"hello"}', f"{address}{SERVICE}/TranslateStream")).splitlines()
+        lines = (await curl("-N", *kind, "-d", '{"text":"hello"}', f"{address}/v1/stream")).splitlines()
         assert "".join(json.loads(line).get("textDelta", "") for line in lines) == "hello"
-        large = json.dumps({"texts": ["a" * 3_000_000]})
-        refused = json.loads(await curl(*kind, "-d", "@-", f"{address}{SERVICE}/Translate", "-d", large[:100_000]))
-        assert refused["code"] == "invalid_argument"
+        refused = json.loads(await curl(*kind, "-d", '{"texts":[', f"{address}/v1/translate"))
+        assert (refused["code"], refused["details"][0]["reason"]) == (3, "INVALID_FIELD")
+
+
+@pytest.mark.parametrize("size", [2_200_000, 12_000_000])
+async def test_clients_that_send_everything_first_see_that_it_is_too_large(size):
+    async with serving(http_port=0) as running:
+        port = running.server.http_port
+        large = json.dumps({"texts": ["a" * size]}).encode()
+        refused = await call(port, "Translate", large)
+        assert (refused.status, refused.reason) == (413, "MESSAGE_TOO_LARGE")
+
+        def ask():
+            asked = urllib.request.Request(
+                f"http://127.0.0.1:{port}/v1/translate", large, {"content-type": "application/json"}
+            )
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(asked, timeout=20)
+            with caught.value as refused:
+                return refused.code
+
+        assert await asyncio.to_thread(ask) == 413
 
 
 async def test_health_and_the_description_are_pages():
@@ -237,6 +206,10 @@ async def test_health_and_the_description_are_pages():
         ready = await request(port, "GET", "/healthz")
         assert (ready.status, ready.json) == (200, {"status": "SERVING"})
         assert (await request(port, "HEAD", "/healthz")).body == b""
+        page = await request(port, "GET", "/")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
+        assert page.headers["x-frame-options"] == "DENY"
         described = await request(port, "GET", "/openapi.json")
         assert described.json["openapi"] == "3.1.0"
     async with serving(http_port=0, reflection=False) as running:
@@ -248,8 +221,11 @@ async def test_pages_of_listed_origins_may_call():
     async with serving(http_port=0, http_origins=("https://a.example",)) as running:
         port = running.server.http_port
         for origin, allowed in (("https://a.example", "https://a.example"), ("https://b.example", None)):
-            asked = await request(port, "OPTIONS", f"{SERVICE}/Translate", headers={"origin": origin} | ask)
-            assert (asked.status, asked.headers.get("access-control-allow-origin")) == (204, allowed)
+            asked = await request(port, "OPTIONS", PATHS["Translate"], headers={"origin": origin} | ask)
+            assert (asked.status, asked.headers.get("access-control-allow-origin")) == (
+                200 if allowed else 400,
+                allowed,
+            )
             answer = await call(port, "Translate", {"texts": ["a"]}, {"origin": origin})
             assert answer.headers.get("access-control-allow-origin") == allowed
             assert "origin" in answer.headers["vary"].lower()
@@ -266,11 +242,11 @@ async def test_requests_are_counted_by_both_ports():
         count = running.server.metrics.registry.get_sample_value
         assert count("translane_http_requests_total", {"status": "200"}) == 1
         assert count("translane_http_requests_total", {"status": "404"}) == 1
-        labels = {"grpc_type": "unary", "grpc_service": SERVICE[1:], "grpc_method": "Translate"}
+        labels = {"grpc_type": "unary", "grpc_service": SERVICE_NAME, "grpc_method": "Translate"}
         assert count("grpc_server_handled_total", labels | {"grpc_code": "OK"}) == 1
 
 
-async def test_a_caller_is_its_address_and_not_the_private_socket(caplog):
+async def test_a_caller_is_its_address_and_not_what_it_says(caplog):
     caplog.set_level("DEBUG", "translane_server.observation.access_log")
     async with serving(http_port=0) as running:
         forged = {"translane-forwarded-peer": "ipv4:192.0.2.1:1", "x-forwarded-for": "192.0.2.1"}
@@ -298,8 +274,9 @@ async def test_limits_of_the_server_hold_and_say_when_to_come_back():
 async def test_a_deadline_ends_a_call():
     async with serving(http_port=0) as running:
         running.backend.hold()
-        late = await call(running.server.http_port, "Translate", {"texts": ["a"]}, {"connect-timeout-ms": "100"})
-        assert (late.status, late.json["code"]) == (504, "deadline_exceeded")
+        late = await call(running.server.http_port, "Translate", {"texts": ["a"]}, {"request-timeout": "0.1"})
+        assert (late.status, late.json["code"], late.reason) == (504, 4, "REQUEST_TIMEOUT")
+        await until(lambda: running.dispatcher.active_rows == 1)
         running.backend.release()
 
 

@@ -219,7 +219,7 @@ async def test_a_stream_can_be_stopped(browser):
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_errors_have_the_servers_words(browser, streams):
-    async with serving(http_port=0) as running, showing(running, browser, complains=not streams) as page:
+    async with serving(http_port=0) as running, showing(running, browser, complains=True) as page:
         await wait_for(page, "#connection", "live")
         await page.get_by_label("Show the text while it is decoded").set_checked(streams)
         text = "a" * 5000
@@ -250,7 +250,7 @@ async def test_what_looks_like_html_stays_text(browser):
 
     async with serving(http_port=0) as running, opened(browser) as (page, seen):
         await page.route("**/status.json", renamed)
-        await page.route("**/Translate", translated)
+        await page.route("**/v1/translate", translated)
         await page.goto(f"http://127.0.0.1:{running.server.http_port}/")
         await wait_for(page, '.model [data-field="name"]', HOSTILE)
         await submit(page, HOSTILE)

@@ -1,9 +1,7 @@
-// Calls to the server that sent this page: https://connectrpc.com/docs/protocol/.
+// Calls to the server that sent this page.
 
-const SERVICE = "translane.v1.TranslationService";
 const STORED = "translane-key";
-const ENVELOPE = 5; // bytes before each message of a stream: flags, and the size as 32 bits
-const LAST = 0b10; // flag of the last message
+const UNAUTHENTICATED = 16; // google.rpc.Code
 
 // The caller's key. It stays in this tab. Where the browser stores nothing, it stays in memory.
 class Key {
@@ -44,9 +42,9 @@ export const key = new Key();
 export class ServerError extends Error {
   constructor(content) {
     super(content.message ?? "the server gave no reason");
-    const info = (content.details ?? []).find((detail) => detail.type === "google.rpc.ErrorInfo");
-    this.reason = info?.debug?.reason ?? content.code ?? "";
-    this.needsKey = content.code === "unauthenticated";
+    const info = (content.details ?? []).find((detail) => detail["@type"]?.endsWith("/google.rpc.ErrorInfo"));
+    this.reason = info?.reason ?? "";
+    this.needsKey = content.code === UNAUTHENTICATED;
   }
 
   toString() {
@@ -60,28 +58,22 @@ export async function readStatus(signal) {
 }
 
 export async function translate(request, signal) {
-  const answer = await send(`${SERVICE}/Translate`, post("application/json", JSON.stringify(request), signal));
+  const answer = await send("v1/translate", post(request, signal));
   return answer.json();
 }
 
 // Yields the messages of TranslateStream.
 export async function* translateStream(request, signal) {
-  const message = new TextEncoder().encode(JSON.stringify(request));
-  const body = new Uint8Array(ENVELOPE + message.length);
-  new DataView(body.buffer).setUint32(1, message.length);
-  body.set(message, ENVELOPE);
-  const answer = await send(`${SERVICE}/TranslateStream`, post("application/connect+json", body, signal));
-  for await (const { isLast, content } of envelopes(answer.body)) {
-    if (!isLast) {
-      yield content;
-    } else if (content.error) {
-      throw new ServerError(content.error);
-    }
+  const answer = await send("v1/stream", post(request, signal));
+  for await (const line of lines(answer.body)) {
+    const content = JSON.parse(line);
+    if (content.error) throw new ServerError(content.error);
+    yield content;
   }
 }
 
-function post(type, body, signal) {
-  return { method: "POST", headers: { "content-type": type }, body, signal };
+function post(request, signal) {
+  return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal };
 }
 
 async function send(path, { headers = {}, ...options }) {
@@ -90,7 +82,7 @@ async function send(path, { headers = {}, ...options }) {
     answer = await fetch(path, { ...options, headers: { ...headers, ...key.headers }, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServerError({ message: "The server does not answer.", code: "" });
+    throw new ServerError({ message: "The server does not answer." });
   }
   if (!answer.ok) {
     throw new ServerError(await answer.json().catch(() => ({ message: `The answer has status ${answer.status}.` })));
@@ -98,22 +90,14 @@ async function send(path, { headers = {}, ...options }) {
   return answer;
 }
 
-async function* envelopes(stream) {
-  const reader = stream.getReader();
-  let bytes = new Uint8Array();
+async function* lines(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
   for (;;) {
-    const size = bytes.length < ENVELOPE ? Infinity : ENVELOPE + new DataView(bytes.buffer).getUint32(1);
-    if (bytes.length >= size) {
-      const content = JSON.parse(new TextDecoder().decode(bytes.subarray(ENVELOPE, size)));
-      yield { isLast: (bytes[0] & LAST) !== 0, content };
-      bytes = bytes.slice(size);
-      continue;
-    }
     const { done, value } = await reader.read();
     if (done) return;
-    const both = new Uint8Array(bytes.length + value.length);
-    both.set(bytes);
-    both.set(value, bytes.length);
-    bytes = both;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    yield* parts;
   }
 }

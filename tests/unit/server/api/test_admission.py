@@ -165,6 +165,8 @@ async def test_a_free_slot_goes_past_a_connection_whose_calls_are_cancelled(read
 class Message:
     """A transport whose message comes at any time, or never."""
 
+    expansion = 1
+
     def __init__(self):
         self.message = asyncio.get_running_loop().create_future()
 

@@ -6,6 +6,7 @@ import pytest
 from google.protobuf import json_format
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.core.budget import UNLIMITED
 from translane_server.core.errors import InvalidRequestError
 from translane_server.http.json_messages import most_values, read_json, write_json
 
@@ -14,7 +15,7 @@ MANY = most_values(256)
 
 def read(body):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return pb.TranslateRequest.FromString(read_json(data, pb.TranslateRequest, MANY))
+    return read_json(data, pb.TranslateRequest, MANY, UNLIMITED)
 
 
 def test_both_spellings_of_a_name_are_read_as_protobuf_reads_them():
@@ -26,7 +27,7 @@ def test_both_spellings_of_a_name_are_read_as_protobuf_reads_them():
 
 def test_an_answer_is_what_protobuf_writes_without_spaces():
     answer = pb.TranslateResponse(model="m", translations=[{"hypotheses": [{"text": "é“ü", "score": -0.1}]}])
-    written = write_json(answer.SerializeToString(), pb.TranslateResponse)
+    written = write_json(answer)
     assert json.loads(written) == json_format.MessageToDict(answer)
     assert written.decode().startswith('{"translations":[{"hypotheses":[{"text":"é“ü","score":-0.1')
 
@@ -39,8 +40,10 @@ def test_an_answer_is_what_protobuf_writes_without_spaces():
         (b'{"texts": ["\xff"]}', "body", "is not UTF-8 at byte 12"),
         (b"\xff\xfe{\x00}\x00", "body", "is not UTF-8 at byte 0"),
         (b"[]", "body", "must be an object"),
-        (b"[" * 100_000, "body", "is nested too deeply"),
-        (b'{"texts":' * 50_000, "body", "is nested too deeply"),
+        (b"[" * 3_000, "body", "is nested too deeply"),
+        (b'{"texts":' * 3_000, "body", "is nested too deeply"),
+        (b"[" * 100_000, "body", f"has more than {MANY} JSON values"),
+        (b'["",' * 500_000, "body", f"has more than {MANY} JSON values"),
         (b'{"priority": ' + b"9" * 5000 + b"}", "body", "has a number with too many digits"),
         (b'{"model": "a", "model": "b"}', "model", "is in one object twice"),
         ({"txts": []}, "txts", "is no field of TranslateRequest; did you mean texts?"),

@@ -11,6 +11,7 @@ from openapi_spec_validator import validate
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from helpers.http_calls import PATHS
 from translane.v1 import translation_pb2 as pb
 
 DOCUMENT = json.loads(files("translane_server.http").joinpath("openapi.json").read_text(encoding="utf-8"))
@@ -56,17 +57,19 @@ def kind_of_field(field):
 
 
 def test_it_has_every_method():
-    paths = {path: item["post"] for path, item in DOCUMENT["paths"].items() if path != "/healthz"}
-    assert list(paths) == [f"/{SERVICE.full_name}/{method.name}" for method in SERVICE.methods]
-    for method, operation in zip(SERVICE.methods, paths.values(), strict=True):
+    assert DOCUMENT["paths"].keys() == {*PATHS.values(), "/healthz"}
+    for method in SERVICE.methods:
+        item = DOCUMENT["paths"][PATHS[method.name]]
+        operation = item.get("post") or item["get"]
         kind = "application/x-ndjson" if method.server_streaming else "application/json"
-        asked = operation["requestBody"]["content"]["application/json"]["schema"]
         answered = operation["responses"]["200"]["content"][kind]["schema"]
-        assert asked == {"$ref": f"#/components/schemas/{method.input_type.name}"}
         assert answered == {"$ref": f"#/components/schemas/{method.output_type.name}"}
+        if "post" in item:
+            asked = operation["requestBody"]["content"]["application/json"]["schema"]
+            assert asked == {"$ref": f"#/components/schemas/{method.input_type.name}"}
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("name", sorted(set(MESSAGES) - {"ListModelsRequest"}))
 def test_it_has_every_field(name):
     properties = SCHEMAS[name]["properties"]
     fields = {field.json_name: kind_of_field(field) for field in MESSAGES[name].fields}

@@ -243,7 +243,7 @@ async def test_a_parent_that_is_none(sent, value):
 
 async def test_the_parent_of_a_call_over_http(sent):
     async def call(running):
-        path, headers = f"/{SERVICE}/Translate", {"content-type": "application/json", "traceparent": SAMPLED[1]}
+        path, headers = "/v1/translate", {"content-type": "application/json", "traceparent": SAMPLED[1]}
         request = Request(f"http://127.0.0.1:{running.server.http_port}{path}", b'{"texts": ["abc"]}', headers)
         with await asyncio.to_thread(urlopen, request) as answer:
             assert answer.status == 200
