@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from translane.results import ModelInfo, ServerInfo
+from translane.results import ModelInfo
 from translane_batch.settings import BatchSettings
 from translane_server.bundle.bundle import MANIFEST, read_manifest
 from translane_server.bundle.choice import PRECISIONS
+from translane_server.bundle.manifest import Manifest
 from translane_server.models.folders import versions
 
 
@@ -38,23 +39,19 @@ def identity_of_folder(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def identity_of_servers(settings: BatchSettings, info: ServerInfo) -> str:
+def identity_of_servers(settings: BatchSettings, models: Sequence[ModelInfo]) -> str:
     """Return names and versions of the models that servers may translate with."""
-    models = _models(settings, info)
+    models = [model for model in models if settings.model in ("", model.name)]
     return ", ".join(sorted(f"{model.name} {model.version} {model.precision}" for model in models))
 
 
-def languages_of(settings: BatchSettings, info: ServerInfo) -> Languages:
-    """Return the languages of the settings, or those of the model if it has only one pair."""
-    models = _models(settings, info)
+def languages_of(settings: BatchSettings, models: Sequence[ModelInfo | Manifest]) -> Languages:
+    """Return the languages of the settings, or those of the models if they have only one pair."""
+    if settings.server and settings.model:
+        models = [model for model in models if model.name == settings.model]
     source = settings.source_language or _only([tag for model in models for tag in model.source_languages])
     target = settings.target_language or _only([tag for model in models for tag in model.target_languages])
     return Languages("" if source == "auto" else source, target)
-
-
-def _models(settings: BatchSettings, info: ServerInfo) -> list[ModelInfo]:
-    named = [model for model in info.models if model.name == settings.model]
-    return named if settings.server and settings.model else list(info.models)
 
 
 def _only(tags: Sequence[str]) -> str:

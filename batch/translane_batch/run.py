@@ -76,9 +76,9 @@ def run(settings: BatchSettings, log: Log) -> Summary:
 
 async def _servers_model(settings: BatchSettings) -> str:
     """What identifies the model of the servers."""
-    client = client_of(settings, settings.server)
+    client = client_of(settings)
     try:
-        return identity_of_servers(settings, await client.server_info())
+        return identity_of_servers(settings, (await client.server_info()).models)
     finally:
         await client.close()
 

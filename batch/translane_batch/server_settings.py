@@ -1,4 +1,4 @@
-"""The settings of the server that a worker holds."""
+"""The settings of the models that a worker loads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from translane_server.settings.loader import what_is_wrong
 from translane_server.settings.server_settings import ServerSettings
 
 _MAX_QUEUE_SIZE = 1 << 20  # the requests at once bound the sentences already
-_SECONDS = 86400.0  # in which a request must be answered
 
 
 def server_settings(settings: BatchSettings) -> ServerSettings:
-    """Return the settings of the server within this process. Its only caller has all that there is.
+    """Return the settings of the models of this process.
 
     Raises:
         SettingsError: they contradict each other.
@@ -29,8 +28,6 @@ def server_settings(settings: BatchSettings) -> ServerSettings:
             threads=settings.threads,
             max_batch_size=settings.max_batch_size,
             max_queue_size=_MAX_QUEUE_SIZE,
-            caller_share=1.0,
-            request_timeout=_SECONDS,
             log_level="warning",
         )
     except ValidationError as error:

@@ -13,6 +13,7 @@ from translane.results import Translation
 from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
+from translane_batch.local_models import LocalModels
 from translane_batch.settings import BatchSettings
 from translane_client.aio import AsyncClient
 from translane_client.errors import (
@@ -55,13 +56,15 @@ class Translator:
     translates other texts.
 
     Args:
-        client: sends the requests.
+        client: translates requests.
         settings: options and languages.
         filters: which translations are left out.
         requests: most requests at once.
     """
 
-    def __init__(self, client: AsyncClient, settings: BatchSettings, filters: Filters, requests: int) -> None:
+    def __init__(
+        self, client: AsyncClient | LocalModels, settings: BatchSettings, filters: Filters, requests: int
+    ) -> None:
         self._client = client
         self._model = settings.model if settings.server else ""
         self._source, self._target = settings.source_language, settings.target_language

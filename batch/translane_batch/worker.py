@@ -1,14 +1,16 @@
-"""Translates tasks: with a server within this process, or with servers elsewhere."""
+"""Translates tasks: with models of this process, or with servers elsewhere."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
+from translane.results import ModelInfo
 from translane_batch.answers import encoded
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
+from translane_batch.local_models import LocalModels
 from translane_batch.model_identity import languages_of
 from translane_batch.reading import digest_of, sources_of
 from translane_batch.server_settings import server_settings
@@ -19,9 +21,10 @@ from translane_batch.work_folder import WorkFolder
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
-from translane_server.app.embedded import EmbeddedServer
+from translane_server.bundle.manifest import Manifest
 from translane_server.core.cpus import available_cpus
 from translane_server.core.whole_files import written_whole
+from translane_server.models.build import loaded_models
 
 TASKS = 2
 """Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""
@@ -51,13 +54,16 @@ class Worker:
             TranslaneError: the servers do not answer.
         """
         async with AsyncExitStack() as opened:
-            address = settings.server
-            if not address:
-                embedded = await EmbeddedServer.start(server_settings(settings), cpus=cpus)
-                opened.push_async_callback(embedded.stop, 0)
-                address = embedded.address
-            client = await opened.enter_async_context(client_of(settings, address))
-            filters = Filters(settings, languages_of(settings, await client.server_info()))
+            client: AsyncClient | LocalModels
+            models: Sequence[ModelInfo | Manifest]
+            if settings.server:
+                client = await opened.enter_async_context(client_of(settings))
+                models = (await client.server_info()).models
+            else:
+                loaded = await opened.enter_async_context(loaded_models(server_settings(settings), cpus=cpus))
+                client = LocalModels(loaded)
+                models = [model.description.manifest for model in loaded.models.values()]
+            filters = Filters(settings, languages_of(settings, models))
             requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
             translator = Translator(client, settings, filters, requests)
             await translator.check()
@@ -82,18 +88,18 @@ class Worker:
             file.writelines(map(encoded, answers))
 
     async def close(self) -> None:
-        """End the server, or the connection. What is not written is lost."""
+        """End the models, or the connection. What is not written is lost."""
         await self._opened.aclose()
 
 
-def client_of(settings: BatchSettings, address: str) -> AsyncClient:
-    """Return a client of the servers at an address.
+def client_of(settings: BatchSettings) -> AsyncClient:
+    """Return a client of the servers that the settings name.
 
     Raises:
         BatchError: the address, or a file of the connection, is wrong.
     """
     try:
-        connection = Connection(address, ca=settings.ca, token_file=settings.token_file)
+        connection = Connection(settings.server, ca=settings.ca, token_file=settings.token_file)
     except ValueError as error:
         raise BatchError(f"--server: {error}", exit_code=2) from None
     return AsyncClient(connection, retry=_RETRIES, batch_size=TEXTS, concurrency=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from translane_server.core.errors import SettingsError, StartupError
@@ -68,6 +70,29 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         parts = divide_cpus(list(folders), cpus)
         _log.info("CPUs of each model: %s", ", ".join(f"{name} {part}" for name, part in parts.items()))
     return registry
+
+
+@asynccontextmanager
+async def loaded_models(
+    settings: ServerSettings, metrics: Metrics | None = None, cpus: int | None = None
+) -> AsyncIterator[Registry]:
+    """Load all models, and end them with the block. A program so translates without a server.
+
+    Args:
+        settings: what a server's settings say of models. Addresses, keys and limits of calls count for nothing.
+        metrics: the metrics; by default some that nobody sees.
+        cpus: number of CPUs of all models; by default the CPUs that this process may use.
+
+    Raises:
+        StartupError: a model or a glossary is wrong, or cannot be loaded.
+    """
+    # On a thread, because files are read and checked, and the program goes on meanwhile.
+    registry = await asyncio.to_thread(build_registry, settings, metrics or Metrics(), cpus)
+    try:
+        await registry.start()
+        yield registry
+    finally:
+        await registry.stop()
 
 
 def _local(place: ModelPlace | RemotePlace, remote: Mapping[RemotePlace, RemoteModel]) -> ModelPlace:

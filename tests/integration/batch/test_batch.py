@@ -23,11 +23,10 @@ from helpers.commands import batch
 from helpers.demo import DEMO
 from helpers.file_server import serving_files
 from helpers.real_server import serving_bundle
+from helpers.reliability.server_process import running_server
 from helpers.server_process import assert_gone
 from translane_client.aio import AsyncClient
-from translane_server.app.embedded import EmbeddedServer
 from translane_server.bundle.bundle import load_bundle
-from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = [
     pytest.mark.slow,
@@ -108,15 +107,14 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-async def test_the_outputs_are_the_translations_of_a_server(corpus: Path, undisturbed: dict[str, bytes]) -> None:
+async def test_the_outputs_are_the_translations_of_a_server(
+    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
     lines = (corpus / "a.txt").read_text(encoding="utf-8").split("\n")[:-1]
     sources = sorted({line for line in lines if line and len(line) < 100})
-    embedded = await EmbeddedServer.start(ServerSettings(model=(DEMO,), replicas=1, threads=1))  # type: ignore[arg-type]
-    try:
-        async with AsyncClient(embedded.address) as client:
+    with running_server(tmp_path / "log", "--replicas=1", "--threads=1") as server:
+        async with AsyncClient(server.address) as client:
             found = await client.translate(sources, split_sentences=False)
-    finally:
-        await embedded.stop(5)
     expected = {source: translation.text for source, translation in zip(sources, found, strict=True)}
     written = undisturbed["a.txt"].decode().split("\n")[:-1]
     assert written == [expected.get(line, "") for line in lines]

@@ -15,12 +15,9 @@ from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
 from helpers.reliability.failures import failure_of
 from helpers.reliability.load import ask
-from helpers.reliability.server_process import BUNDLE
+from helpers.reliability.server_process import BUNDLE, running_server
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server.app.embedded import EmbeddedServer
-from translane_server.settings.model_sources import ModelPlace
-from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,18 +55,11 @@ WAITING = "translane_sentences_waiting{"
 
 
 @pytest.fixture(scope="module")
-def oracle():
-    """What a server answers within this program."""
-
-    async def asked():
-        settings = ServerSettings(model=(ModelPlace(BUNDLE),), replicas=1, threads=1, max_batch_size=32)
-        embedded = await EmbeddedServer.start(settings)
-        try:
-            return await asyncio.to_thread(Oracle, embedded.address, [*make_cases(16), single()])
-        finally:
-            await embedded.stop(5)
-
-    return asyncio.run(asked())
+def oracle(tmp_path_factory):
+    """What a server answers."""
+    flags = ("--replicas=1", "--threads=1", "--max-batch-size=32")
+    with running_server(tmp_path_factory.mktemp("oracle") / "log", *flags) as server:
+        return Oracle(server.address, [*make_cases(16), single()])
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from translane.results import FinishReason, Hypothesis, Limits, ModelInfo, ServerInfo, Translation, Treatment
+from translane.results import FinishReason, Hypothesis, ModelInfo, Translation, Treatment
 from translane_batch.answers import Answer
 from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters
 from translane_batch.model_identity import Languages, identity_of_servers, languages_of
@@ -71,14 +71,14 @@ def model(name: str, sources: tuple[str, ...], targets: tuple[str, ...]) -> Mode
 
 
 def test_languages_and_models_are_those_of_the_servers() -> None:
-    info = ServerInfo("1", Limits(1, 1, 1), (model("a", ("zh",), ("en",)), model("b", ("de", "fr"), ("en",))))
+    models = (model("a", ("zh",), ("en",)), model("b", ("de", "fr"), ("en",)))
     local = BatchSettings(corpus=Path("in"), output=Path("out"), model="m")
-    assert languages_of(local, ServerInfo("1", Limits(1, 1, 1), info.models[:1])) == Languages("zh", "en")
+    assert languages_of(local, models[:1]) == Languages("zh", "en")
     named = BatchSettings(corpus=Path("in"), output=Path("out"), model="b", server="x")
-    assert languages_of(named, info) == Languages("", "en")
-    assert identity_of_servers(named, info) == "b 1 int8"
+    assert languages_of(named, models) == Languages("", "en")
+    assert identity_of_servers(named, models) == "b 1 int8"
     all_of_them = BatchSettings(
         corpus=Path("in"), output=Path("out"), server="x", source_language="auto", target_language="en"
     )
-    assert languages_of(all_of_them, info) == Languages("", "en")
-    assert identity_of_servers(all_of_them, info) == "a 1 int8, b 1 int8"
+    assert languages_of(all_of_them, models) == Languages("", "en")
+    assert identity_of_servers(all_of_them, models) == "a 1 int8, b 1 int8"
