@@ -83,12 +83,12 @@ async def strikes(start, oracle, figures, weights, host, harm):
             await load.wait_for_answers(BETWEEN)
             for number in range(1, kills + 1):
                 chaos.kill(chaos.a_replica())
-                await until(lambda: complaints(server))
-                await until(lambda number=number: host == "own" or server.log.count(REPLACED) == number)
+                await load.lightly(until(lambda: complaints(server)))
+                await load.lightly(until(lambda number=number: host == "own" or server.log.count(REPLACED) == number))
                 await load.wait_for_answers(BETWEEN)
             replaced = server.log.count(REPLACED)
             weights.put_back()
-            all_back = await until(lambda: server.log.count(REPLACED) == kills, 3 * RECOVERY)
+            all_back = await load.lightly(until(lambda: server.log.count(REPLACED) == kills, 3 * RECOVERY))
             await load.wait_for_answers(BETWEEN)
         told, log = complaints(server), server.log
     figures.add(
