@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 
+import psutil
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
@@ -93,8 +94,11 @@ async def test_streams_of_a_killed_engine_are_refused_in_the_promised_form(servi
 
 @pytest.mark.parametrize("replicas", form([1], [1, 2]))
 async def test_new_settings_roll_out_without_a_failed_call(serving, oracle, figures, replicas):
+    """And nothing is left of the engines that had the old settings."""
     await deploy(serving, DEMO, replicas)
     before = pids(serving)
+    processes = [process for each in serving.replicas() for process in (each, *each.children(recursive=True))]
+    assert len(processes) > replicas
     async with Load(serving.address, oracle, CALLERS, timeout=DEADLINE) as load:
         await load.wait_for_answers(BETWEEN)
         await load.lightly(deploy(serving, [*DEMO, "--max-priority=3"], replicas))
@@ -103,6 +107,8 @@ async def test_new_settings_roll_out_without_a_failed_call(serving, oracle, figu
     add_figures(figures, load, deployed=1)
     assert load.lost == 0
     assert load.refused == {}
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=20)
+    assert alive == []
 
 
 async def test_a_new_version_of_a_model_takes_over_in_a_running_engine(serving, tmp_path, oracle, figures):
