@@ -111,10 +111,9 @@ async def strikes(start, oracle, figures, weights, host, harm):
     [
         ("own", "flip"),
         ("own", "cut"),
-        ("own", "replace"),
         ("forked", "flip"),
-        ("forked", "cut"),
         ("forked", "remove"),
+        *form([], [("own", "replace"), ("forked", "cut")]),
     ],
 )
 async def test_no_answer_is_from_weights_that_have_changed(start, oracle, figures, weights, host, harm):
