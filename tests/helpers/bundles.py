@@ -139,7 +139,7 @@ def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
 
 
 def _stored_checkpoint(checkpoint: dict[str, Any]) -> Path:
-    key = ("checkpoint", sorted(checkpoint.items()))
+    key = ("checkpoint", sorted({**SIZES, **checkpoint}.items()))
     return stored(key, lambda folder: random_checkpoint(folder / "checkpoint", **checkpoint)) / "checkpoint"
 
 
@@ -149,7 +149,8 @@ def _stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
         with no_decomposition():
             export_checkpoint(ExportSettings(checkpoint=source, output=folder, threads=1, **export))
 
-    return stored(("bundle", sorted(export.items()), sorted(checkpoint.items())), make)
+    key = ("bundle", sorted({"precision": "fp32", **export}.items()), sorted({**SIZES, **checkpoint}.items()))
+    return stored(key, make)
 
 
 def _train_vocabulary(path: Path, sentences: tuple[str, ...]) -> Path:

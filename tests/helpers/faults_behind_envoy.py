@@ -18,7 +18,9 @@ from helpers.name_server import NameServer
 from helpers.ports import free_port
 from helpers.reliability.server_process import ServerProcess
 
-CALLS = 150  # after each event
+CALLS = 60  # after each event
+
+_SHARED = 150  # calls whose shares of the servers are measured
 
 _NAME = "translane.test"
 _ADDRESSES = [f"127.0.0.{number}" for number in range(11, 16)]
@@ -75,7 +77,7 @@ def run(folder: Path) -> Run:
             names.addresses.append(_ADDRESSES[4])
 
         joining: list[ServerProcess] = []
-        outcomes = [load.around("no fault", lambda: None, calls=CALLS, until=lambda: healthy(4))]
+        outcomes = [load.around("no fault", lambda: None, calls=_SHARED, until=lambda: healthy(4))]
         counts = [_translated(server) - then for server, then in zip(servers, before, strict=True)]
         outcomes += [
             load.around("one is killed", kill, calls=CALLS, until=lambda: healthy(3)),

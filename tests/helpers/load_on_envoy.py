@@ -11,13 +11,14 @@ from helpers.envoy import Envoy
 from translane_client import Client, RetryPolicy, TranslaneError
 
 SENTENCE = "我有一只猫。"
-PAGE = "我有一只猫。他会说三种语言。明天会下雨吗？" * 20  # long enough to be broken off in the middle
+PAGE = "我有一只猫。他会说三种语言。明天会下雨吗？" * 10  # long enough to be broken off in the middle
 # 120 KB: more than Envoy's buffer of a connection. A word without a translation stays as it is.
 LARGE = ["x" * 3000] * 40
 
 PATIENCE = 90.0  # [seconds]
 _DEADLINE = 60.0  # of a call [seconds]
-_CALLERS, _LARGE_CALLERS, _STREAMS = 4, 1, 3
+_CALLERS, _LARGE_CALLERS, _STREAMS = 4, 1, 2
+_REST = 0.05  # of a caller after each call: Envoy and what starts have the processors [seconds]
 
 
 @dataclass(frozen=True)
@@ -157,3 +158,4 @@ class Load:
                 lost = str(error)
             self._ended.append(Ended(streamed, time.monotonic() - begun, lost))
             self._counts[number] += 1
+            time.sleep(_REST)

@@ -1,6 +1,7 @@
 """Checks that an export's verification can tell faults from rounding errors, even in models that amplify rounding.
 
-The tests use the largest weights; this command uses all scales, and transformers' own models, too::
+The tests use the largest weights of three architectures; this command uses all scales and all architectures, and
+transformers' own models, too::
 
     PYTHONPATH=tests python -m helpers.rounding_faults
 """

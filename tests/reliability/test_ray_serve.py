@@ -14,7 +14,7 @@ pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
 from helpers.client_calls import LONG_STREAMS
 from helpers.reliability.client_load import ClientLoad
-from helpers.reliability.form import form
+from helpers.reliability.form import IS_LONG, form
 from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.stream_cut import cut_stream
 from helpers.reliability.waiting import within
@@ -22,7 +22,7 @@ from helpers.reliability.waiting import within
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]
 
 CALLERS = 8
-FAULTS = form(2, 10)
+FAULTS = form(1, 10)
 BETWEEN = 40  # answers between two faults
 PAUSE = form(0.0, 8.0)  # before a fault; an engine ends that loses many processes in a short time [seconds]
 DEADLINE = 120.0  # of a call [seconds]
@@ -73,7 +73,7 @@ async def under_load(serving, oracle, figures, strike):
             lost = strike()
             faults["killed"] += len(lost)
             started = time.monotonic()
-            if not await recovered(serving, lost):
+            if not await load.lightly(recovered(serving, lost)):
                 break
             recoveries.append(time.monotonic() - started)
         await load.wait_for_answers(BETWEEN)
@@ -92,6 +92,7 @@ def killed(processes):
     return processes
 
 
+@pytest.mark.skipif(not IS_LONG, reason="all replicas at once are a harder fault; RELIABILITY=long runs it")
 async def test_a_killed_replica_of_serve_costs_no_call(serving, client_oracle, figures):
     await under_load(serving, client_oracle, figures, lambda: killed(serving.replicas()[:1]))
 
@@ -128,8 +129,8 @@ async def test_scaling_down_and_up_costs_no_call(serving, argv, client_oracle, f
     async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
         for count in form((1, 2), (1, 2, 1, 2, 1, 2)):
             await load.wait_for_answers(BETWEEN)
-            await asyncio.to_thread(serving.deploy, [*argv, f"--serve-replicas={count}"])
-            scaled.append(await within(RECOVERY, partial(has_replicas, serving, count)))
+            await load.lightly(asyncio.to_thread(serving.deploy, [*argv, f"--serve-replicas={count}"]))
+            scaled.append(await load.lightly(within(RECOVERY, partial(has_replicas, serving, count))))
         await load.wait_for_answers(BETWEEN)
     figures.add(callers=CALLERS, faults={"scaled": len(scaled)}, **load.figures)
     load.assert_nothing_lost(BETWEEN)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from helpers.reliability.form import form
+
 ROOT = Path(__file__).parents[3]
 
 # A line of the driver begins so: Ray writes lines of its processes on standard output, too.
@@ -21,6 +23,7 @@ _ENVIRONMENT = {
     "GRPC_VERBOSITY": "NONE",
     "RAY_AUTH_MODE": "disabled",
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # Serve kills a proxy that takes 15 s to start, and gives up
+    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": form("2", "10"),  # only then Serve notices that a proxy was killed
     "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
     "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds to start
     "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),

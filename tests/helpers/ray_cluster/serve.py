@@ -19,11 +19,14 @@ import psutil
 from helpers.ports import free_port
 from helpers.ray_cluster import processes
 from helpers.ray_cluster.programs import MARK, started
+from helpers.reliability.form import form
 from translane_server.ray_serve.command import config_of
 
 # How long Ray and an application may take to start, and to end [seconds].
 _STARTING_TIME = 240.0
 _ENDING_TIME = 60.0
+# How often Serve looks whether a replica lives. Nothing but that tells Serve of a replica that was killed [seconds].
+_LOOK = form(1.0, 10.0)
 
 
 class RayServe:
@@ -78,6 +81,7 @@ class RayServe:
         config["http_options"]["port"] = self._http_port
         for application in config["applications"]:
             for deployment in application["deployments"]:
+                deployment["health_check_period_s"] = _LOOK
                 change(deployment)
         path = self._folder / "serve.json"
         path.write_text(json.dumps(config), encoding="utf-8")

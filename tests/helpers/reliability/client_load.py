@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from helpers.client_calls import Answer, ClientCall, ask, ask_async
+from helpers.reliability.pace import Pace
 from translane_client import AsyncClient, Client, RetryPolicy, TranslaneError
 
 
@@ -32,8 +33,8 @@ class ClientOracle:
         return self._answers[call.name] == answer
 
 
-class ClientLoad:
-    """Callers of a service, who share one client. A caller asks again as soon as it is answered.
+class ClientLoad(Pace):
+    """Callers of a service, who share one client.
 
     Use it with `async with`: at the end, the callers wait for the answers that they still expect.
 
@@ -136,6 +137,7 @@ class ClientLoad:
         pick = random.Random(f"{self._seed} {number}")
         while not self._stopping:
             await self._call(self.calls, pick.choice(self._choices))
+            await self._have_rested()
 
     async def _call(self, number: int, call: ClientCall) -> None:
         self.calls += 1

@@ -16,6 +16,7 @@ import grpc
 from helpers.reliability.answers import Answer, Oracle, stream_answer, unary_answer
 from helpers.reliability.cases import Case
 from helpers.reliability.failures import Failure, failure_of
+from helpers.reliability.pace import Pace
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -25,8 +26,8 @@ CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries"
 _PAUSE = 0.05  # after a refusal or a failure [seconds]
 
 
-class Load:
-    """Callers of a server, each with a connection of its own. A caller asks again as soon as it is answered.
+class Load(Pace):
+    """Callers of a server, each with a connection of its own.
 
     Use it with `async with`: at the end, the callers wait for the answers that they still expect.
 
@@ -128,6 +129,7 @@ class Load:
                     await self._leave(stub, case, pick.uniform(0.0, 0.05))
                 else:
                     await self._call(stub, case)
+                await self._have_rested()
 
     async def _call(self, stub: Any, case: Case) -> None:
         started = time.monotonic()

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import pytest
 
 from helpers.commands import batch
 from helpers.demo import DEMO
-from helpers.file_server import serving_files
+from helpers.file_server import FileServer, serving_files
 from helpers.real_server import serving_bundle
 from helpers.reliability.server_process import running_server
 from helpers.server_process import assert_gone
@@ -185,22 +186,31 @@ async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, 
     assert outputs_of(output) == undisturbed
 
 
-def test_a_model_at_a_url_is_downloaded_once(corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
-    def translated(name: str, url: str, *more: str) -> dict[str, bytes]:
-        argv = argv_of(corpus, tmp_path / name, f"--model={url}", f"--model-cache={tmp_path / 'cache'}", *more)
-        assert batch(argv, {}) == 0
-        return outputs_of(tmp_path / name)
+@dataclass(frozen=True)
+class Downloaded:
+    """A model at a URL, the cache that it was downloaded to, and the outputs of the run that downloaded it."""
 
-    digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
+    store: FileServer
+    cache: Path
+    outputs: dict[str, bytes]
+    times: tuple[int, int]
+
+
+@pytest.fixture(scope="module")
+def downloaded(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Downloaded]:
+    folder = tmp_path_factory.mktemp("downloaded")
     with serving_files() as store:
         store.put(DEMO, "zh-en")
-        assert translated("here", f"{store.url}/zh-en") == undisturbed
-        assert (store.times("zh-en/manifest.json"), store.times("zh-en/weights.bin")) == (1, 1)
+        cached = (f"--model={store.url}/zh-en", f"--model-cache={folder / 'cache'}")
+        assert batch(argv_of(corpus, folder / "out", *cached), {}) == 0
+        times = (store.times("zh-en/manifest.json"), store.times("zh-en/weights.bin"))
         store.asked.clear()
-        if find_spec("ray"):
-            url = f"{store.url}/zh-en@sha256:{digest}"
-            assert translated("cluster", url, "--ray=local", "--cpus-per-worker=1") == undisturbed
-        assert store.asked == []
+        yield Downloaded(store, folder / "cache", outputs_of(folder / "out"), times)
+
+
+def test_a_model_at_a_url_is_downloaded_once(downloaded: Downloaded, undisturbed: dict[str, bytes]) -> None:
+    assert downloaded.outputs == undisturbed
+    assert downloaded.times == (1, 1)
 
 
 def test_a_wrong_option_is_found_before_anything_is_read(
@@ -216,10 +226,17 @@ def test_a_wrong_option_is_found_before_anything_is_read(
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_workers_of_ray_are_lost_and_nothing_else_is(
-    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
+    corpus: Path,
+    undisturbed: dict[str, bytes],
+    downloaded: Downloaded,
+    tmp_path: Path,
+    processes: list[subprocess.Popen[str]],
 ) -> None:
+    """Their model is in the cache of the machine, and nothing is downloaded."""
     output = tmp_path / "out"
-    process = started(argv_of(corpus, output, "--ray=local", "--cpus-per-worker=1", "--task-size=4"))
+    digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
+    cached = (f"--model={downloaded.store.url}/zh-en@sha256:{digest}", f"--model-cache={downloaded.cache}")
+    process = started(argv_of(corpus, output, *cached, "--ray=local", "--cpus-per-worker=1", "--task-size=4"))
     processes.append(process)
     family: list[psutil.Process] = []
 
@@ -241,6 +258,7 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(
     assert "3,000 records in 2 files" in out
     assert "a worker is lost, and another one is started" in err
     assert outputs_of(output) == undisturbed
+    assert downloaded.store.asked == []
     assert_gone(*family)
 
 

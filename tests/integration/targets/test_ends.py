@@ -29,7 +29,7 @@ LONG: dict[str, Any] = {"min_length": 250, "max_length": 250, "split_sentences":
 
 WAITING = 1.0  # a call that gets no answer within this time waits for a hog [seconds]
 PATIENCE = 60.0  # within which a call is answered that waits for no hog, on a busy machine [seconds]
-DEADLINE = 15.0  # of a hog [seconds]
+DEADLINE = 8.0  # of a hog [seconds]
 
 
 def wait_until_busy(target):

@@ -10,12 +10,11 @@ import torch
 import transformers
 
 from helpers import hugging_face, rounding_faults
-from helpers.architectures import ARCHITECTURES, VARIANTS
 
 pytestmark = pytest.mark.slow  # an export takes seconds
 
 
-@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in VARIANTS])
+@pytest.mark.parametrize("name", ["Marian", "mBART", "T5 v1.1"])  # norms after and before, and relative positions
 def test_an_honest_export_passes_and_faults_do_not(name):
     exported = rounding_faults.export(name, max(rounding_faults.SCALES))
     assert exported.passes()

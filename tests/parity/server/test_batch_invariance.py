@@ -26,6 +26,11 @@ ROWS = 24
 OPTIONS = DecodingOptions(max_length=48)
 
 
+def bundle_of(folder, precision, width):
+    config = {"d_model": width, "ffn_size": 4 * width, "heads": width // 16}
+    return load_bundle(random_bundle(folder / "bundle", eos_bias=2.0, export={"precision": precision}, **config))
+
+
 def found(hypotheses):
     return [(best.token_ids, best.score) for (best,) in hypotheses]
 
@@ -52,23 +57,23 @@ def check(bundle, sources, *, threads):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("width", [32, 256])
-def test_random_model(tmp_path, width, threads):
-    check_random_model(tmp_path, width, threads)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("width", [32, 256])
-def test_random_model_in_int8(tmp_path, width, threads):
-    check_random_model(tmp_path, width, threads, precision="int8")
+@pytest.mark.parametrize(
+    ("precision", "width", "threads"), [("fp32", 32, 1), ("fp32", 256, 2), ("int8", 32, 2), ("int8", 256, 1)]
+)
+def test_random_model(tmp_path, precision, width, threads):
+    bundle = bundle_of(tmp_path, precision, width)
+    tokenizer = load_tokenizer(bundle)
+    shuffle = random.Random(0)
+    texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 50))) for _ in range(150)]
+    results = check(bundle, tokenizer.encode(texts), threads=threads)
+    lengths = {len(ids) for ids, _ in results}
+    assert len(lengths) > 5, "sentences were to end at many lengths"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_steps_on_more_threads_now_and_then(tmp_path, precision):
-    bundle = load_bundle(random_bundle(tmp_path / "bundle", eos_bias=2.0, export={"precision": precision}, d_model=256))
+    bundle = bundle_of(tmp_path, precision, width=256)
     shuffle = random.Random(0)
     sources = load_tokenizer(bundle).encode([text * shuffle.randint(1, 4) for text in SOURCES * 4])
     sentences = [Sentence(source, OPTIONS) for source in sources]
@@ -89,17 +94,6 @@ def test_steps_on_more_threads_now_and_then(tmp_path, precision):
         for seed in range(3):
             assert differences(found(decoder.arriving(sentences, seed)), expected) == {"tokens": 0, "scores": 0}
     assert min(asked.count(True), asked.count(False)) > 30
-
-
-def check_random_model(folder, width, threads, **export):
-    config = {"d_model": width, "ffn_size": 4 * width, "heads": width // 16}
-    bundle = load_bundle(random_bundle(folder / "bundle", eos_bias=2.0, export=export, **config))
-    tokenizer = load_tokenizer(bundle)
-    shuffle = random.Random(0)
-    texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 50))) for _ in range(150)]
-    results = check(bundle, tokenizer.encode(texts), threads=threads)
-    lengths = {len(ids) for ids, _ in results}
-    assert len(lengths) > 5, "sentences were to end at many lengths"
 
 
 @pytest.mark.slow

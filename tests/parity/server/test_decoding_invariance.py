@@ -129,7 +129,7 @@ def differences(results, expected, sentences):
     ]
 
 
-def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
+def check(bundle, sentences, *, threads, decoder_start=None):
     sizes = {"source_capacity": 64, "target_capacity": 24, "threads": threads, "decoder_start": decoder_start}
     with BundleDecoder(bundle, rows=ROWS[-1], **sizes) as driver:
         alone = driver.one_by_one(sentences)
@@ -139,8 +139,7 @@ def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
         with BundleDecoder(bundle, rows=rows, **sizes) as driver:
             assert differences(driver.together(sentences), alone, sentences) == []
             assert max(driver.step_rows) > rows - BEAM, "the batch was to be full"
-            for seed in range(rounds):
-                assert differences(driver.arriving(sentences, seed), alone, sentences) == []
+            assert differences(driver.arriving(sentences, seed=rows), alone, sentences) == []
             assert len(set(driver.step_rows)) >= min(rows, 10) // 2, "the batch was to grow and shrink"
     return alone
 
@@ -161,4 +160,4 @@ def test_random_model(model):
 def test_demo_model():
     with demo_subject() as subject:
         sentences = Bag(subject, seed=1).sentences(112)
-        check(subject.bundle, sentences, threads=2, rounds=1)
+        check(subject.bundle, sentences, threads=2)
