@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from google.rpc.status_pb2 import Status
 from translane_server.api.admission import Admission
 from translane_server.api.call import Call, Metadata, Method, Transport
 from translane_server.api.status import CODES, internal, status_of
-from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
 from translane_server.observation.access_log import is_logged, log_call
 from translane_server.observation.call_trace import Tracer, set_current_trace
 from translane_server.observation.metrics import REJECTIONS
@@ -142,6 +143,21 @@ class Answering:
             log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)
         if call.trace:
             call.trace.end(code.name, facts)
+
+
+@contextmanager
+def ended_at_deadline(call: Call) -> Iterator[None]:
+    """End a call at its deadline. gRPC's callers do that themselves, and others leave it to the server."""
+    if call.deadline is None:
+        yield
+        return
+    seconds = call.deadline - call.started
+    error = RequestTimeoutError(f"not answered within {seconds:g} seconds, the deadline of the call")
+    timer = asyncio.get_running_loop().call_later(seconds, call.end, error)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _write(call: Call, transport: Transport, message: Any) -> None:

@@ -16,7 +16,6 @@ from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Method
 from translane_server.api.callers import name_in_certificate
-from translane_server.api.forwarded import forwarded
 from translane_server.core.errors import UnknownMethodError
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
@@ -81,7 +80,6 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         tracer: begins the spans of calls; None if calls are not traced.
         caller_header: the metadata key whose value names the caller; empty if none does.
         certified: whether connections have certificates (mutual TLS), which name their callers.
-        secret: what forwarded calls show; empty if none are forwarded.
 
     Attributes:
         admission: the open calls.
@@ -99,13 +97,11 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         tracer: Tracer | None = None,
         caller_header: str = "",
         certified: bool = False,
-        secret: str = "",
     ) -> None:
         self._metrics = metrics
         self.admission = Admission(limits, keys, caller_header)
         self.answering = Answering(self.admission, tracer)
         self._certified = certified
-        self._secret = secret
         self._added: dict[str, Any] = {}  # handlers by path
         self._handlers: dict[str, Any] = {}  # those of `_added` that were called, as gRPC calls them
         unknown = Method(metrics, *_UNKNOWN, reads_many=True)
@@ -144,12 +140,8 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 
     def _begin(self, method: Method, context: Context) -> Call:
         metadata: Any = context.invocation_metadata() or ()
-        peer, certificate = context.peer(), ""
-        if self._secret:
-            peer, certificate = forwarded(metadata, peer, self._secret)
-        if self._certified and not certificate:
-            certificate = name_in_certificate(context.auth_context())
-        return self.answering.begin(method, metadata, peer, certificate, context.time_remaining())
+        certificate = name_in_certificate(context.auth_context()) if self._certified else ""
+        return self.answering.begin(method, metadata, context.peer(), certificate, context.time_remaining())
 
 
 class _GrpcTransport:
@@ -196,7 +188,6 @@ def grpc_port(
     *,
     tracer: Tracer | None = None,
     keys: KeyRing | None = None,
-    secret: str = "",
 ) -> GrpcPort:
     """Return the gRPC port of a server, which has neither services nor addresses yet.
 
@@ -206,7 +197,6 @@ def grpc_port(
         connections: most connections.
         tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need; None if they need none.
-        secret: what the calls show that the HTTP port forwards; empty without an HTTP port.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
     port = GrpcPort(
@@ -217,7 +207,6 @@ def grpc_port(
         tracer=tracer,
         caller_header=settings.caller_header,
         certified=settings.tls_client_ca is not None,
-        secret=secret,
     )
     admission = port.admission
     metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)

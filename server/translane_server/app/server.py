@@ -21,7 +21,6 @@ from translane_server.api.reflection import enable_reflection
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.descriptors import connection_limit, watch_connections
 from translane_server.app.operator_ports import OperatorPorts
-from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
@@ -51,7 +50,6 @@ class Server:
         metrics: the metrics of the server.
         tracer: begins the spans of calls; None if calls are not traced.
         guard: the certificates and keys; by default those of the settings.
-        door: where the server listens within another program, and nowhere else; None for a server of its own.
 
     Attributes:
         guard: the certificates and keys of the server.
@@ -69,19 +67,17 @@ class Server:
         tracer: Tracer | None = None,
         *,
         guard: Guard | None = None,
-        door: PrivateSocket | None = None,
     ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
-        self._door = door
         self.guard = guard or Guard(settings, metrics)
         self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
         self._health = HealthService()
         self._connection_watch: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
-        self._operator_ports = None if door else self._make_operator_ports()  # the program around the server has them
+        self._operator_ports = self._make_operator_ports()
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpPort | None = None
         self.failed = asyncio.Event()
@@ -100,32 +96,29 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        if not self._door:
-            self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
+        self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
         port = self._open_grpc(connections)
-        if self._operator_ports:
-            await self._operator_ports.open()
-            self.metrics_port = self._operator_ports.metrics
+        ports = self._operator_ports
+        await ports.open()
+        self.metrics_port = ports.metrics
         self._following = asyncio.create_task(self.guard.follow())
         self._connection_watch = asyncio.create_task(watch_connections(connections))
         await port.server.start()
         if self._http:
             await self._http.start(port.answering, self._service, self.models, self._health)
-        if ports := self._operator_ports:
-            http = self._http.port if self._http else None
-            log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
-            warn_of_what_is_missing(settings)
+        http = self._http.port if self._http else None
+        log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
+        warn_of_what_is_missing(settings)
 
     def _open_grpc(self, connections: int) -> GrpcPort:
-        """Open the port of translations; within another program the socket of forwarded calls."""
-        settings, certificates, door = self._settings, self.guard.certificates, self._door
+        """Open the port of translations."""
+        settings, certificates = self._settings, self.guard.certificates
         port = grpc_port(
             settings,
             self.metrics,
             connections,
             tracer=self._tracer,
             keys=self.guard.keys,
-            secret=door.secret if door else "",
         )
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, port)
@@ -134,9 +127,6 @@ class Server:
         self._grpc = server = port.server
         if self._http:
             self.http_port = self._http.port
-        if door:
-            server.add_insecure_port(door.address)
-            return port
         address = address_of(settings.host, settings.port)
         with listening_on(settings.host, settings.port):
             if certificates:
@@ -187,8 +177,7 @@ class Server:
         self.models.close()
         if self._http:
             self._http.drain()
-        if self._operator_ports:
-            await self._operator_ports.drain()
+        await self._operator_ports.drain()
         self._health.close()
         if self._connection_watch:
             self._connection_watch.cancel()
@@ -205,10 +194,7 @@ class Server:
             if self._http:
                 await self._http.stop(closing_time)
             await self._grpc.stop(closing_time)
-        if self._door:
-            self._door.close()
-        if self._operator_ports:
-            await self._operator_ports.close()
+        await self._operator_ports.close()
         return drained
 
     def _tell_health(self) -> None:

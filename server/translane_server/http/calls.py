@@ -16,14 +16,13 @@ from google.rpc.status_pb2 import Status
 from starlette.types import Receive, Scope, Send
 
 from translane_server.api.admission import Admission
-from translane_server.api.answering import Answering
+from translane_server.api.answering import Answering, ended_at_deadline
 from translane_server.api.call import Call, Method, Write
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import (
     FieldViolation,
     InvalidRequestError,
     MessageTooLargeError,
-    RequestTimeoutError,
 )
 from translane_server.http.connection import Connection
 from translane_server.http.errors import JSON_TYPE, RefusedError, json_of, wrong
@@ -156,7 +155,7 @@ class Rpc:
             call = self._rpcs.begin(scope, self._method)
             transport = _HttpTransport(scope, receive, send, call, self._rpcs)
             handle = self._stream if self._method.writes_many else self._unary
-            with connection.answering(), transport.deadline():
+            with connection.answering(), ended_at_deadline(call):
                 answer = await self._rpcs.answering.answer(call, transport, handle, None)
             await transport.end(answer)
         except RefusedError as error:
@@ -199,10 +198,6 @@ class _HttpTransport:
         self._admission: Admission = rpcs.admission
         self._started = False
 
-    def deadline(self) -> _Deadline:
-        """End the call when its caller gives up."""
-        return _Deadline(self._call)
-
     async def read(self) -> bytes | None:
         if self._scope["method"] != "POST":
             return b""
@@ -244,25 +239,6 @@ class _HttpTransport:
             self._started = True
             headers = [(b"content-type", LINES_TYPE.encode())]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-
-
-class _Deadline:
-    """Ends a call at its deadline. gRPC's callers do that themselves."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> None:
-        call = self._call
-        if call.deadline is not None:
-            seconds = call.deadline - call.started
-            error = RequestTimeoutError(f"not answered within {seconds:g} seconds, which the request has")
-            self._timer = asyncio.get_running_loop().call_later(seconds, call.end, error)
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer:
-            self._timer.cancel()
 
 
 async def respond(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:

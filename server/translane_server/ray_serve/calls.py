@@ -25,11 +25,11 @@ ATTEMPTS = 3
 # How long a refused caller should wait before it tries again [seconds].
 RETRY_AFTER = 1.0
 
-# Keys of a call's metadata that end at Serve or at gRPC. What says who calls is written by the engine alone.
+# Keys of a call's metadata that end at Serve or at gRPC.
 _NOT_FORWARDED = frozenset(
     {REMAINING, "application", "request_id", "multiplexed_model_id", "session_id", "user-agent", "content-type", "te"}
 )
-_NOT_FORWARDED_PREFIXES = ("grpc-", "translane-forwarded-", ":")
+_NOT_FORWARDED_PREFIXES = ("grpc-", ":")
 
 Metadata = tuple[tuple[str, Any], ...]
 
@@ -87,21 +87,16 @@ class Answer:
     @classmethod
     def failed(cls, error: RequestError) -> Answer:
         """Return the answer that tells a caller of `error`."""
-        return cls._of(status_of(error))
+        return cls.of(status_of(error))
 
     @classmethod
     def bug(cls) -> Answer:
         """Return the answer that tells a caller of a bug, without its details."""
-        return cls._of(internal())
+        return cls.of(internal())
 
     @classmethod
-    def of_call(cls, error: grpc.aio.AioRpcError) -> Answer:
-        """Return the answer with which a call of the engine's service has failed."""
-        trailers: Any = error.trailing_metadata() or ()
-        return cls(b"", error.code(), error.details() or "", tuple(trailers))
-
-    @classmethod
-    def _of(cls, status: status_pb2.Status) -> Answer:
+    def of(cls, status: status_pb2.Status) -> Answer:
+        """Return the answer that tells a caller of `status`."""
         plain = rpc_status.to_status(status)
         return cls(b"", plain.code, plain.details, tuple(plain.trailing_metadata or ()))
 

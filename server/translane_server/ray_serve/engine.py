@@ -1,4 +1,4 @@
-"""The deployment that translates: each Serve replica of it is an engine, a whole server with its processes."""
+"""The deployment that translates: each Serve replica of it is an engine, with models, keys and limits of its own."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import errno
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, aclosing
-from typing import Any
+from contextlib import AsyncExitStack, suppress
+from typing import Any, NoReturn
 
 import grpc
 import ray
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc.status_pb2 import Status
+from prometheus_client import CollectorRegistry
 from ray import serve
 
-from translane_server.api.grpc_port import largest_received
+from translane.v1 import translation_pb2 as pb
+from translane_server.access.guard import Guard
+from translane_server.api.admission import Admission
+from translane_server.api.answering import Answering, ended_at_deadline
+from translane_server.api.call import Method
+from translane_server.api.grpc_port import call_limits
 from translane_server.api.listening import address_of, listening_on
-from translane_server.app.embedded import EmbeddedServer
+from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.bundle.manifest import Languages
-from translane_server.core.errors import MessageTooLargeError, StartupError, shutting_down
+from translane_server.core.errors import StartupError
+from translane_server.models.build import loaded_models
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.load import read_load
 from translane_server.observation.logs import configure_logging
+from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
 from translane_server.observation.trace_setup import traces
 from translane_server.ray_serve.autoscaling import LOAD, load_of
@@ -30,6 +41,8 @@ from translane_server.ray_serve.settings import read_settings
 from translane_server.settings.model_sources import users_cache
 from translane_server.settings.server_settings import ServerSettings
 
+_SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
+
 _log = logging.getLogger(__name__)
 
 # Ports that an engine tries for its metrics, from the setting on: other engines of the node have the first ones.
@@ -37,7 +50,7 @@ METRICS_PORTS = 64
 
 
 class Engine(Rpcs):
-    """A server with its models, limits and metrics. Serve makes it, asks for its health, and ends it.
+    """The service with its models, limits and metrics. Serve makes it, asks for its health, and ends it.
 
     Args:
         settings: the settings of the server, as `read_settings` takes them.
@@ -51,53 +64,74 @@ class Engine(Rpcs):
         self._settings = given.model_copy(update={"model_cache": given.model_cache or users_cache(os.environ)})
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
-        with ExitStack() as opened:
+        async with AsyncExitStack() as opened:
             tracer = opened.enter_context(traces(os.environ))
-            self._embedded = await EmbeddedServer.start(self._settings, cpus=_cpus(), tracer=tracer)
-            try:
-                metrics = _metrics_server(self._settings, self._embedded)
-            except BaseException:
-                await self._embedded.stop(0)
-                raise
-            opened.callback(metrics.stop)
+            await self._open(opened, Metrics(), tracer, _cpus())
+            metrics = _metrics_server(self._settings, self._metrics.registry)
+            opened.push_async_callback(asyncio.to_thread, metrics.stop)
             self._opened = opened.pop_all()
         # Serve awaits what an engine has under this name. Python itself, which cannot await, asks the class alone.
         self.__del__: Callable[[], Awaitable[None]] = self.stop
         _log.info("metrics on http://%s/metrics", address_of(self._settings.host, metrics.port))
 
+    async def _open(self, opened: AsyncExitStack, metrics: Metrics, tracer: Tracer | None, cpus: int) -> None:
+        settings, self._metrics = self._settings, metrics
+        # On a thread, because the file of keys is read.
+        guard = await asyncio.to_thread(Guard, settings, metrics)
+        self._models = await opened.enter_async_context(loaded_models(settings, metrics, cpus))
+        self._service = TranslationService(self._models, settings.max_request_texts, log_texts=settings.log_texts)
+        admission = Admission(call_limits(settings), guard.keys, settings.caller_header)
+        metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)
+        self._answering = Answering(admission, tracer)
+        following = asyncio.create_task(guard.follow())
+        opened.callback(following.cancel)
+        self._methods = {}
+        for method in _SERVICE.methods:
+            kind = "server_stream" if method.server_streaming else "unary"
+            called = Method(metrics, kind, SERVICE_NAME, method.name, writes_many=method.server_streaming)
+            parse = GetMessageClass(method.input_type).FromString
+            self._methods[f"/{SERVICE_NAME}/{method.name}"] = called, getattr(self._service, method.name), parse
+
     async def answer_unary(self, path: str, call: Call) -> Answer:
         """See `Rpcs`."""
-        if refusal := self._refusal(call):
-            return refusal
-        metadata = self._metadata(call)
-        try:
-            return Answer(await self._embedded.forwarder.unary(path, call.message, metadata, call.seconds))
-        except grpc.aio.AioRpcError as error:
-            return _failed(error)
+        # In a task of its own, which the engine may cancel to end the call.
+        return await asyncio.create_task(self._answered(path, call, _Transport(call.message)))
 
     async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
-        if refusal := self._refusal(call):
-            yield refusal
-            return
-        stream = self._embedded.forwarder.stream(path, call.message, self._metadata(call), call.seconds)
+        transport = _Transport(call.message)
+        answering = asyncio.create_task(self._answered(path, call, transport))
+        answering.add_done_callback(lambda _task: transport.written.put_nowait(None))
         try:
-            async with aclosing(stream) as messages:
-                async for message in messages:
-                    yield Answer(message)
-        except grpc.aio.AioRpcError as error:
-            yield _failed(error)
+            while (message := await transport.written.get()) is not None:
+                yield Answer(message)
+                transport.written.task_done()
+            last = await answering
+            if last.code is not grpc.StatusCode.OK:
+                yield last
+        finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+
+    async def _answered(self, path: str, call: Call, transport: _Transport) -> Answer:
+        method, handler, parse = self._methods[path]
+        begun = self._answering.begin(method, call.metadata, call.peer, remaining=call.seconds)
+        try:
+            with ended_at_deadline(begun):
+                message = await self._answering.answer(begun, transport, handler, parse)
+        except _FailedError as failed:
+            return Answer.of(failed.status)
+        return Answer(b"" if message is None else message.SerializeToString())
 
     async def languages(self) -> dict[str, Languages]:
         """Return the languages of each model, by the models' names."""
-        models = self._embedded.server.models.models
-        return {name: model.description.manifest.languages for name, model in models.items()}
+        return {name: model.description.manifest.languages for name, model in self._models.models.items()}
 
     # What Serve calls
 
     async def check_health(self) -> None:
         """Raise an error if nothing is translated any more. Serve then replaces the engine."""
-        if self._embedded.server.failed.is_set():
+        if self._models.has_failed:
             raise RuntimeError("decoding has failed, and nothing is translated any more")
 
     async def reconfigure(self, user_config: Any) -> None:  # noqa: ARG002  any change of it means the same
@@ -106,34 +140,52 @@ class Engine(Rpcs):
         Serve sends no calls to a Serve replica until this method returns, so it does not wait for the new versions. It
         raises nothing either, because Serve would end an engine that translates for one that cannot start.
         """
-        self._embedded.server.request_reload()
+        self._models.request_reload()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""
-        return {LOAD: load_of(read_load(self._embedded.server.metrics.registry))}
+        return {LOAD: load_of(read_load(self._metrics.registry))}
 
     async def stop(self) -> None:
         """End the engine. Serve waits before until the last call is answered, or has taken too long."""
-        await self._embedded.stop(self._settings.grace_period)
-        await asyncio.to_thread(self._opened.close)
-
-    def _refusal(self, call: Call) -> Answer | None:
-        """The answer to a message that the server's port would refuse without a reason; None for any other one."""
-        size = len(call.message)
-        if size <= largest_received(self._settings):
-            return None
-        allowed = self._settings.max_message_bytes
-        return Answer.failed(MessageTooLargeError(f"the message has {size} bytes, and {allowed} are allowed"))
-
-    def _metadata(self, call: Call) -> list[tuple[str, Any]]:
-        return [*call.metadata, *self._embedded.metadata_for(call.peer)]
+        self._service.close()
+        self._models.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.grace_period):
+                await self._service.idle()
+        await self._opened.aclose()
 
 
-def _failed(error: grpc.aio.AioRpcError) -> Answer:
-    """The answer to a call that failed. A port that closes answers with CANCELLED, which tells a caller nothing."""
-    if error.code() is grpc.StatusCode.CANCELLED:
-        return Answer.failed(shutting_down())
-    return Answer.of_call(error)
+class _FailedError(Exception):
+    """A call has failed."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class _Transport:
+    """Carries the messages of a call; see `api.call.Transport`.
+
+    Attributes:
+        written: messages in binary form, each of which is done when Serve has taken it; None is the end.
+    """
+
+    expansion = 1
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+        self.written: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def read(self) -> bytes | None:
+        return self._message
+
+    async def write(self, message: Any, /) -> None:
+        self.written.put_nowait(message.SerializeToString())
+        await self.written.join()
+
+    async def fail(self, status: Status, /) -> NoReturn:
+        raise _FailedError(status)
 
 
 def _cpus() -> int:
@@ -141,13 +193,13 @@ def _cpus() -> int:
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
 
 
-def _metrics_server(settings: ServerSettings, embedded: EmbeddedServer) -> MetricsServer:
+def _metrics_server(settings: ServerSettings, registry: CollectorRegistry) -> MetricsServer:
     """Show the metrics of the engine on the first free port from the setting `metrics_port` on; 0 takes a free one.
 
     Raises:
         StartupError: no port is free, or there is no such address.
     """
-    registry, first = embedded.server.metrics.registry, settings.metrics_port
+    first = settings.metrics_port
     ports = range(first, min(first + METRICS_PORTS, 2**16)) if first else (0,)
     for port in ports:
         with listening_on(settings.host, port):

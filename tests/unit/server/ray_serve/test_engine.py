@@ -1,7 +1,8 @@
 """An engine without Serve around it: what it answers, reports and shows."""
 
+import asyncio
 import socket
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,92 +15,128 @@ pytest.importorskip("ray.serve", reason="Ray is not installed")
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from fakes.backend import FakeBackend
+from fakes.serving import make_dispatcher, make_model, make_registry, make_settings
 from helpers.reliability.failures import parsed
+from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import StartupError
+from translane_server.models.limits import limits_of
+from translane_server.observation.metrics import Metrics
 from translane_server.ray_serve import engine as module
 from translane_server.ray_serve.autoscaling import LOAD
-from translane_server.ray_serve.calls import Answer, Call
+from translane_server.ray_serve.calls import Call
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.rpcs import STREAM, TRANSLATE
 from translane_server.settings.server_settings import ServerSettings
 
-CALL = Call(b"request", (("authorization", "Bearer k"),), "ipv4:192.0.2.7:1", 2.0)
+
+def call(message, seconds=None):
+    return Call(message.SerializeToString(), (), "ipv4:192.0.2.7:1", seconds)
 
 
-class Forwarder:
-    def __init__(self, *results):
-        self.results = results
-        self.calls = []
-
-    async def unary(self, *arguments):
-        self.calls.append(arguments)
-        if isinstance(self.results[0], Exception):
-            raise self.results[0]
-        return self.results[0]
-
-    async def stream(self, *arguments):
-        self.calls.append(arguments)
-        for each in self.results:
-            if isinstance(each, Exception):
-                raise each
-            yield each
+def failure(answer):
+    return parsed(answer.code, dict(answer.trailers)["grpc-status-details-bin"], answer.details)
 
 
-def engine_with(*results, **server):
+@asynccontextmanager
+async def engine(monkeypatch, **changes):
+    """An engine of a fake model, and its backend."""
+    settings, model, backend = make_settings(**changes), make_model(), FakeBackend(rows=4)
     made: Any = Engine.__new__(Engine)
-    forwarder = Forwarder(*results)
-    made._settings = ServerSettings(models=Path("/m"), max_message_bytes=1024)
-    made._embedded = SimpleNamespace(
-        forwarder=forwarder,
-        metadata_for=lambda peer: [("translane-forwarded-peer", peer)],
-        server=SimpleNamespace(**server),
-    )
-    return made, forwarder
+    made._settings = settings
+
+    @asynccontextmanager
+    async def loaded(_settings, metrics, _cpus):
+        registry = make_registry(
+            model, limits_of(settings, model.manifest), metrics, lambda of_model: make_dispatcher(backend, of_model)
+        )
+        await registry.start()
+        try:
+            yield registry
+        finally:
+            if backend.gate:
+                backend.release()
+            await registry.stop()
+
+    monkeypatch.setattr(module, "loaded_models", loaded)
+    async with AsyncExitStack() as opened:
+        await made._open(opened, Metrics(), None, 1)
+        made._opened = opened
+        yield made, backend
 
 
-def failure(code, details="", trailers=()):
-    error: Any = grpc.aio.AioRpcError  # whose types ask for more than it does
-    return error(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details=details)
+def dispatcher_of(made):
+    (model,) = made._models.models.values()
+    return model.ready.dispatcher
 
 
-async def test_calls_reach_the_server_as_calls_of_the_caller():
-    made, forwarder = engine_with(b"answer")
-    metadata = [*CALL.metadata, ("translane-forwarded-peer", CALL.peer)]
-    assert await made.answer_unary(TRANSLATE, CALL) == Answer(b"answer")
-    assert forwarder.calls == [(TRANSLATE, b"request", metadata, 2.0)]
-    made, forwarder = engine_with(b"a", b"b")
-    assert [each async for each in made.answer_stream(STREAM, CALL)] == [Answer(b"a"), Answer(b"b")]
-    assert forwarder.calls == [(STREAM, b"request", metadata, 2.0)]
+async def until(holds):
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  nothing tells of a change
+            await asyncio.sleep(0.005)
 
 
-async def test_statuses_pass():
-    trailers = (("grpc-status-details-bin", b"\x08\x05"),)
-    wrong = failure(grpc.StatusCode.NOT_FOUND, "no such model", trailers)
-    expected = Answer(b"", grpc.StatusCode.NOT_FOUND, "no such model", trailers)
-    assert await engine_with(wrong)[0].answer_unary(TRANSLATE, CALL) == expected
-    answers = [each async for each in engine_with(b"a", wrong)[0].answer_stream(STREAM, CALL)]
-    assert answers == [Answer(b"a"), expected]
+async def test_calls_are_answered(monkeypatch):
+    async with engine(monkeypatch) as (made, _):
+        answer = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["ab", "c"])))
+        translations = pb.TranslateResponse.FromString(answer.message).translations
+        assert [each.hypotheses[0].text for each in translations] == ["ab", "c"]
+        parts = [each async for each in made.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="abc")))]
+        messages = [pb.TranslateStreamResponse.FromString(each.message) for each in parts]
+        assert "".join(each.text_delta for each in messages) == "abc"
+        assert messages[-1].hypothesis.text == "abc"
+        labels = {"grpc_type": "unary", "grpc_service": "translane.v1.TranslationService", "grpc_method": "Translate"}
+        count = made._metrics.registry.get_sample_value
+        assert count("grpc_server_handled_total", labels | {"grpc_code": "OK"}) == 1
 
 
-async def test_a_message_that_the_port_does_not_receive_is_too_large():
-    made, forwarder = engine_with(b"answer")
-    received = replace(CALL, message=bytes(2048))  # the server itself refuses it, and counts it
-    assert await made.answer_unary(TRANSLATE, received) == Answer(b"answer")
-    forwarder.calls.clear()
-    call = replace(CALL, message=bytes(2049))
-    answers = [await made.answer_unary(TRANSLATE, call), *[each async for each in made.answer_stream(STREAM, call)]]
-    assert len(answers) == 2
-    assert forwarder.calls == []
-    for answer in answers:
-        failure = parsed(answer.code, dict(answer.trailers)["grpc-status-details-bin"], answer.details)
-        assert (failure.code, failure.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE")
-        assert failure.message == "the message has 2049 bytes, and 1024 are allowed"
-        assert not failure.is_refusal
+async def test_statuses_pass_with_their_details(monkeypatch):
+    async with engine(monkeypatch, max_message_bytes=1024) as (made, _):
+        refused = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["a"], model="none")))
+        assert failure(refused).reason == "MODEL_NOT_FOUND"
+        answers = [
+            each async for each in made.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="a", model="none")))
+        ]
+        assert answers == [refused]
+        large = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["a" * 1100])))
+        assert (failure(large).code, failure(large).reason) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "MESSAGE_TOO_LARGE",
+        )
+        no_message = await made.answer_unary(TRANSLATE, Call(b"\xff", (), "ipv4:192.0.2.7:1", None))
+        assert failure(no_message).reason == "INVALID_FIELD"
 
 
-async def test_a_closing_port_is_unavailable():
-    answer = await engine_with(failure(grpc.StatusCode.CANCELLED))[0].answer_unary(TRANSLATE, CALL)
-    assert (answer.code, answer.details) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+async def test_a_deadline_and_a_caller_who_goes_free_rows(monkeypatch):
+    request, stream = pb.TranslateRequest(texts=["abc"]), pb.TranslateStreamRequest(text="abc")
+    async with engine(monkeypatch) as (made, backend):
+        backend.hold()
+        late = await made.answer_unary(TRANSLATE, call(request, seconds=0.1))
+        assert late.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        backend.release()
+        await until(lambda: dispatcher_of(made).active_rows == 0)
+        backend.hold()
+        going = asyncio.create_task(made.answer_unary(TRANSLATE, call(request)))
+        reading = made.answer_stream(STREAM, call(stream))
+        part = asyncio.create_task(anext(reading))
+        await until(lambda: dispatcher_of(made).active_rows == 2)
+        going.cancel()
+        part.cancel()
+        await asyncio.gather(going, part, return_exceptions=True)
+        await reading.aclose()
+        backend.release()
+        await until(lambda: dispatcher_of(made).active_rows == 0)
+        assert made._answering.admission.count == 0
+
+
+async def test_a_stream_waits_for_its_reader(monkeypatch):
+    async with engine(monkeypatch) as (made, _):
+        reading = made.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="abcdef")))
+        first = pb.TranslateStreamResponse.FromString((await anext(reading)).message).text_delta
+        await until(lambda: dispatcher_of(made).active_rows == 0)
+        rest = [pb.TranslateStreamResponse.FromString(each.message).text_delta async for each in reading]
+        assert first + "".join(rest) == "abcdef"
+        assert len(rest) < 6  # a slow reader gets more at a time
 
 
 async def test_the_load_is_that_of_the_busiest_model():
@@ -112,30 +149,39 @@ async def test_the_load_is_that_of_the_busiest_model():
         rows.labels(model, "free").set(32 - active)
         limit.labels(model).set(32)
         waiting.labels(model).set(queued)
-    made, _ = engine_with(metrics=SimpleNamespace(registry=registry))
+    made: Any = Engine.__new__(Engine)
+    made._metrics = SimpleNamespace(registry=registry)
     assert await made.record_autoscaling_stats() == {LOAD: 0.25}
 
 
-@pytest.mark.parametrize("failed", [False, True])
-async def test_health(failed):
-    made, _ = engine_with(failed=SimpleNamespace(is_set=lambda: failed))
-    if failed:
+async def test_it_is_ill_when_no_model_translates(monkeypatch):
+    async with engine(monkeypatch) as (made, _):
+        await made.check_health()
+        made._models = SimpleNamespace(has_failed=True)
         with pytest.raises(RuntimeError, match="nothing is translated any more"):
             await made.check_health()
-    else:
-        await made.check_health()
 
 
-async def test_any_new_configuration_asks_for_new_versions():
+async def test_any_new_configuration_asks_for_new_versions(monkeypatch):
     asked = []
-    made, _ = engine_with(request_reload=lambda: asked.append(True))
-    await made.reconfigure({"reload": 2})
+    async with engine(monkeypatch) as (made, _):
+        monkeypatch.setattr(made._models, "request_reload", lambda: asked.append(True))
+        await made.reconfigure({"reload": 2})
     assert asked == [True]
 
 
-def metrics_of(settings, registry):
-    embedded: Any = SimpleNamespace(server=SimpleNamespace(metrics=SimpleNamespace(registry=registry)))
-    return module._metrics_server(settings, embedded)
+async def test_the_end_answers_what_runs_and_refuses_what_comes(monkeypatch):
+    async with engine(monkeypatch, grace_period=5) as (made, backend):
+        backend.hold()
+        running = asyncio.create_task(made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["abc"]))))
+        await until(lambda: dispatcher_of(made).active_rows == 1)
+        ending = asyncio.create_task(made.stop())
+        await asyncio.sleep(0.05)
+        late = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["d"])))
+        assert (late.code, late.details) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+        backend.release()
+        assert (await running).code is grpc.StatusCode.OK
+        await ending
 
 
 def test_engines_of_a_node_take_the_next_free_port():
@@ -143,7 +189,7 @@ def test_engines_of_a_node_take_the_next_free_port():
     Gauge("shown", "", registry=registry).set(7)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        server = metrics_of(ServerSettings(models=Path("/m"), metrics_port=first), registry)
+        server = module._metrics_server(ServerSettings(models=Path("/m"), metrics_port=first), registry)
         try:
             assert first < server.port < first + module.METRICS_PORTS
             with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
@@ -157,21 +203,6 @@ def test_no_port_for_the_metrics_is_told(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"no port from {port} to {port} is free for the metrics"):
-            metrics_of(ServerSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
+            module._metrics_server(ServerSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
     with pytest.raises(StartupError, match=r"cannot listen on 192\.0\.2\.1:0"):
-        metrics_of(ServerSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())
-
-
-async def test_the_end():
-    ended = []
-
-    async def stop(grace):
-        ended.append(grace)
-        return True
-
-    made, _ = engine_with()
-    made._embedded.stop = stop
-    made._settings = ServerSettings(models=Path("/m"), grace_period=3)
-    made._opened = SimpleNamespace(close=lambda: ended.append("closed"))
-    await made.stop()
-    assert ended == [3.0, "closed"]
+        module._metrics_server(ServerSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())
