@@ -12,8 +12,7 @@ from benchmarks.models.workload import Load
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.devices import Device
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, SentenceResult
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Sentence, SentenceResult, TargetVocabulary
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.plan import ReplicaPlan
 from translane_server.workers.processes import process_hosts

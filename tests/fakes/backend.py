@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 DECODER_START = 2

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 DECODER_START = 0

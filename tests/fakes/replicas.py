@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakes.backend import VOCABULARY
 from translane_server.core.errors import StartupError
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import Backend
 from translane_server.workers.local import ThreadHost
 from translane_server.workers.replica_connection import ReplicaConnection

@@ -15,7 +15,7 @@ from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
 from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.checked_model import answer_cache
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of

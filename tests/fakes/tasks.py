@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from translane_server.engine.running_batch import RunningBatch, Update
 from translane_server.engine.search import Search
-from translane_server.engine.sentence import Sentence, Task
+from translane_server.engine.sequence import Sentence, Task
 from translane_server.runtime.backend import Backend
 
 

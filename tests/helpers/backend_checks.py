@@ -11,7 +11,7 @@ import numpy.typing as npt
 from translane_server.bundle.manifest import SpecialIds
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.engine.options import DecodingOptions, Sampling
-from translane_server.engine.sentence import Hypothesis, Sentence
+from translane_server.engine.sequence import Hypothesis, Sentence
 from translane_server.runtime.backend import BEST_TOKEN_ALONE, Candidates, StepNeeds
 from translane_server.runtime.graph_backend import GraphBackend
 

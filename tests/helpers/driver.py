@@ -9,8 +9,7 @@ from typing import Any
 
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.arrays import IntArray
-from translane_server.engine.sentence import Hypothesis, Sentence
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
 from translane_server.runtime.backend import Candidates
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend

@@ -26,7 +26,7 @@ from translane_export.model import Transformer
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 transformers.logging.set_verbosity_error()
 

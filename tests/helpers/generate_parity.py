@@ -28,7 +28,7 @@ from helpers.driver import BundleDecoder
 from helpers.generate_oracle import Expected, Generated, GenerateOracle, bundle_transformer
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Hypothesis, Sentence
+from translane_server.engine.sequence import Hypothesis, Sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"

@@ -34,7 +34,7 @@ from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.manifest import Languages, SentencePieceTokenizerEntry
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

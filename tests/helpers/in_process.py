@@ -10,7 +10,7 @@ from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import Translation
 from translane_server.bundle.bundle import load_bundle
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer

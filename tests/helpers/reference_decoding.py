@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 
 Doubles = npt.NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from helpers.driver import BundleDecoder
 from helpers.foreign_models import FOREIGN_MODELS, POSITIONS, PREFIX, Exported, ForeignModel, export
 from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 
 MAX_LENGTH = 16

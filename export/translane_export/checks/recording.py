@@ -22,8 +22,7 @@ from translane_server.core.arrays import IntArray
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
-from translane_server.engine.sentence import Sentence, Task
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Sentence, TargetVocabulary, Task
 from translane_server.runtime.backend import BEST_TOKEN_ALONE, Backend, Candidates, StepNeeds
 
 ROWS = 8

@@ -8,8 +8,7 @@ from translane_export.errors import ExportError
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.errors import RequestError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Hypothesis, Sentence
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.workers.local import LocalDecoder

@@ -19,8 +19,7 @@ from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.bundle.devices import choose_device
 from translane_server.core.errors import RequestError, SettingsError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, SentenceResult
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Sentence, SentenceResult, TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer

@@ -11,8 +11,7 @@ from translane_export.graphs.torchscript import TorchBackend
 from translane_export.model import Transformer
 from translane_server.core.errors import RequestError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Sentence, TargetVocabulary
 from translane_server.workers.local import LocalDecoder
 
 _ROWS = 64  # hypotheses that decode at once

@@ -1,14 +1,57 @@
-"""Makes hypotheses from rows and beams."""
+"""Makes hypotheses from rows and beams, with their alignment, and the certain tokens of a streamed translation.
+
+The certain tokens are the tokens with which all hypotheses of a sentence begin.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from translane_server.engine.alignment import aligned_tokens
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.core.arrays import FloatArray
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import Path, Search
-from translane_server.engine.sentence import AlignedToken, Hypothesis
+from translane_server.engine.search import LiveBeams, Path, Search
+from translane_server.engine.sequence import AlignedToken, CertainTokens, Hypothesis
+
+# Least coverage of a source token, so that its logarithm is finite.
+LEAST_COVERAGE = 1e-9
+
+
+def aligned_tokens(attention: FloatArray, source_length: int) -> tuple[AlignedToken, ...]:
+    """The source token to which each target token attends most; the first one between equal weights.
+
+    The source's end-of-sentence token is ignored unless it is the only token: target tokens without a counterpart
+    attend to it.
+
+    Args:
+        attention: attention weights of T target tokens, [T, S] with S ≥ `source_length`.
+        source_length: number of source tokens, with the end-of-sentence token (≥ 1).
+
+    Returns:
+        T aligned tokens.
+    """
+    weights = attention[:, : max(source_length - 1, 1)]
+    sources = weights.argmax(axis=1)
+    best = np.take_along_axis(weights, sources[:, None], axis=1)[:, 0]
+    return tuple(map(AlignedToken, sources.tolist(), best.tolist()))
+
+
+def coverage_penalty(attention_sum: npt.NDArray[np.floating[Any]], source_length: int) -> float:
+    """The coverage penalty: 0 if the whole source is covered, and negative otherwise.
+
+    Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14), without the factor: the sum of log(min(coverage, 1)) over all
+    source tokens.
+
+    Args:
+        attention_sum: sum of the attention weights over the target tokens, [S] with S ≥ `source_length`.
+        source_length: number of source tokens, with the end-of-sentence token.
+    """
+    coverage = attention_sum[:source_length].astype(np.float64)
+    return float(np.log(coverage.clip(LEAST_COVERAGE, 1.0)).sum())
 
 
 def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Hypothesis:
@@ -77,4 +120,44 @@ def _hypothesis(
         last is None,
         tuple(log_probs) if options.scores else (),
         alignment,
+    )
+
+
+def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
+    """The tokens of a live search that have become certain since the last call; None if there are none."""
+    row, start = search.rows[0], search.reported
+    if search.beams is None:
+        end = table.positions.item(row)
+        tokens = table.tokens(row, start, end)
+    else:
+        end, path = _shared(search.beams)
+        if end <= start:
+            return None
+        whole, _ = unrolled(path)
+        end = _agreed(search.beams, whole)
+        tokens = whole[start:end]
+    if not tokens:
+        return None
+    search.reported = end
+    return CertainTokens(tuple(tokens), alignment_of(table, row, start, end) if search.options.alignment else ())
+
+
+def _shared(beams: LiveBeams) -> tuple[int, Path]:
+    """The common beginning of the live beams, and its length. Beams have equal lengths, and share equal beginnings."""
+    length, paths = beams.length, {id(path): path for path in beams.paths}
+    while len(paths) > 1:
+        length -= 1
+        paths = {id(path[2]): path[2] for path in paths.values() if path is not None}
+    (path,) = paths.values()
+    return length, path
+
+
+def _agreed(beams: LiveBeams, tokens: list[int]) -> int:
+    """The number of `tokens` with which the best ended hypothesis begins; all if no hypothesis has ended."""
+    if not beams.pool.hypotheses:
+        return len(tokens)
+    ended = beams.pool.hypotheses[0].token_ids
+    return next(
+        (place for place, pair in enumerate(zip(tokens, ended, strict=False)) if pair[0] != pair[1]),
+        min(len(tokens), len(ended)),
     )

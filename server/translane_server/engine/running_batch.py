@@ -22,15 +22,12 @@ import numpy as np
 
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.engine.beams import BeamStep
-from translane_server.engine.certain_tokens import new_certain_tokens
 from translane_server.engine.general_step import GeneralStep
-from translane_server.engine.hypotheses import row_hypothesis
+from translane_server.engine.hypotheses import new_certain_tokens, row_hypothesis
 from translane_server.engine.ranking import RankedTokens, rank_tokens
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import Kind, Search
-from translane_server.engine.search_factory import SearchFactory
-from translane_server.engine.sentence import CertainTokens, Task
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.search import Kind, Search, SearchFactory
+from translane_server.engine.sequence import CertainTokens, TargetVocabulary, Task
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 
 _Rows = IntArray | slice

@@ -9,12 +9,59 @@ float64.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.core.arrays import FloatArray, IntArray
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
+from translane_server.engine import processors
+from translane_server.engine.options import Sampling
+from translane_server.engine.ranking import RankedTokens
+from translane_server.engine.rows import RowTable
+from translane_server.engine.search import Kind, Search
+
+UIntArray = npt.NDArray[np.uint64]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
+_FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
+_RESOLUTION = 53  # bits of a float64's mantissa
+
+
+def uniforms(seeds: UIntArray, streams: IntArray, positions: Int32Array) -> npt.NDArray[np.float64]:
+    """Numbers from the uniform distribution over [0, 1), one for each of n rows.
+
+    A number depends on a sentence's seed, a hypothesis' number and a position, and on nothing else. The generator is
+    counter-based (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): each number is a hash of these three
+    coordinates. So a row draws the same numbers in any batch. The hash applies the finalizer of SplitMix64 (Steele et
+    al. 2014, https://doi.org/10.1145/2660193.2660195) once for each coordinate.
+
+    Args:
+        seeds: seed of each row's sentence, [n].
+        streams: number of each row's hypothesis in its sentence, [n].
+        positions: position of the token to draw, [n].
+
+    Returns:
+        The numbers, [n].
+    """
+    hashed = _mix(_bits(seeds) + _GAMMA)
+    hashed = _mix((hashed ^ _bits(streams)) + _GAMMA)
+    hashed = _mix((hashed ^ _bits(positions)) + _GAMMA)
+    return (hashed >> np.uint64(64 - _RESOLUTION)).astype(np.float64) * 2.0**-_RESOLUTION
+
+
+def _bits(numbers: npt.NDArray[np.integer[Any]]) -> UIntArray:
+    """Convert to 64 bits. Negative numbers wrap around. A scalar becomes an array, whose overflow does not warn."""
+    return np.atleast_1d(numbers).astype(np.uint64)
+
+
+def _mix(bits: UIntArray) -> UIntArray:
+    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST_FACTOR
+    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND_FACTOR
+    return bits ^ (bits >> np.uint64(31))
+
 
 Float64Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.floating[Any]]
@@ -133,3 +180,108 @@ def _columns(cumulative: Float64Array, targets: Float64Array, kept: IntArray) ->
     """The first column in each row whose cumulative weight exceeds the target; a kept column in any case."""
     columns: IntArray = np.minimum(np.count_nonzero(cumulative <= targets[:, None], axis=1), kept - 1)
     return columns
+
+
+class _Draws:
+    """The parameters of D draws.
+
+    Args:
+        rows: the row of each draw, [D]; a row may occur several times.
+        samplings: the sampling of each draw, [D].
+        streams: the stream of random numbers of each draw, [D].
+        table: the state of the rows.
+    """
+
+    def __init__(self, rows: IntArray, samplings: Sequence[Sampling], streams: IntArray, table: RowTable) -> None:
+        self.rows = rows
+        self.temperature = np.array([each.temperature for each in samplings])
+        self.top_k = np.array([each.top_k for each in samplings])
+        self.top_p = np.array([each.top_p for each in samplings])
+        seeds = np.array([each.seed for each in samplings], np.uint64)
+        self.uniforms = uniforms(seeds, streams, table.positions[rows])
+
+
+def draw_tokens(
+    ranked: RankedTokens, rows: IntArray, searches: Sequence[Search], streams: IntArray, table: RowTable, eos: int
+) -> tuple[IntArray, FloatArray]:
+    """Draw D tokens.
+
+    Args:
+        ranked: the best tokens of each row.
+        rows: the row of each draw, [D]; a row may occur several times.
+        searches: the search of each draw, [D].
+        streams: the stream of random numbers of each draw, [D].
+        table: the state of the rows.
+        eos: the end-of-sentence id.
+
+    Returns:
+        The tokens and their log-probabilities, both [D]. The token is `eos` if all tokens of a row are banned.
+    """
+    tokens = np.zeros(len(rows), np.int64)
+    log_probs = np.zeros(len(rows), np.float32)
+    for kind, draw in _WAYS.items():
+        drawn = [number for number, search in enumerate(searches) if search.kind is kind]
+        if drawn:
+            samplings = [sampling for each in drawn if (sampling := searches[each].task.sentence.options.sampling)]
+            tokens[drawn], log_probs[drawn] = draw(ranked, _Draws(rows[drawn], samplings, streams[drawn], table), eos)
+    return tokens, log_probs
+
+
+def _from_candidates(ranked: RankedTokens, draws: _Draws, eos: int) -> tuple[IntArray, FloatArray]:
+    rows = draws.rows
+    nothing = ranked.scores[rows, 0] == -np.inf
+    columns = sample_candidates(
+        ranked.token_ids[rows],
+        np.where(nothing[:, None], np.float32(0), ranked.scores[rows]),
+        draws.temperature,
+        np.minimum(draws.top_k, ranked.scores.shape[1]),
+        draws.top_p,
+        draws.uniforms,
+    )
+    tokens, log_probs = ranked.token_ids[rows, columns], ranked.log_probs[rows, columns]
+    for draw in nothing.nonzero()[0].tolist():
+        tokens[draw], log_probs[draw] = eos, ranked.log_prob(int(rows[draw]), eos)
+    return tokens, log_probs
+
+
+def _from_vocabulary(ranked: RankedTokens, draws: _Draws, eos: int) -> tuple[IntArray, FloatArray]:
+    rules, logits, rows = ranked.rules, ranked.logits, draws.rows
+    assert logits is not None
+    assert rules is not None
+    scores = np.stack(
+        [
+            processors.whole_row(rules, ranked.rule_rows[row], logits[row], ranked.normalisers[row])
+            for row in rows.tolist()
+        ]
+    )
+    for draw, top_k in enumerate(draws.top_k.tolist()):
+        if 0 < top_k < scores.shape[1]:
+            scores[draw, scores[draw] < np.partition(scores[draw], -top_k)[-top_k]] = -np.inf
+    tokens = np.full(len(rows), eos, np.int64)
+    there = np.flatnonzero((scores > -np.inf).any(axis=1))
+    if there.size:
+        tokens[there] = sample_all(scores[there], draws.temperature[there], draws.top_p[there], draws.uniforms[there])
+    return tokens, logits[rows, tokens] - ranked.normalisers[rows]
+
+
+_Way = Callable[[RankedTokens, _Draws, int], tuple[IntArray, FloatArray]]
+_WAYS: dict[Kind, _Way] = {Kind.SAMPLE_CANDIDATES: _from_candidates, Kind.SAMPLE_VOCABULARY: _from_vocabulary}
+
+
+def first_tokens(
+    ranked: RankedTokens, search: Search, table: RowTable, eos: int
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """The first generated tokens of a search with several samples or alternatives.
+
+    Returns:
+        The tokens, their log-probabilities and their streams of random numbers, all [B] with B ≥ 1. If all tokens are
+        banned, each token is `eos`.
+    """
+    (row,), count = search.rows, search.branches
+    if search.kind is not Kind.GREEDY:
+        streams = np.arange(count)
+        return *draw_tokens(ranked, np.full(count, row), [search] * count, streams, table, eos), streams
+    there = (ranked.scores[row, :count] > -np.inf).nonzero()[0]
+    if there.size:
+        return ranked.token_ids[row, there], ranked.log_probs[row, there], np.zeros(len(there), np.int64)
+    return np.array([eos]), np.array([ranked.log_prob(row, eos)], np.float32), np.zeros(1, np.int64)

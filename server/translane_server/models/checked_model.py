@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.devices import Device
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.settings.server_settings import ServerSettings

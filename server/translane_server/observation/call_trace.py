@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from translane_server.engine.sentence import Sentence, SentenceResult
+from translane_server.engine.sequence import Sentence, SentenceResult
 
 _NO_IDS: Mapping[str, str] = {}
 

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import Measurements
 
 # Upper bounds of the buckets [seconds]: of times that a caller waits, and of single runs of the model. The first ones
 # are for small models, whose steps take a fraction of a millisecond.

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, format_span_id, format_trace_id, set_span_in_context
 
-from translane_server.engine.sentence import Sentence, SentenceResult
+from translane_server.engine.sequence import Sentence, SentenceResult
 from translane_server.observation.call_trace import ModelRun
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from itertools import accumulate, pairwise
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Timing, Translation
 from translane_server.bundle.manifest import SpecialIds
 from translane_server.core.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
-from translane_server.engine import sentence as decoded
-from translane_server.engine.sentence import AlignedToken, CertainTokens, SentenceResult
+from translane_server.engine import sequence as decoded
+from translane_server.engine.sequence import AlignedToken, CertainTokens, SentenceResult
 from translane_server.text.aligned_text import AlignedText
 from translane_server.text.placing import place
 from translane_server.text.unknown_parts import token_spans

@@ -11,7 +11,7 @@ from translane.results import Translation, Treatment
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
-from translane_server.engine.sentence import Sentence, SentenceResult
+from translane_server.engine.sequence import Sentence, SentenceResult
 from translane_server.text.halving import TooManySentencesError
 from translane_server.text.markup.document import Document, MarkupError
 from translane_server.text.markup.html import parse_html

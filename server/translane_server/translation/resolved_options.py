@@ -10,7 +10,7 @@ from translane import options as plain
 from translane.options import Options
 from translane_server.core.errors import FieldViolation
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, SentenceResult
+from translane_server.engine.sequence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePairs
 from translane_server.translation.limits import (

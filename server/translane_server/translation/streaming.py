@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from translane_server.engine.sentence import CertainTokens, Sentence, SentenceResult
+from translane_server.engine.sequence import CertainTokens, Sentence, SentenceResult
 from translane_server.text.detokenizer import Detokenizer
 from translane_server.workers.dispatcher import Dispatcher
 

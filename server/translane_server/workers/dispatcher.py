@@ -19,8 +19,7 @@ from translane_server.core.errors import (
     UnavailableError,
     shutting_down,
 )
-from translane_server.engine.sentence import CertainTokens, Sentence, SentenceResult, Task
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import CertainTokens, Measurements, Sentence, SentenceResult, Task
 from translane_server.workers.fair_queue import FairQueue
 from translane_server.workers.interface import Replica, Report
 from translane_server.workers.replica_load import ReplicaLoad

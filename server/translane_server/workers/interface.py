@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from translane_server.engine.sentence import CertainTokens, SentenceResult, Task
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import CertainTokens, Measurements, SentenceResult, Task
 
 
 class Report(NamedTuple):

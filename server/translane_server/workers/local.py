@@ -9,9 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from translane_server.engine.sentence import Sentence, SentenceResult
-from translane_server.engine.step_stats import Measurements
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Measurements, Sentence, SentenceResult, TargetVocabulary
 from translane_server.runtime.backend import Backend
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.replica_connection import ReplicaConnection

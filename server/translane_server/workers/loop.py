@@ -17,9 +17,7 @@ import numpy as np
 from translane_server.engine.queue import PriorityQueue
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
-from translane_server.engine.sentence import CertainTokens, SentenceResult, Task
-from translane_server.engine.step_stats import Measurements
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import CertainTokens, Measurements, SentenceResult, TargetVocabulary, Task
 from translane_server.runtime.backend import Backend, RowMove
 from translane_server.workers.activity import Activity
 from translane_server.workers.interface import Report

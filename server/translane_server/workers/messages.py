@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from translane_server.engine.sentence import (
+from translane_server.engine.sequence import (
     AlignedToken,
     CertainTokens,
     Hypothesis,
+    Measurements,
     Sentence,
     SentenceResult,
     Task,
     Timing,
 )
-from translane_server.engine.step_stats import Measurements
 from translane_server.workers.interface import Report
 
 RECEIVED_AT_ONCE = 1 << 16

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.sentence import Task
+from translane_server.engine.sequence import Task
 from translane_server.workers.interface import ReplicaListener
 from translane_server.workers.messages import (
     RECEIVED_AT_ONCE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from translane_server.engine.sentence import Task
+from translane_server.engine.sequence import Task
 from translane_server.workers.interface import Replica
 from translane_server.workers.submission import Accepted
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.devices import Device
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from translane_server.core.errors import EngineError, RequestError
-from translane_server.engine.sentence import AlignedToken, CertainTokens, SentenceResult, Task
+from translane_server.engine.sequence import AlignedToken, CertainTokens, SentenceResult, Task
 from translane_server.workers.fair_queue import Entry
 
 

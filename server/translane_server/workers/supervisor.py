@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.sentence import Task
+from translane_server.engine.sequence import Task
 from translane_server.workers.interface import Replica, ReplicaListener, Report
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from helpers.commands import export as main
 from helpers.driver import BundleDecoder
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
 
 SENTENCES = 20

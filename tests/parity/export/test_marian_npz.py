@@ -18,7 +18,7 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.marian_npz import MarianNpzReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 SENTENCES = 200
 MAX_LENGTH = 24

@@ -17,7 +17,7 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 from translane_server.translation.languages import LanguagePairs
 
 TEXTS = list(dict.fromkeys(line.strip() for line in corpus()[::40] if line.strip()))

@@ -14,7 +14,7 @@ from helpers.bundles import SOURCES, random_bundle
 from helpers.driver import BundleDecoder
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.text.tokenizer import load_tokenizer

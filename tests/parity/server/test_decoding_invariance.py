@@ -14,7 +14,7 @@ from helpers.demo import DEMO
 from helpers.driver import BundleDecoder
 from helpers.generate_parity import TEST_SPLIT, demo_subject, random_subject
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 BEAM = 6
 ROWS = (BEAM, 13, 48)  # the fewest that hold the widest search, and more

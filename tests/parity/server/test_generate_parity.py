@@ -13,7 +13,7 @@ from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
 from translane_export.model.greedy import greedy_decode
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 EXAMPLES = int(os.environ.get("TRANSLANE_PARITY_EXAMPLES", "0"))
 

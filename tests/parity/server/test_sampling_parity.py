@@ -9,7 +9,7 @@ import torch
 
 from helpers.generate_parity import random_subject
 from translane_server.engine.options import DecodingOptions, Sampling
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 SEEDS = 3000
 FEWEST = 5  # expected samples of a bin; rarer outcomes share one

@@ -12,7 +12,7 @@ import pytest
 from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, demo_subject, random_subject
 from translane_server.engine.options import DecodingOptions, Sampling
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 TOLERANCE = 1e-4
 

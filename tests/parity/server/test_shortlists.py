@@ -17,7 +17,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.shortlist import load_shortlist
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
 
 MODEL: dict[str, Any] = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}

@@ -17,7 +17,7 @@ from translane_export.model.greedy import greedy_decode
 from translane_export.train.beams import Beams, beam_search
 from translane_server.core.arrays import FloatArray
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 
 pytestmark = pytest.mark.slow
 

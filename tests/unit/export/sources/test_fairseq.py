@@ -17,7 +17,7 @@ from translane_export.sources.fairseq import FairseqReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 KINDS = ("FSMT", "M2M100", "Bart")  # norms after, norms before, learned positions and a norm on the embeddings
 SOURCES = torch.tensor([[7, 9, 10, 4, 2], [5, 6, 2, 1, 1]])

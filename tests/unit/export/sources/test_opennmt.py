@@ -19,7 +19,7 @@ from translane_export.sources.opennmt import OpenNmtReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 SOURCES = torch.tensor([[7, 9, 10, 4, 12], [5, 6, 8, 1, 1]])
 LENGTHS = torch.tensor([5, 3])

@@ -13,7 +13,7 @@ from fakes.serving import FakeModel, FakeTokenizer, make_manifest, make_model, m
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.service import TranslationService
 from translane_server.core import errors
-from translane_server.engine.sentence import AlignedToken, Hypothesis, Sentence, SentenceResult, Timing
+from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import token_limits
 from translane_server.models.registry import Registry

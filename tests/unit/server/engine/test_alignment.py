@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.engine.alignment import LEAST_COVERAGE, aligned_tokens, coverage_penalty
-from translane_server.engine.sentence import AlignedToken
+from translane_server.engine.hypotheses import LEAST_COVERAGE, aligned_tokens, coverage_penalty
+from translane_server.engine.sequence import AlignedToken
 
 
 def test_a_token_comes_from_where_it_attends_most():

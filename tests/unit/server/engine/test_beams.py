@@ -10,7 +10,7 @@ from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.tasks import enter, tasks
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
-from translane_server.engine.sentence import Sentence
+from translane_server.engine.sequence import Sentence
 
 ROWS = 24
 

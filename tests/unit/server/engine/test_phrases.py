@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.engine.phrases import SuppressedPhrases
-from translane_server.engine.surfaces import SurfaceIndex, extended, tail_of
+from translane_server.engine.phrases import SuppressedPhrases, SurfaceIndex, extended, tail_of
 
 SURFACES = [b"", b" the", b" cat", b" c", b"at", b"cat", b" ", b"s", b" concat", b"\xe7", b"\x8c", b"\xab", b"the"]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from helpers import reference_decoding
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.processors import Rules, process, score_tokens
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 
 V = 30
 EOS = 1

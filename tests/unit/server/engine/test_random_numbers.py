@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.engine.random_numbers import uniforms
+from translane_server.engine.sampling import uniforms
 
 COUNT = 100_000
 GOLDEN = [

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.tasks import enter, step, tasks
 from helpers import reference_decoding
-from translane_server.engine import processors, search_factory
+from translane_server.engine import processors
+from translane_server.engine import search as searches
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import _RULED_OPTIONS
-from translane_server.engine.sentence import AlignedToken, Hypothesis, Sentence, Task
+from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, Task
 
 pytestmark = pytest.mark.slow
 
@@ -446,7 +447,7 @@ def test_a_sentence_may_end_right_after_a_prefix_that_ends_in_a_space():
 
 def test_every_option_with_rules_is_read_where_rules_are_made():
     """An option that only exists in DecodingOptions would take the general way, and then have no effect."""
-    sources = "".join(inspect.getsource(module) for module in (processors, search_factory))
+    sources = "".join(inspect.getsource(module) for module in (processors, searches))
     assert [name for name, _ in _RULED_OPTIONS if f".{name}" not in sources] == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from translane_server.engine.beam import best_continuations
 from translane_server.engine.options import RequiredPhrase
-from translane_server.engine.required_phrases import RequiredPhrases
+from translane_server.engine.phrases import RequiredPhrases
 
 EOS = 1
 SURFACES = [b"", b"", b" a", b" b", b"b", b" c", b"d", b" ab", b"\xe7", b"\x8c", b"\xab", b" "]

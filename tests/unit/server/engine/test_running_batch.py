@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
-from translane_server.engine.sentence import Sentence, Task
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import Sentence, TargetVocabulary, Task
 from translane_server.runtime.backend import Candidates, StepNeeds
 
 EOS = 3

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LogitsProcessor, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from translane_server.engine.random_numbers import uniforms
-from translane_server.engine.sampling import sample_all, sample_candidates
+from translane_server.engine.sampling import sample_all, sample_candidates, uniforms
 
 DRAWS = 20_000
 GRID = (np.arange(400) + 0.5) / 400  # uniform numbers that find whatever has a probability above 1/400

@@ -1,6 +1,6 @@
 """The load of a server, read from its metrics."""
 
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import Measurements
 from translane_server.observation.load import ModelLoad, ServerLoad, read_load
 from translane_server.observation.metrics import Metrics
 

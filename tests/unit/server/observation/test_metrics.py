@@ -5,7 +5,7 @@ import os
 import pytest
 from prometheus_client import generate_latest
 
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import Measurements
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.observation.model_metrics import RELOADED
 

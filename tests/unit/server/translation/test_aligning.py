@@ -2,7 +2,7 @@
 
 import pytest
 
-from translane_server.engine.sentence import AlignedToken
+from translane_server.engine.sequence import AlignedToken
 from translane_server.translation.answers import aligned_text
 
 

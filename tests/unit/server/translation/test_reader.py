@@ -9,7 +9,7 @@ from translane.options import Options, Term, checked_options
 from translane.requests import TranslationRequest
 from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
-from translane_server.engine.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult, Timing
+from translane_server.engine.sequence import AlignedToken, CertainTokens, Hypothesis, SentenceResult, Timing
 from translane_server.models.limits import token_limits
 from translane_server.text.glossary import Glossary
 from translane_server.translation import request_plan

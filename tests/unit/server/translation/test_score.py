@@ -9,7 +9,7 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.requests import ScoringRequest
 from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.core.errors import InvalidRequestError
-from translane_server.engine.sentence import Hypothesis, SentenceResult, Timing
+from translane_server.engine.sequence import Hypothesis, SentenceResult, Timing
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.score import ScoreReader
 

@@ -12,7 +12,7 @@ from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import TermOutcome, Treatment
 from translane_server.core.errors import InvalidRequestError
-from translane_server.engine.vocabulary import TargetVocabulary
+from translane_server.engine.sequence import TargetVocabulary
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 from translane_server.text.words import Words

@@ -1,6 +1,6 @@
 """Unknown tokens and what is written for them."""
 
-from translane_server.engine.sentence import AlignedToken
+from translane_server.engine.sequence import AlignedToken
 from translane_server.translation.answers import replacements
 
 UNKNOWN = 1

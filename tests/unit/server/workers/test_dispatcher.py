@@ -7,8 +7,7 @@ import pytest
 from fakes.backend import EOS
 from translane_server.core.errors import EngineError, PoisonedError, QueueFullError, UnavailableError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import CertainTokens, Hypothesis, Sentence, SentenceResult, Timing
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import CertainTokens, Hypothesis, Measurements, Sentence, SentenceResult, Timing
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.interface import Report
 

@@ -9,7 +9,7 @@ import pytest
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.language_model import RandomBackend, RandomModel
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, Task
+from translane_server.engine.sequence import Sentence, Task
 from translane_server.workers.activity import SharedActivity
 from translane_server.workers.loop import ReplicaLoop
 from translane_server.workers.messages import Orders

@@ -5,16 +5,16 @@ import random
 import pytest
 
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.engine.sentence import (
+from translane_server.engine.sequence import (
     AlignedToken,
     CertainTokens,
     Hypothesis,
+    Measurements,
     Sentence,
     SentenceResult,
     Task,
     Timing,
 )
-from translane_server.engine.step_stats import Measurements
 from translane_server.workers.interface import Report
 from translane_server.workers.messages import (
     Frames,

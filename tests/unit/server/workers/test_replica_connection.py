@@ -11,8 +11,7 @@ from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.replicas import fake_replica
 from translane_server.core.errors import BundleError, EngineError, QueueFullError, StartupError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, Task
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import Measurements, Sentence, Task
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.interface import Report
 from translane_server.workers.local import ThreadHost

@@ -3,7 +3,7 @@
 import random
 
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, Task
+from translane_server.engine.sequence import Sentence, Task
 from translane_server.workers.replica_load import ReplicaLoad
 from translane_server.workers.submission import Accepted, Submission
 

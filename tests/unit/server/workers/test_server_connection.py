@@ -5,8 +5,7 @@ import socket
 import pytest
 
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sentence import Sentence, Task
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import Measurements, Sentence, Task
 from translane_server.workers.interface import Report
 from translane_server.workers.messages import Frames, Orders, framed, pack_orders, unpack_report
 from translane_server.workers.server_connection import ServerConnection, ServerGoneError

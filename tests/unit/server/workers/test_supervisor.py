@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.step_stats import Measurements
+from translane_server.engine.sequence import Measurements
 from translane_server.workers import supervisor
 from translane_server.workers.interface import Report
 from translane_server.workers.supervisor import Supervisor

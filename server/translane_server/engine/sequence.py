@@ -1,4 +1,4 @@
-"""Sentences to decode, and their results.
+"""What the engine is given, and what it gives back: sentences, their results, and measurements.
 
 The types are tuples, because millions of them are made and sent between processes.
 """
@@ -6,9 +6,27 @@ The types are tuples, because millions of them are made and sent between process
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from translane_server.engine.options import DecodingOptions, RequiredPhrase
+
+
+@dataclass(frozen=True, slots=True)
+class TargetVocabulary:
+    """The V target tokens.
+
+    Attributes:
+        decoder_start: the id that is fed to the decoder first.
+        eos: the end-of-sentence id.
+        surfaces: the UTF-8 that each token adds to the text, [V]. It may have a leading space, or be a part of a
+            character (byte fallback). It is empty for control tokens. The text of a translation is the surfaces of its
+            tokens, joined, without a space at the start.
+    """
+
+    decoder_start: int
+    eos: int
+    surfaces: Sequence[bytes] = ()
 
 
 class Sentence(NamedTuple):
@@ -139,3 +157,33 @@ class SentenceResult(NamedTuple):
 
     hypotheses: tuple[Hypothesis, ...]
     timing: Timing
+
+
+EncodeRun = tuple[float, int]
+"""Seconds and source tokens of one encoder run."""
+
+RowRun = tuple[float, int]
+"""Seconds and rows of one decode step, or of one copy of rows."""
+
+
+class Measurements(NamedTuple):
+    """Measurements, in the order in which they were taken.
+
+    Attributes:
+        encodes: runs of the encoder.
+        queue_times: waiting time of each sentence, until it got its row; without the encoder run.
+        steps: decode steps. Each row got one token.
+        moves: copies of rows between two steps.
+        first_token_times: time from the acceptance of each sentence to its first token.
+    """
+
+    encodes: list[EncodeRun]
+    queue_times: list[float]
+    steps: list[RowRun]
+    moves: list[RowRun]
+    first_token_times: list[float]
+
+    @classmethod
+    def none(cls) -> Measurements:
+        """No measurements."""
+        return cls([], [], [], [], [])
