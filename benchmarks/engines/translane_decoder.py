@@ -13,12 +13,12 @@ from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.devices import Device
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, SentenceResult, TargetVocabulary
+from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.plan import ReplicaPlan
+from translane_server.workers.messages import ModelSetup, WorkerSetup
+from translane_server.workers.placement import Placement
 from translane_server.workers.processes import process_hosts
-from translane_server.workers.replica_connection import ReplicaConnection
-from translane_server.workers.setup import ModelSetup, ReplicaSetup
-from translane_server.workers.supervisor import Supervisor
+from translane_server.workers.worker import Worker
 
 ENCODE_TOKENS = 2048  # the default of a server of one replica
 NEVER = -1  # an end-of-sentence id that no model predicts
@@ -66,12 +66,12 @@ class TranslaneDecoder:
         )
         ids = bundle.manifest.special_ids
         vocabulary = TargetVocabulary(ids.decoder_start, ids.eos if ends else NEVER, ())
-        plan = ReplicaPlan((rows,) * replicas, threads, 1)
+        plan = Placement((rows,) * replicas, threads, 1)
         connections = [
-            Supervisor(
+            Worker(
                 partial(
-                    ReplicaConnection,
-                    ReplicaSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
+                    WorkerConnection,
+                    WorkerSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
                     host,
                 ),
                 replaces=False,

@@ -24,7 +24,7 @@ from translane_server.models import checked_model, folders, loading
 from translane_server.runtime import device_backend, sessions
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.workers import __main__ as replica
-from translane_server.workers import supervisor
+from translane_server.workers import worker
 from translane_server.workers.processes import process_hosts
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
@@ -67,7 +67,7 @@ def run_replica() -> int:
 
 def run_server() -> int:
     environ = {name: value for name, value in os.environ.items() if name.startswith(("TRANSLANE_", "OTEL_", "NOTIFY_"))}
-    supervisor._MOST_LOSSES = MOST_LOSSES
+    worker._MOST_LOSSES = MOST_LOSSES
     with (
         mock.patch.object(folders, "manifest_names", return_value=["fake"]),
         mock.patch.multiple(

@@ -6,15 +6,15 @@ from fakes.backend import VOCABULARY
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import Backend
+from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.local import ThreadHost
-from translane_server.workers.replica_connection import ReplicaConnection
-from translane_server.workers.setup import ReplicaSetup
-from translane_server.workers.supervisor import Supervisor
+from translane_server.workers.messages import WorkerSetup
+from translane_server.workers.worker import Worker
 
 
 def fake_replica(
     backend: Backend | StartupError, vocabulary: TargetVocabulary = VOCABULARY, *, number: int = 0
-) -> Supervisor:
+) -> Worker:
     """Return a replica that decodes on `backend`. A StartupError instead of a backend is raised when it opens."""
 
     def open_backend() -> Backend:
@@ -22,5 +22,5 @@ def fake_replica(
             raise backend
         return backend
 
-    setup = ReplicaSetup(number, getattr(backend, "rows", 1), vocabulary)
-    return Supervisor(lambda: ReplicaConnection(setup, ThreadHost(open_backend)), replaces=False)
+    setup = WorkerSetup(number, getattr(backend, "rows", 1), vocabulary)
+    return Worker(lambda: WorkerConnection(setup, ThreadHost(open_backend)), replaces=False)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections import abc
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from translane_server.core.arrays import IntArray
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
-from translane_server.engine.sequence import Sentence, TargetVocabulary, Task
+from translane_server.engine.sequence import Sentence, Sequence, TargetVocabulary
 from translane_server.runtime.backend import BEST_TOKEN_ALONE, Backend, Candidates, StepNeeds
 
 ROWS = 8
@@ -51,7 +52,7 @@ class LogitFile:
         self._count += 1
         return self._count - 1
 
-    def read(self, numbers: Sequence[int]) -> FloatArray:
+    def read(self, numbers: abc.Sequence[int]) -> FloatArray:
         """Return the logits [t, V] of the steps of these numbers."""
         logits = np.empty((len(numbers), self._vocab_size), np.float32)
         for row, number in zip(logits, numbers, strict=True):
@@ -88,7 +89,7 @@ class Decode:
 def record_decodes(
     backend: Backend,
     config: TransformerConfig,
-    sources: Sequence[Sequence[int]],
+    sources: abc.Sequence[abc.Sequence[int]],
     *,
     attention: bool = False,
     greedy: bool = False,
@@ -120,14 +121,20 @@ def record_decodes(
 
 
 def _decode_greedily(
-    backend: Backend, config: TransformerConfig, decodes: Sequence[Decode], needs: StepNeeds, *, eos: int, greedy: bool
+    backend: Backend,
+    config: TransformerConfig,
+    decodes: abc.Sequence[Decode],
+    needs: StepNeeds,
+    *,
+    eos: int,
+    greedy: bool,
 ) -> Iterable[Decode]:
     """Decode as the server does, by a running batch, and yield each sentence once it has ended."""
     batch = RunningBatch(
         backend.rows, backend.target_capacity, backend.source_capacity, TargetVocabulary(config.start_id, eos)
     )
     waiting = [
-        Task(number, 0, 0.0, False, Sentence(decode.source, DecodingOptions(decode.most_steps)))
+        Sequence(number, 0, 0.0, False, Sentence(decode.source, DecodingOptions(decode.most_steps)))
         for number, decode in enumerate(decodes)
     ]
     running: dict[Search, Decode] = {}
@@ -135,11 +142,11 @@ def _decode_greedily(
         # a few at a step, so that rows are at different places in their sentences
         entering = waiting[: min(ADMITTED_TOGETHER, backend.rows - batch.reserved)]
         if entering:
-            entering = entering[: backend.encode_ahead([task.sentence.source_ids for task in entering])]
+            entering = entering[: backend.encode_ahead([each.sentence.source_ids for each in entering])]
             del waiting[: len(entering)]
             searches = batch.add(entering)
             backend.enter(range(len(entering)), [search.rows[0] for search in searches])
-            running |= {search: decodes[search.task.number] for search in searches}
+            running |= {search: decodes[search.sequence.number] for search in searches}
         backend.move_rows(batch.compact())
         # at the same positions, so the step after it finds what it would have found without it
         alone = backend.decode_step(*batch.inputs, BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
@@ -149,7 +156,7 @@ def _decode_greedily(
         over = [search for search, decode in running.items() if not _take(decode, search.rows[0], candidates, config)]
         over += [search for search in batch.advance(candidates).done if search not in over]
         for search in over:
-            batch.drop({search.task.number})  # where it has not ended by itself
+            batch.drop({search.sequence.number})  # where it has not ended by itself
             yield running.pop(search)
 
 

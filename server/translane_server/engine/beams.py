@@ -45,7 +45,7 @@ class BeamStep:
         """Give each beam of `search` a token. Return whether the search continues."""
         beams = search.beams
         assert beams is not None
-        sentence = search.task.sentence
+        sentence = search.sequence.sentence
         if sentence.forced_ids and beams.length < len(sentence.forced_ids):
             self._force(search, beams, sentence.forced_ids[beams.length])
             return True

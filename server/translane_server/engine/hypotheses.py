@@ -1,6 +1,6 @@
-"""Makes hypotheses from rows and beams, with their alignment, and the certain tokens of a streamed translation.
+"""Makes hypotheses from rows and beams, with their alignment, and the committed tokens of a streamed translation.
 
-The certain tokens are the tokens with which all hypotheses of a sentence begin.
+The committed tokens are the tokens with which all hypotheses of a sentence begin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from translane_server.core.arrays import FloatArray
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import LiveBeams, Path, Search
-from translane_server.engine.sequence import AlignedToken, CertainTokens, Hypothesis
+from translane_server.engine.sequence import AlignedToken, CommittedTokens, Hypothesis
 
 # Least coverage of a source token, so that its logarithm is finite.
 LEAST_COVERAGE = 1e-9
@@ -123,8 +123,8 @@ def _hypothesis(
     )
 
 
-def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
-    """The tokens of a live search that have become certain since the last call; None if there are none."""
+def new_committed_tokens(search: Search, table: RowTable) -> CommittedTokens | None:
+    """The tokens of a live search that have become committed since the last call; None if there are none."""
     row, start = search.rows[0], search.reported
     if search.beams is None:
         end = table.positions.item(row)
@@ -139,7 +139,7 @@ def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
     if not tokens:
         return None
     search.reported = end
-    return CertainTokens(tuple(tokens), alignment_of(table, row, start, end) if search.options.alignment else ())
+    return CommittedTokens(tuple(tokens), alignment_of(table, row, start, end) if search.options.alignment else ())
 
 
 def _shared(beams: LiveBeams) -> tuple[int, Path]:

@@ -15,7 +15,8 @@ depends on its own rows only.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections import abc
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,11 +24,11 @@ import numpy as np
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.engine.beams import BeamStep
 from translane_server.engine.general_step import GeneralStep
-from translane_server.engine.hypotheses import new_certain_tokens, row_hypothesis
+from translane_server.engine.hypotheses import new_committed_tokens, row_hypothesis
 from translane_server.engine.ranking import RankedTokens, rank_tokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Kind, Search, SearchFactory
-from translane_server.engine.sequence import CertainTokens, TargetVocabulary, Task
+from translane_server.engine.sequence import CommittedTokens, Sequence, TargetVocabulary
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 
 _Rows = IntArray | slice
@@ -40,12 +41,12 @@ class Update:
     Attributes:
         done: searches that have ended.
         moves: row copies that the backend must make, in order.
-        certain: new certain tokens of streamed searches that have not ended.
+        committed: new committed tokens of streamed searches that have not ended.
     """
 
     done: list[Search] = field(default_factory=list)
     moves: list[RowMove] = field(default_factory=list)
-    certain: list[tuple[Search, CertainTokens]] = field(default_factory=list)
+    committed: list[tuple[Search, CommittedTokens]] = field(default_factory=list)
 
 
 class RunningBatch:
@@ -104,20 +105,20 @@ class RunningBatch:
             self._needs = self._find_needs()
         return self._needs
 
-    def add(self, tasks: Sequence[Task]) -> list[Search]:
-        """Start to decode `tasks`, each in one row."""
+    def add(self, sequences: abc.Sequence[Sequence]) -> list[Search]:
+        """Start to decode `sequences`, each in one row."""
         started = []
         self._needs = None
-        for task in tasks:
+        for sequence in sequences:
             row = self._holes.pop(0) if self._holes else len(self._by_row)  # the lowest hole
-            search = self._factory.begin(task, row)
+            search = self._factory.begin(sequence, row)
             self._by_row[row : row + 1] = [search]
-            sentence = task.sentence
+            sentence = sequence.sentence
             attention, greedy = sentence.options.attention, search.is_greedy_from(0)
             self._table.begin(
                 row, self._start, len(sentence.source_ids), search.limit, greedy=greedy, attention=attention
             )
-            self.reserved += task.rows
+            self.reserved += sequence.rows
             self._scored += sentence.options.scores
             self._attending += attention
             self._greedy += greedy
@@ -127,7 +128,7 @@ class RunningBatch:
                 self._general[search] = None
             if search.logits_until:
                 self._with_logits[search] = None
-            if task.streamed:
+            if sequence.streamed:
                 self._streamed[search] = None
             started.append(search)
         return started
@@ -172,8 +173,8 @@ class RunningBatch:
                 free += self._advance_greedy(greedy, candidates, update)
         self._holes += free
         if self._streamed:
-            found = [(search, new_certain_tokens(search, table)) for search in self._streamed]
-            update.certain = [(search, tokens) for search, tokens in found if tokens]
+            found = [(search, new_committed_tokens(search, table)) for search in self._streamed]
+            update.committed = [(search, tokens) for search, tokens in found if tokens]
         return update
 
     @property
@@ -205,17 +206,17 @@ class RunningBatch:
         return update
 
     def drop(self, numbers: Container[int]) -> list[int]:
-        """Give up the tasks of these numbers. Return the numbers of those that were decoding."""
-        dropped = [search for search in self._searches() if search.task.number in numbers]
+        """Give up the sequences of these numbers. Return the numbers of those that were decoding."""
+        dropped = [search for search in self._searches() if search.sequence.number in numbers]
         for search in dropped:
             self._holes += search.rows
             self._end(search)
-        return [search.task.number for search in dropped]
+        return [search.sequence.number for search in dropped]
 
     @property
-    def tasks(self) -> list[Task]:
-        """The tasks that decode."""
-        return [search.task for search in self._searches()]
+    def sequences(self) -> list[Sequence]:
+        """The sequences that decode."""
+        return [search.sequence for search in self._searches()]
 
     def _searches(self) -> list[Search]:
         holes = set(self._holes)
@@ -257,7 +258,7 @@ class RunningBatch:
         for searches in (self._beams, self._general, self._with_logits, self._streamed):
             searches.pop(search, None)
 
-    def _finish_rows(self, rows: Sequence[int], update: Update) -> Sequence[int]:
+    def _finish_rows(self, rows: abc.Sequence[int], update: Update) -> abc.Sequence[int]:
         """End the hypotheses of these independent rows. Return the rows."""
         for row in rows:
             search = self._by_row[row]

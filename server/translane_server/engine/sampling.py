@@ -222,7 +222,7 @@ def draw_tokens(
     for kind, draw in _WAYS.items():
         drawn = [number for number, search in enumerate(searches) if search.kind is kind]
         if drawn:
-            samplings = [sampling for each in drawn if (sampling := searches[each].task.sentence.options.sampling)]
+            samplings = [sampling for each in drawn if (sampling := searches[each].options.sampling)]
             tokens[drawn], log_probs[drawn] = draw(ranked, _Draws(rows[drawn], samplings, streams[drawn], table), eos)
     return tokens, log_probs
 

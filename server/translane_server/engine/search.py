@@ -12,7 +12,7 @@ from translane_server.core.arrays import BoolArray
 from translane_server.engine.beam import HypothesisPool
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.phrases import RequiredPhrases, SuppressedPhrases, SurfaceIndex
-from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary, Task, Timing
+from translane_server.engine.sequence import Hypothesis, Sentence, Sequence, TargetVocabulary, Timing
 
 # Most candidates that sampling takes from a step. A step finds the same number of candidates for all rows, so rows that
 # sample among more tokens read the logits.
@@ -71,7 +71,7 @@ class Search:
     """The decoding of one sentence. A search begins with one row, and may get more with its first generated token.
 
     Attributes:
-        task: the sentence to decode.
+        sequence: the sentence to decode.
         options: the options of the sentence.
         forced_ids: the tokens that the translation starts with.
         rows: rows of the live hypotheses; beams are best first.
@@ -88,14 +88,14 @@ class Search:
         required: phrases that must occur in the text.
         beams: the live beams; None if the rows are independent.
         ended: ended hypotheses of independent rows.
-        reported: number of tokens that were reported as certain.
+        reported: number of tokens that were reported as committed.
         admitted_at: `entered_at` minus the duration of its encoder run [seconds].
         entered_at: when the sentence got its row [seconds].
         entered_step: how many steps had been made then.
         entered_row_steps: how many rows these steps had, in all.
     """
 
-    task: Task
+    sequence: Sequence
     options: DecodingOptions
     forced_ids: tuple[int, ...]
     rows: list[int]
@@ -119,14 +119,14 @@ class Search:
     entered_row_steps: int = 0
 
     @classmethod
-    def begin(cls, task: Task, row: int) -> Search:
+    def begin(cls, sequence: Sequence, row: int) -> Search:
         """Make a search with one row. `SearchFactory` adds the rules that depend on the vocabulary."""
-        sentence, options = task.sentence, task.sentence.options
+        sentence, options = sequence.sentence, sequence.sentence.options
         forced, kind = len(sentence.forced_ids), _kind_of(options)
         uncounted = forced - sentence.counted_ids
         logits_until = _logits_until(sentence, kind, uncounted)
         search = cls(
-            task,
+            sequence,
             options,
             sentence.forced_ids,
             [row],
@@ -178,7 +178,7 @@ class Search:
             row_steps: how many rows these steps had, in all.
         """
         return Timing(
-            self.admitted_at - self.task.submitted_at,
+            self.admitted_at - self.sequence.submitted_at,
             self.entered_at - self.admitted_at,
             now - self.entered_at,
             steps - self.entered_step,
@@ -237,15 +237,15 @@ class SearchFactory:
         self._continues_word[vocabulary.eos : vocabulary.eos + 1] = False
         self._phrases = lru_cache(_SHARED_PHRASES)(lambda phrases: SuppressedPhrases(phrases, self._index))
 
-    def begin(self, task: Task, row: int) -> Search:
-        """Make the search of a task that begins in `row`."""
-        search = Search.begin(task, row)
+    def begin(self, sequence: Sequence, row: int) -> Search:
+        """Make the search of a sequence that begins in `row`."""
+        search = Search.begin(sequence, row)
         if search.logits_until:
             self._set_rules(search)
         return search
 
     def _set_rules(self, search: Search) -> None:
-        sentence, vocabulary = search.task.sentence, self._vocabulary
+        sentence, vocabulary = search.sequence.sentence, self._vocabulary
         options = sentence.options
         if options.suppressed_ids:
             search.banned = np.zeros(len(vocabulary.surfaces), np.bool_)

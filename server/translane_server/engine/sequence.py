@@ -5,9 +5,9 @@ The types are tuples, because millions of them are made and sent between process
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections import abc
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from translane_server.engine.options import DecodingOptions, RequiredPhrase
 
@@ -26,7 +26,7 @@ class TargetVocabulary:
 
     decoder_start: int
     eos: int
-    surfaces: Sequence[bytes] = ()
+    surfaces: abc.Sequence[bytes] = ()
 
 
 class Sentence(NamedTuple):
@@ -44,7 +44,7 @@ class Sentence(NamedTuple):
         required_phrases: phrases that must occur in the text (beams only).
     """
 
-    source_ids: Sequence[int]
+    source_ids: abc.Sequence[int]
     options: DecodingOptions
     forced_ids: tuple[int, ...] = ()
     counted_ids: int = 0
@@ -59,15 +59,17 @@ class Sentence(NamedTuple):
         return self.forced_ids + tuple(id_ for phrase in self.required_phrases for id_ in phrase.token_ids)
 
 
-class Task(NamedTuple):
-    """A sentence that is sent to a replica.
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """A sentence on its way, from its acceptance to its result. The server and the worker have a copy each.
 
     Attributes:
-        number: number of the task, unique in its dispatcher.
-        priority: tasks of higher priority enter the running batch first; equal priorities in order of arrival.
+        number: number of the sequence, unique in its dispatcher.
+        priority: sequences of higher priority enter the running batch first; equal priorities in order of arrival.
         submitted_at: when the dispatcher accepted it [seconds of the clock of all processes].
-        streamed: whether the replica reports tokens as soon as they are certain.
+        streamed: whether the worker reports tokens as soon as they are committed.
         sentence: the sentence to decode.
+        rows: maximum number of rows that it takes.
     """
 
     number: int
@@ -75,23 +77,34 @@ class Task(NamedTuple):
     submitted_at: float
     streamed: bool
     sentence: Sentence
+    rows: int = field(init=False)
 
-    @property
-    def cost(self) -> int:
-        """The work that the sentence is expected to take: source tokens + rows * target tokens."""
-        options, source = self.sentence.options, len(self.sentence.source_ids)
-        return self.cost_of(
-            max(options.min_length, min(options.max_length, 2 * source)) + len(self.sentence.forced_ids)
-        )
+    def __post_init__(self) -> None:
+        self.rows = self.sentence.options.rows
 
-    def cost_of(self, target_tokens: int) -> int:
-        """The work that the sentence takes if its longest hypothesis has this number of tokens."""
-        return len(self.sentence.source_ids) + self.sentence.options.rows * target_tokens
+    def to_wire(self) -> tuple[Any, ...]:
+        """Plain values for another process; see `from_wire`."""
+        return (self.number, self.priority, self.submitted_at, self.streamed, *self.sentence)
 
-    @property
-    def rows(self) -> int:
-        """Maximum number of rows that the task takes."""
-        return self.sentence.options.rows
+    @classmethod
+    def from_wire(cls, values: abc.Sequence[Any]) -> Sequence:
+        """Restore a sequence from `to_wire`."""
+        number, priority, submitted_at, streamed, *sentence = values
+        return cls(number, priority, submitted_at, streamed, Sentence._make(sentence))
+
+    def cost(self, target_tokens: int = -1) -> int:
+        """The work that the sequence takes: source tokens + rows * target tokens.
+
+        Args:
+            target_tokens: number of tokens of the longest hypothesis; by default as many as are expected.
+        """
+        sentence = self.sentence
+        source = len(sentence.source_ids)
+        if target_tokens < 0:
+            options = sentence.options
+            generated = max(options.min_length, min(options.max_length, 2 * source))
+            target_tokens = generated + len(sentence.forced_ids)
+        return source + self.rows * target_tokens
 
 
 class AlignedToken(NamedTuple):
@@ -101,7 +114,7 @@ class AlignedToken(NamedTuple):
     weight: float
 
 
-class CertainTokens(NamedTuple):
+class CommittedTokens(NamedTuple):
     """The next tokens on which all hypotheses of a sentence agree.
 
     Attributes:
@@ -166,8 +179,8 @@ RowRun = tuple[float, int]
 """Seconds and rows of one decode step, or of one copy of rows."""
 
 
-class Measurements(NamedTuple):
-    """Measurements, in the order in which they were taken.
+class StepStats(NamedTuple):
+    """StepStats, in the order in which they were taken.
 
     Attributes:
         encodes: runs of the encoder.
@@ -184,6 +197,38 @@ class Measurements(NamedTuple):
     first_token_times: list[float]
 
     @classmethod
-    def none(cls) -> Measurements:
+    def none(cls) -> StepStats:
         """No measurements."""
         return cls([], [], [], [], [])
+
+
+class EngineInput(NamedTuple):
+    """What a worker is told. Sequences are identified by their numbers.
+
+    Attributes:
+        sequences: new sequences.
+        cancelled: sequences to drop. They may be new, or may have ended.
+        answer: whether the worker must give an output, even an empty one: a sign of life.
+    """
+
+    sequences: abc.Sequence[Sequence]
+    cancelled: abc.Sequence[int]
+    answer: bool = False
+
+
+class EngineOutput(NamedTuple):
+    """What a worker has done since its last output. Sequences are identified by their numbers.
+
+    Attributes:
+        ended: sequences that are decoded, with their results.
+        dropped: cancelled sequences, whose rows are free.
+        committed: streamed sequences with their new committed tokens, in order.
+        stats: measurements.
+        failed: sequences whose step has failed. Their rows are free.
+    """
+
+    ended: abc.Sequence[tuple[int, SentenceResult]]
+    dropped: abc.Sequence[int]
+    committed: abc.Sequence[tuple[int, CommittedTokens]]
+    stats: StepStats
+    failed: abc.Sequence[int] = ()

@@ -20,7 +20,7 @@ from translane_server.models.served_model import ServedModel
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
-from translane_server.workers.plan import divide_cpus
+from translane_server.workers.placement import divide_cpus
 
 _log = logging.getLogger(__name__)
 

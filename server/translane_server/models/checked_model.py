@@ -17,12 +17,12 @@ from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits
+from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.plan import plan_replicas
+from translane_server.workers.messages import ModelSetup, WorkerSetup
+from translane_server.workers.placement import place_replicas
 from translane_server.workers.processes import process_hosts
-from translane_server.workers.replica_connection import ReplicaConnection
-from translane_server.workers.setup import ModelSetup, ReplicaSetup
-from translane_server.workers.supervisor import Supervisor
+from translane_server.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def make_dispatcher(
         The dispatcher, and the processes of its replicas.
     """
     manifest = model.bundle.manifest
-    plan = plan_replicas(settings, manifest.architecture.parameters, model.device, cpus)
+    plan = place_replicas(settings, manifest.architecture.parameters, model.device, cpus)
     alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
     _log.info("replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=name))
     ids = manifest.special_ids
@@ -71,10 +71,10 @@ def make_dispatcher(
     )
     hosts = process_hosts(len(plan.rows), plan.threads)
     replicas = [
-        Supervisor(
+        Worker(
             partial(
-                ReplicaConnection,
-                ReplicaSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
+                WorkerConnection,
+                WorkerSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
                 host,
             ),
             patience=settings.replica_timeout,

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-from translane_server.engine.sequence import Measurements
+from translane_server.engine.sequence import StepStats
 
 # Upper bounds of the buckets [seconds]: of times that a caller waits, and of single runs of the model. The first ones
 # are for small models, whose steps take a fraction of a millisecond.
@@ -230,7 +230,7 @@ class ModelMetrics:
         """Remove the series of the model, which is not served any more."""
         self._families.remove(self._name)
 
-    def observe(self, measured: Measurements) -> None:
+    def observe(self, measured: StepStats) -> None:
         """Add the measurements of a replica."""
         for seconds, source_tokens in measured.encodes:
             self._encode.observe(seconds)

@@ -11,7 +11,7 @@ from translane.results import AlignmentPoint, FinishReason, Hypothesis, Timing, 
 from translane_server.bundle.manifest import SpecialIds
 from translane_server.core.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
 from translane_server.engine import sequence as decoded
-from translane_server.engine.sequence import AlignedToken, CertainTokens, SentenceResult
+from translane_server.engine.sequence import AlignedToken, CommittedTokens, SentenceResult
 from translane_server.text.aligned_text import AlignedText
 from translane_server.text.placing import place
 from translane_server.text.unknown_parts import token_spans
@@ -96,7 +96,7 @@ class TranslationBuilder:
             quality=quality,
         )
 
-    def surfaces(self, source: Segment, tokens: CertainTokens) -> list[bytes]:
+    def surfaces(self, source: Segment, tokens: CommittedTokens) -> list[bytes]:
         """Return what each of `tokens` adds to the text of a translation of `source`, as UTF-8."""
         known = self._tokenizer.target_surfaces
         parts = [known[token] for token in tokens.token_ids]
@@ -122,7 +122,7 @@ class TranslationBuilder:
         assert source.marked is not None
         if not source.marked.marks:
             return source.escape(text)
-        surfaces = self.surfaces(source, CertainTokens(hypothesis.token_ids, hypothesis.alignment))
+        surfaces = self.surfaces(source, CommittedTokens(hypothesis.token_ids, hypothesis.alignment))
         source_surfaces = self.source_surfaces(source) if hypothesis.alignment else ()
         target = aligned_text(text, surfaces, source.text, source_surfaces, hypothesis.alignment)
         return place(source.marked, target, spaced=self._spaced, escape=source.escape)

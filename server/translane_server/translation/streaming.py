@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from translane_server.engine.sequence import CertainTokens, Sentence, SentenceResult
+from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
 from translane_server.text.detokenizer import Detokenizer
 from translane_server.workers.dispatcher import Dispatcher
 
@@ -22,7 +22,7 @@ class StreamedSentence:
     """
 
     sentence: Sentence
-    surfaces: Callable[[CertainTokens], Sequence[bytes]]
+    surfaces: Callable[[CommittedTokens], Sequence[bytes]]
     text: Callable[[SentenceResult], Awaitable[str]]
 
 
@@ -68,7 +68,7 @@ async def stream_text(
     async with aclosing(dispatcher.stream([each.sentence for each in sentences], priority, caller)) as news:
         for each, gap in zip(sentences, gaps_after, strict=True):
             detokenizer = Detokenizer()
-            while isinstance(event := await anext(news), CertainTokens):
+            while isinstance(event := await anext(news), CommittedTokens):
                 if delta := detokenizer.push(each.surfaces(event)):
                     yield pending + delta
                     pending = ""

@@ -13,7 +13,7 @@ from translane.options import Format
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, Score, StreamedTranslation, Timing, Translation, Translations
 from translane_server.bundle.manifest import Manifest
-from translane_server.engine.sequence import CertainTokens, Sentence, SentenceResult
+from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
 from translane_server.observation.call_trace import CallTrace, ModelRun
 from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.text.stored_glossaries import StoredGlossaries
@@ -320,7 +320,7 @@ def _work(request: TranslationRequest) -> int:
     return max(size, LITTLE_WORK + 1) if options.preserve or request.format != _TEXT else size
 
 
-def _no_surfaces(_tokens: CertainTokens) -> Sequence[bytes]:
+def _no_surfaces(_tokens: CommittedTokens) -> Sequence[bytes]:
     return ()
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from translane_server.runtime.graph_backend import GraphBackend
     from translane_server.runtime.sessions import AllThreads, Sessions
-    from translane_server.workers.activity import Activity
-    from translane_server.workers.setup import ReplicaSetup
+    from translane_server.workers.messages import WorkerSetup
+    from translane_server.workers.serve import Activity
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def main() -> int:
         return serve(connection, lambda setup: _open(setup, _load(setup)))
 
 
-def _load(setup: ReplicaSetup) -> Sessions:
+def _load(setup: WorkerSetup) -> Sessions:
     """Load the model, which several replicas may share.
 
     Raises:
@@ -78,7 +78,7 @@ def _is_still_there(sessions: Sessions) -> bool:
         return False
 
 
-def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = None) -> GraphBackend:
+def _open(setup: WorkerSetup, sessions: Sessions, activity: Activity | None = None) -> GraphBackend:
     """Make and warm up the backend of one replica, which may look at the `activity` of others.
 
     Raises:
@@ -102,7 +102,7 @@ def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = N
     return backend
 
 
-def _all_threads(setup: ReplicaSetup, activity: Activity) -> AllThreads | None:
+def _all_threads(setup: WorkerSetup, activity: Activity) -> AllThreads | None:
     """Load the graphs once more, on more threads. None if the setup wants none, or they do not load any more.
 
     The replica decodes without them, only slower. So it starts again although the bundle's folder has changed.

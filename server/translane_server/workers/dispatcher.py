@@ -1,4 +1,4 @@
-"""Distributes sentences among replicas, and returns the results to the callers."""
+"""Distributes sentences among workers, and returns the results to the callers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import hashlib
 import itertools
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import abc, deque
+from collections.abc import AsyncGenerator, Callable
 from operator import attrgetter
 
 from translane_server.core.errors import (
@@ -19,11 +19,10 @@ from translane_server.core.errors import (
     UnavailableError,
     shutting_down,
 )
-from translane_server.engine.sequence import CertainTokens, Measurements, Sentence, SentenceResult, Task
+from translane_server.engine.sequence import CommittedTokens, EngineOutput, Sentence, SentenceResult, StepStats
 from translane_server.workers.fair_queue import FairQueue
-from translane_server.workers.interface import Replica, Report
-from translane_server.workers.replica_load import ReplicaLoad
-from translane_server.workers.submission import Accepted, Submission
+from translane_server.workers.inflight import AcceptedSequence, InFlight
+from translane_server.workers.worker import State, Worker
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ _FAILURES_OF_SUSPECTS = 2
 # A sentence that fails so often alone is at fault. A single such failure may be an accident.
 _MOST_FAILURES_ALONE = 2
 
-# After a loss nothing is sent for this time [seconds]. If several replicas are lost together, the sentences of the
+# After a loss nothing is sent for this time [seconds]. If several workers are lost together, the sentences of the
 # first one are then not sent to the next one, which has ended already, so that they do not seem to be the reason.
 _SETTLING_TIME = 0.2
 
@@ -50,91 +49,91 @@ _rows = attrgetter("rows")
 
 
 class Dispatcher:
-    """Sends each sentence to the replica with the fewest rows to decode. Implements `ReplicaListener`.
+    """Sends each sentence to the worker with the fewest rows to decode. Implements `WorkerListener`.
 
-    A sentence whose replica is lost, or whose step fails, is decoded again. Decoding is deterministic, so its caller
+    A sentence whose worker is lost, or whose step fails, is decoded again. Decoding is deterministic, so its caller
     does not notice.
 
     All calls come from one event loop.
 
     Args:
-        replicas: the replicas, which all run the same model.
+        workers: the workers, which all run the same model.
         waiting_limit: maximum number of sentences that wait for rows. A request that would exceed it is refused.
         most_priority: the highest priority that counts between callers.
-        lone_rows: number of rows that the first replica decodes before another one begins.
-        observe: called with the measurements of the replicas.
-        count_loss: called for each replica that is lost.
+        lone_rows: number of rows that the first worker decodes before another one begins.
+        observe: called with the measurements of the workers.
+        count_loss: called for each worker that is lost.
         count_repeat: called for each sentence that is decoded again.
         clock: monotonic clock [seconds], equal in all processes.
 
     Attributes:
         availability_changed: called when `is_available` may have changed.
-        failed: set when all replicas are given up. Nothing is decoded any more.
+        failed: set when all workers are given up. Nothing is decoded any more.
         waiting_limit: the argument.
     """
 
     def __init__(
         self,
-        replicas: Sequence[Replica],
+        workers: abc.Sequence[Worker],
         *,
         waiting_limit: int,
         most_priority: int = 0,
         lone_rows: int = 0,
-        observe: Callable[[Measurements], None] = lambda _measurements: None,
+        observe: Callable[[StepStats], None] = lambda _measurements: None,
         count_loss: Callable[[], None] = lambda: None,
         count_repeat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        assert replicas, "there is no replica"
+        assert workers, "there is no worker"
         self.failed = asyncio.Event()
-        self._loads = {id(replica): ReplicaLoad(replica) for replica in replicas}
+        self._workers = workers
         self.waiting_limit = waiting_limit
         self._most_priority = most_priority
-        self._first = self._loads[id(replicas[0])]
+        self._first = workers[0]
         self._lone_rows = lone_rows
         self._observe = observe
         self._count_loss = count_loss
         self._count_repeat = count_repeat
         self.availability_changed: Callable[[], None] = lambda: None
         self._clock = clock
-        self._queue: FairQueue[Accepted] = FairQueue()
-        self._again: deque[Accepted] = deque()  # sentences to decode again, before those in the queue
-        self._alone: deque[Accepted] = deque()  # sentences to decode again, each alone in a replica
-        self._kept: ReplicaLoad | None = None  # the replica that decodes them
+        self._queue: FairQueue[AcceptedSequence] = FairQueue()
+        self._again: deque[AcceptedSequence] = deque()  # sentences to decode again, before those in the queue
+        self._alone: deque[AcceptedSequence] = deque()  # sentences to decode again, each alone in a worker
+        self._kept: Worker | None = None  # the worker that decodes them
         self._settling: asyncio.TimerHandle | None = None  # after a loss; until then nothing is sent
         self._numbers = itertools.count()
-        self._requests: set[Submission] = set()  # requests that are not answered
+        self._requests: set[InFlight] = set()  # requests that are not answered
         self._last_wait = 0.0
         self._over = False  # stopped or failed; all requests are answered
 
     @property
     def rows(self) -> int:
-        """Maximum number of hypotheses that decode at once, in all replicas."""
-        return sum(load.replica.rows for load in self._loads.values())
+        """Maximum number of hypotheses that decode at once, in all workers."""
+        return sum(worker.capacity for worker in self._workers)
 
     @property
     def active_rows(self) -> int:
-        """Maximum number of rows that the decoding sentences take, in all replicas."""
-        return sum(load.active_rows for load in self._loads.values())
+        """Maximum number of rows that the decoding sentences take, in all workers."""
+        return sum(worker.active_rows for worker in self._workers)
 
     @property
     def waiting(self) -> int:
-        """Number of accepted sentences that wait for rows, here and in the replicas."""
+        """Number of accepted sentences that wait for rows, here and in the workers."""
         here = len(self._queue) + len(self._again) + len(self._alone)
-        return here + sum([load.waiting for load in self._loads.values()])
+        return here + sum([worker.waiting for worker in self._workers])
 
     @property
     def is_available(self) -> bool:
-        """Whether a replica can decode."""
-        return not self._over and any(load.is_up for load in self._loads.values())
+        """Whether a worker can decode."""
+        return not self._over and any(worker.is_up for worker in self._workers)
 
     async def start(self) -> None:
-        """Start all replicas.
+        """Start all workers.
 
         Raises:
-            StartupError: a replica cannot start.
+            StartupError: a worker cannot start.
         """
-        starting = [asyncio.create_task(self._start(load)) for load in self._loads.values()]
+        starting = [asyncio.create_task(worker.start(self)) for worker in self._workers]
         try:
             await asyncio.gather(*starting)
         except BaseException:
@@ -143,10 +142,10 @@ class Dispatcher:
             raise
 
     async def stop(self) -> None:
-        """Answer unfinished requests with UnavailableError, and end the replicas."""
+        """Answer unfinished requests with UnavailableError, and end the workers."""
         self._over = True
         self._fail_all(UnavailableError("the model has been unloaded, or the server is shutting down", _RETRY_STOPPED))
-        await asyncio.gather(*(load.replica.stop() for load in self._loads.values()))
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
 
     # For callers
 
@@ -173,7 +172,7 @@ class Dispatcher:
             self._refuse(f"{own} sentences of this caller are waiting, {sentences} more would leave too few places")
 
     async def decode(
-        self, sentences: Sequence[Sentence], priority: int = 0, caller: str = ""
+        self, sentences: abc.Sequence[Sentence], priority: int = 0, caller: str = ""
     ) -> tuple[SentenceResult, ...]:
         """Decode `sentences`, and return the result of each sentence.
 
@@ -199,12 +198,12 @@ class Dispatcher:
         return tuple([result for result in request.results if result])
 
     async def stream(
-        self, sentences: Sequence[Sentence], priority: int = 0, caller: str = ""
-    ) -> AsyncGenerator[CertainTokens | SentenceResult, None]:
+        self, sentences: abc.Sequence[Sentence], priority: int = 0, caller: str = ""
+    ) -> AsyncGenerator[CommittedTokens | SentenceResult, None]:
         """Decode `sentences`, and yield the tokens and the result of each sentence, one sentence after the other.
 
-        A sentence yields its new certain tokens as often as there are any, and then its result. A slow reader gets more
-        tokens at a time. If the generator is closed early, the rows of the sentences are free at the next step.
+        A sentence yields its new committed tokens as often as there are any, and then its result. A slow reader gets
+        more tokens at a time. If the generator is closed early, the rows of the sentences are free at the next step.
 
         Args:
             sentences: the sentences to decode. They decode at the same time.
@@ -224,15 +223,15 @@ class Dispatcher:
                         break
                     if request.error:
                         raise request.error
-                    if tokens := request.take_certain(place):
+                    if tokens := request.take_committed(place):
                         yield tokens
                     else:
                         await request.changed.wait()
         finally:
             self._forget(request)
 
-    def _accept(self, sentences: Sequence[Sentence], priority: int, caller: str, *, streamed: bool) -> Submission:
-        request = Submission(len(sentences), streamed=streamed)
+    def _accept(self, sentences: abc.Sequence[Sentence], priority: int, caller: str, *, streamed: bool) -> InFlight:
+        request = InFlight(len(sentences), streamed=streamed, caller=caller)
         if not sentences:
             return request
         self.check_room(len(sentences), caller)
@@ -240,15 +239,14 @@ class Dispatcher:
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
         now = self._clock()
         nobody_waits = not (len(self._queue) or self._again or self._alone or self._kept or self._settling)
-        loads = self._loads_up()
+        workers = self._workers_up()
         for place, sentence in enumerate(sentences):
-            task = Task(next(self._numbers), level, now, streamed, sentence)
-            accepted = Accepted(request, place, task, caller)
-            request.accepted.append(accepted)
-            if nobody_waits and self._send(accepted, loads):
+            sequence = AcceptedSequence(next(self._numbers), level, now, sentence, request, place)
+            request.sequences.append(sequence)
+            if nobody_waits and self._send(sequence, workers):
                 continue
             nobody_waits = False
-            accepted.entry = self._queue.add(accepted, caller, level=level, priority=priority, cost=task.cost)
+            sequence.entry = self._queue.add(sequence, caller, level=level, priority=priority, cost=sequence.cost())
         if not nobody_waits:
             self._dispatch()
         return request
@@ -256,69 +254,63 @@ class Dispatcher:
     def _refuse(self, message: str) -> None:
         raise QueueFullError(message, retry_after=min(max(self._last_wait, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX))
 
-    def _forget(self, request: Submission) -> None:
-        """Drop the unfinished sentences of a request whose caller has gone."""
+    def _forget(self, request: InFlight) -> None:
+        """Drop the unfinished sequences of a request whose caller has gone."""
         self._requests.discard(request)
         request.is_over = True
-        accepted, request.accepted = request.accepted, []
+        sequences, request.sequences = request.sequences, []
         if not request.missing or self._over:
             return
-        waited = [self._queue.remove(each.entry) for each in accepted if each.entry]
-        for load in self._loads.values():
-            for each in accepted:
-                if each.task.number in load.accepted:
-                    load.replica.cancel(each.task.number)
-        if any(waited):  # the next sentences in the queue may have room
+        waited = [self._queue.remove(each.entry) for each in sequences if each.entry]
+        for worker in self._workers:
+            for each in sequences:
+                worker.cancel(each.number)
+        if any(waited):  # the next sequences in the queue may have room
             self._dispatch()
 
-    # For replicas
+    # For workers
 
-    def reported(self, replica: Replica, report: Report) -> None:
+    def received(self, worker: Worker, output: EngineOutput) -> None:
         if self._over:
             return
-        load = self._loads[id(replica)]
-        for number, tokens in report.certain:
-            accepted = load.accepted[number]
-            accepted.request.add_certain(accepted.place, tokens)
-        for number, result in report.ended:
-            accepted = load.remove(number)
-            self._charge(accepted, result)
-            accepted.request.finish(accepted.place, result)
-        for number in report.dropped:
-            load.remove(number)
-        if report.failed:
-            failed = [load.remove(number) for number in report.failed]
+        for number, tokens in output.committed:
+            sequence = worker.sequences[number]
+            sequence.request.add_committed(sequence.place, tokens)
+        for number, result in output.ended:
+            sequence = worker.remove(number)
+            self._charge(sequence, result)
+            sequence.request.finish(sequence.place, result)
+        for number in output.dropped:
+            worker.remove(number)
+        if output.failed:
+            failed = [worker.remove(number) for number in output.failed]
             self._repeat(failed, EngineError("a sentence of this request cannot be decoded; the server's log says why"))
-        if report.ended or report.dropped or report.failed or self._again or self._alone:
+        if output.ended or output.dropped or output.failed or self._again or self._alone:
             self._dispatch()
-        if report.measurements.queue_times:
-            self._last_wait = report.measurements.queue_times[-1]
-        self._observe(report.measurements)
+        if output.stats.queue_times:
+            self._last_wait = output.stats.queue_times[-1]
+        self._observe(output.stats)
 
-    def lost(self, replica: Replica) -> None:
-        load = self._loads[id(replica)]
-        load.is_up = False
+    def lost(self, worker: Worker) -> bool:
         if self._over:
-            return
+            return False
         self._count_loss()
-        self._repeat(load.clear(), PoisonedError("a sentence of this request ends every replica that decodes it"))
+        self._repeat(worker.clear(), PoisonedError("a sentence of this request ends every replica that decodes it"))
         self.availability_changed()
         if self._settling:
             self._settling.cancel()
         self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
+        return True
 
-    def returned(self, replica: Replica) -> None:
-        load = self._loads[id(replica)]
-        load.is_up, load.is_given_up = True, False
+    def returned(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
         if not self._over:
             self.availability_changed()
             self._dispatch()
 
-    def given_up(self, replica: Replica) -> bool:
-        self._loads[id(replica)].is_given_up = True
+    def given_up(self, worker: Worker) -> bool:  # noqa: ARG002 whoever it is
         if self._over:
             return False
-        if not all(load.is_given_up for load in self._loads.values()):
+        if not all(worker.state is State.GIVEN_UP for worker in self._workers):
             return True
         self._over = True
         self.failed.set()
@@ -331,104 +323,100 @@ class Dispatcher:
         if not self._over:
             self._dispatch()
 
-    async def _start(self, load: ReplicaLoad) -> None:
-        await load.replica.start(self)
-        load.is_up = True
+    def _charge(self, sequence: AcceptedSequence, result: SentenceResult) -> None:
+        """Let the caller pay for a sequence that has become longer than expected."""
+        took = sequence.cost(max([len(each.token_ids) for each in result.hypotheses]))
+        if (more := took - sequence.cost()) > 0:
+            self._queue.charge(sequence.request.caller, sequence.priority, more)
 
-    def _charge(self, accepted: Accepted, result: SentenceResult) -> None:
-        """Let the caller pay for a sentence that has become longer than expected."""
-        task = accepted.task
-        if (more := task.cost_of(max(len(each.token_ids) for each in result.hypotheses)) - task.cost) > 0:
-            self._queue.charge(accepted.caller, task.priority, more)
+    def _repeat(self, failed: abc.Sequence[AcceptedSequence], error: RequestError) -> None:
+        """Decode these sequences again, or refuse the sequence whose fault the failure is.
 
-    def _repeat(self, failed: Sequence[Accepted], error: RequestError) -> None:
-        """Decode these sentences again, or refuse the sentence whose fault the failure is.
-
-        Most failures are no sentence's fault, so after the first failure a sentence is decoded again as others are.
+        Most failures are no sequence's fault, so after the first failure a sequence is decoded again as others are.
         After the second one it is decoded alone, so that it cannot harm others.
         """
-        for accepted in failed:
-            request = accepted.request
+        for sequence in failed:
+            request = sequence.request
             if request.is_over or request.error:
                 continue
             if len(failed) == 1:
-                accepted.failures_alone += 1
+                sequence.failures_alone += 1
             else:
-                accepted.failures_together += 1
-            if accepted.failures_alone >= _MOST_FAILURES_ALONE:
-                _log.error("sentence %s is refused: %s", _digest(accepted.task.sentence), error)
+                sequence.failures_together += 1
+            if sequence.failures_alone >= _MOST_FAILURES_ALONE:
+                _log.error("sentence %s is refused: %s", _digest(sequence.sentence), error)
                 request.fail(error)
                 continue
             self._count_repeat()
-            request.restart(accepted.place)
-            is_suspect = accepted.failures_alone + accepted.failures_together >= _FAILURES_OF_SUSPECTS
-            (self._alone if is_suspect else self._again).append(accepted)
+            request.restart(sequence.place)
+            is_suspect = sequence.failures_alone + sequence.failures_together >= _FAILURES_OF_SUSPECTS
+            (self._alone if is_suspect else self._again).append(sequence)
 
-    def _loads_up(self) -> list[ReplicaLoad]:
-        return [load for load in self._loads.values() if load.is_up]
+    def _workers_up(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker.is_up]
 
-    def _send(self, accepted: Accepted, loads: Sequence[ReplicaLoad]) -> bool:
-        """Send a sentence to the replica with the fewest rows. Return whether it has room."""
-        load = self._first if self._goes_first(accepted.task, loads) else min(loads, key=_rows, default=None)
-        if load is None or not load.has_room_for(accepted.task):
+    def _send(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
+        """Send a sequence to the worker with the fewest rows. Return whether it has room."""
+        worker = self._first if self._goes_first(sequence, workers) else min(workers, key=_rows, default=None)
+        if worker is None or not worker.has_room_for(sequence):
             return False
-        load.send(accepted)
+        worker.send(sequence)
         return True
 
-    def _goes_first(self, task: Task, loads: Sequence[ReplicaLoad]) -> bool:
-        """Whether the first replica decodes a sentence together with the few that it has."""
+    def _goes_first(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
+        """Whether the first worker decodes a sequence together with the few that it has."""
         first = self._first
         if (
             not first.rows
-            or not first.replica.is_responsive
-            or first.rows + task.rows > self._lone_rows
-            or first not in loads
+            or first.rows + sequence.rows > self._lone_rows
+            or not first.is_responsive
+            or first not in workers
         ):
             return False
-        return not any(load.rows for load in self._loads.values() if load is not first)
+        return not any(worker.rows for worker in self._workers if worker is not first)
 
     def _dispatch(self) -> None:
-        """Send sentences to the replicas, as long as the replicas have room."""
+        """Send sequences to the workers, as long as the workers have room."""
         if self._settling:
             return
-        loads = self._loads_up()
+        workers = self._workers_up()
         if self._again or self._alone or self._kept:
-            loads = self._dispatch_again(loads)
+            workers = self._dispatch_again(workers)
             if self._again:  # they go first
                 return
         queue = self._queue
-        while (accepted := queue.first) and self._send(accepted, loads):
+        while (sequence := queue.first) and self._send(sequence, workers):
             queue.pop()
-            accepted.entry = None
+            sequence.entry = None
 
-    def _dispatch_again(self, loads: list[ReplicaLoad]) -> list[ReplicaLoad]:
-        """Send sentences that are decoded again. Return the replicas that may get other sentences, too.
+    def _dispatch_again(self, workers: list[Worker]) -> list[Worker]:
+        """Send sequences that are decoded again. Return the workers that may get other sequences, too.
 
-        While sentences are to be decoded alone, one replica is kept for them: it gets no others, until it has decoded
-        the last of them. A replica that may hang gets none of these sentences: they would seem to be the reason.
+        While sequences are to be decoded alone, one worker is kept for them: it gets no others, until it has decoded
+        the last of them. A worker that may hang gets none of these sequences: they would seem to be the reason.
         """
         self._alone = deque(each for each in self._alone if not each.request.is_over)
         self._again = deque(each for each in self._again if not each.request.is_over)
-        responsive = [load for load in loads if load.replica.is_responsive]
-        kept = self._kept if self._kept in loads else None
+        responsive = [worker for worker in workers if worker.is_responsive]
+        kept = self._kept if self._kept in workers else None
         if self._alone and (kept or responsive):
             kept = kept or min(responsive, key=_rows)
-            if not kept.accepted and kept in responsive:
+            if not kept.sequences and kept in responsive:
                 kept.send(self._alone.popleft())
-        elif kept and not kept.accepted:
+        elif kept and not kept.sequences:
             kept = None
         self._kept = kept
-        trusted = [load for load in responsive if load is not kept]
+        trusted = [worker for worker in responsive if worker is not kept]
         while self._again and self._send(self._again[0], trusted):
             self._again.popleft()
-        return [load for load in loads if load is not kept]
+        return [worker for worker in workers if worker is not kept]
 
     def _fail_all(self, error: RequestError) -> None:
         self._queue.clear()
         self._again.clear()
         self._alone.clear()
-        for load in self._loads.values():
-            load.clear()
+        for worker in self._workers:
+            worker.clear()
         for request in self._requests:
             if request.missing:  # a slow reader of a stream still gets what is decoded
                 request.fail(error)

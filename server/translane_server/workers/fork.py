@@ -22,12 +22,16 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from translane_server.core.errors import StartupError
+from translane_server.engine.loop import ServerGoneError
 from translane_server.runtime.backend import Backend
-from translane_server.workers.activity import Activity, SharedActivity
-from translane_server.workers.fork_messages import CODE, PID, receive_connection, report_line
-from translane_server.workers.serve import receive_setup, run_replica
-from translane_server.workers.server_connection import ServerConnection, ServerGoneError
-from translane_server.workers.setup import ReplicaSetup
+from translane_server.workers.messages import CODE, PID, WorkerSetup, receive_connection, report_line
+from translane_server.workers.serve import (
+    Activity,
+    SharedActivity,
+    SocketLink,
+    receive_setup,
+    run_replica,
+)
 
 _log = logging.getLogger(__name__)
 _Model = TypeVar("_Model")
@@ -38,14 +42,14 @@ _FAILED = 1  # the exit code of a replica that was not forked
 
 def serve_forked(
     control: socket.socket,
-    load: Callable[[ReplicaSetup], _Model],
-    open_backend: Callable[[ReplicaSetup, _Model, Activity], Backend],
+    load: Callable[[WorkerSetup], _Model],
+    open_backend: Callable[[WorkerSetup, _Model, Activity], Backend],
     is_still_there: Callable[[_Model], bool] = lambda _model: True,
 ) -> int:
     """Fork a replica for each connection that the server sends, until the server closes `control`.
 
     Args:
-        control: the socket to the server; `fork_messages` has its messages.
+        control: the socket to the server; `messages` tells what is sent over it.
         load: loads the model, which the replicas share, with the setup of the first replica.
         open_backend: makes the backend of one replica.
         is_still_there: whether the model could be loaded again. It is asked before a later fork, and tells people if
@@ -61,8 +65,8 @@ class _ForkingProcess(Generic[_Model]):
     def __init__(
         self,
         control: socket.socket,
-        load: Callable[[ReplicaSetup], _Model],
-        open_backend: Callable[[ReplicaSetup, _Model, Activity], Backend],
+        load: Callable[[WorkerSetup], _Model],
+        open_backend: Callable[[WorkerSetup, _Model, Activity], Backend],
         is_still_there: Callable[[_Model], bool],
     ) -> None:
         self._control = control
@@ -70,7 +74,7 @@ class _ForkingProcess(Generic[_Model]):
         self._open_backend = open_backend
         self._is_still_there = is_still_there
         self._asks = True  # whether the model could still be loaded again, as far as is known
-        self._first: ReplicaSetup | None = None  # the setup with which the model was loaded
+        self._first: WorkerSetup | None = None  # the setup with which the model was loaded
         self._model: _Model
         self._activity = SharedActivity()
         self._numbers: dict[int, tuple[int, Activity]] = {}  # process id -> number of the connection, and the replica's
@@ -103,7 +107,7 @@ class _ForkingProcess(Generic[_Model]):
             self._restore_signals()
 
     def _serve(self, number: int, connection: socket.socket) -> None:
-        server = ServerConnection(connection)
+        server = SocketLink(connection)
         try:
             setup = self._shared(receive_setup(server))
             pid = os.fork()
@@ -120,7 +124,7 @@ class _ForkingProcess(Generic[_Model]):
             self._numbers[pid] = number, self._activity.of(setup.number)
             self._tell(number, PID, pid)
 
-    def _shared(self, setup: ReplicaSetup) -> ReplicaSetup:
+    def _shared(self, setup: WorkerSetup) -> WorkerSetup:
         """Load the model if this is the first setup. Later setups share its large parts.
 
         Raises:
@@ -135,7 +139,7 @@ class _ForkingProcess(Generic[_Model]):
             self._asks = self._is_still_there(self._model)
         return replace(setup, model=self._first.model, vocabulary=self._first.vocabulary)
 
-    def _become(self, server: ServerConnection, setup: ReplicaSetup) -> None:
+    def _become(self, server: SocketLink, setup: WorkerSetup) -> None:
         """Run a replica, and end the process. Does not return."""
         code = 1
         try:
@@ -149,7 +153,7 @@ class _ForkingProcess(Generic[_Model]):
         finally:
             os._exit(code)
 
-    def _refuse(self, server: ServerConnection, number: int, error: StartupError) -> None:
+    def _refuse(self, server: SocketLink, number: int, error: StartupError) -> None:
         with contextlib.suppress(ServerGoneError):
             server.send(error)
         self._tell(number, CODE, _FAILED)
@@ -164,7 +168,7 @@ class _ForkingProcess(Generic[_Model]):
                 return
             if ended := self._numbers.pop(pid, None):
                 number, activity = ended
-                activity.end()
+                activity.set(False)
                 self._tell(number, CODE, os.waitstatus_to_exitcode(status))
 
     def _tell(self, number: int, what: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""Decodes without a server, by the server's dispatcher and a replica on a thread of this process."""
+"""Decodes without a server, by the server's dispatcher and a worker on a thread of this process."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from translane_server.engine.sequence import Measurements, Sentence, SentenceResult, TargetVocabulary
+from translane_server.engine.sequence import Sentence, SentenceResult, StepStats, TargetVocabulary
 from translane_server.runtime.backend import Backend
+from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.replica_connection import ReplicaConnection
+from translane_server.workers.messages import WorkerSetup
 from translane_server.workers.serve import serve
-from translane_server.workers.setup import ReplicaSetup
-from translane_server.workers.supervisor import Supervisor
+from translane_server.workers.worker import Worker
 
 _Result = TypeVar("_Result")
 
 
 class ThreadHost:
-    """Runs a replica on a thread of this process. Implements `dispatch.replica_connection.Host`.
+    """Runs a worker on a thread of this process. Implements `connection.Host`.
 
     Args:
-        open_backend: makes the replica's backend. The replica's thread calls it.
+        open_backend: makes the worker's backend. The worker's thread calls it.
     """
 
     def __init__(self, open_backend: Callable[[], Backend]) -> None:
@@ -37,7 +37,7 @@ class ThreadHost:
         return -1  # it has no process of its own
 
     def launch(self, connection: socket.socket) -> None:
-        self._thread = threading.Thread(target=self._serve, args=(connection.dup(),), name="replica", daemon=True)
+        self._thread = threading.Thread(target=self._serve, args=(connection.dup(),), name="worker", daemon=True)
         self._thread.start()
 
     def end(self, *, at_once: bool) -> str:  # noqa: ARG002 a thread cannot be ended
@@ -52,7 +52,7 @@ class ThreadHost:
 
 
 class LocalDecoder:
-    """Decodes lists of sentences with the server's dispatcher and replica loop.
+    """Decodes lists of sentences with the server's dispatcher and engine loop.
 
     A `with` statement starts and stops the decoder.
 
@@ -66,10 +66,10 @@ class LocalDecoder:
         self,
         backend: Backend,
         vocabulary: TargetVocabulary,
-        observe: Callable[[Measurements], None] = lambda _measurements: None,
+        observe: Callable[[StepStats], None] = lambda _measurements: None,
     ) -> None:
-        setup, host = ReplicaSetup(0, backend.rows, vocabulary), ThreadHost(lambda: backend)
-        self._replica = Supervisor(lambda: ReplicaConnection(setup, host), replaces=False)
+        setup, host = WorkerSetup(0, backend.rows, vocabulary), ThreadHost(lambda: backend)
+        self._worker = Worker(lambda: WorkerConnection(setup, host), replaces=False)
         self._observe = observe
         self._loop: asyncio.AbstractEventLoop
         self._thread: threading.Thread
@@ -106,7 +106,7 @@ class LocalDecoder:
         return self.run(self.dispatcher.decode(sentences, priority))
 
     async def _start(self) -> None:
-        self.dispatcher = Dispatcher([self._replica], waiting_limit=sys.maxsize, observe=self._observe)
+        self.dispatcher = Dispatcher([self._worker], waiting_limit=sys.maxsize, observe=self._observe)
         await self.dispatcher.start()
 
     def _end_loop(self) -> None:

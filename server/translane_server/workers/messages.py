@@ -2,30 +2,87 @@
 
 A message is its length and a pickle. Pickles are safe here: both ends are this program in one version, and no other
 process has the socket. The server sends the setup first. The replica answers with `Ready`, or with the error that stops
-it. Then the server sends `Orders`, and the replica sends reports.
+it. Then the server sends an `EngineInput` at a time, and the replica an `EngineOutput`. Both are packed into plain
+tuples, because pickling named tuples takes ten times as long.
 
-Orders and reports are packed into plain tuples, because pickling named tuples takes ten times as long.
+Replicas of one thread fork from one process. To this process the server sends the number of a replica, and with it the
+file descriptor of the replica's connection. The process answers with the line "N pid P" when replica N has process P,
+and with the line "N code C" when that process has ended. C is negative if a signal ended it.
 """
 
 from __future__ import annotations
 
 import pickle
+import socket
 import struct
-from collections.abc import Sequence
+from collections import abc
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.devices import Device
 from translane_server.engine.sequence import (
     AlignedToken,
-    CertainTokens,
+    CommittedTokens,
+    EngineInput,
+    EngineOutput,
     Hypothesis,
-    Measurements,
-    Sentence,
     SentenceResult,
-    Task,
+    Sequence,
+    StepStats,
+    TargetVocabulary,
     Timing,
 )
-from translane_server.workers.interface import Report
+
+
+@dataclass(frozen=True)
+class ModelSetup:
+    """The model, and how replicas run it.
+
+    Attributes:
+        bundle: the checked bundle of the model.
+        device: the device that runs the model.
+        threads: number of ONNX Runtime's threads in each replica.
+        source_capacity: maximum number of source tokens of a sentence.
+        target_capacity: maximum number of decode steps of a sentence.
+        encode_tokens: maximum number of source tokens, with padding, that are encoded between two decode steps.
+        log_format: see `logs.configure_logging`.
+        log_level: see `logs.configure_logging`.
+        log_always: see `logs.configure_logging`.
+    """
+
+    bundle: Bundle
+    device: Device
+    threads: int
+    source_capacity: int
+    target_capacity: int
+    encode_tokens: int
+    log_format: Literal["plain", "json"] = "plain"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_always: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """The setup of one replica.
+
+    Attributes:
+        number: number of the replica.
+        rows: maximum number of hypotheses that decode at once.
+        vocabulary: the target vocabulary.
+        model: the model; None if the replica's host has a backend already.
+        lone_threads: number of ONNX Runtime's threads while no other replica of the model is at work, if that is more
+            than `model.threads`.
+    """
+
+    number: int
+    rows: int
+    vocabulary: TargetVocabulary
+    model: ModelSetup | None = None
+    lone_threads: int = 1
+
 
 RECEIVED_AT_ONCE = 1 << 16
 """Most bytes of one read from a socket."""
@@ -34,21 +91,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class Ready(NamedTuple):
-    """The replica is ready for orders."""
-
-
-class Orders(NamedTuple):
-    """Orders for a replica.
-
-    Attributes:
-        tasks: new tasks.
-        cancelled: numbers of tasks to drop. They may be in `tasks`, or may have ended.
-        answer: whether the replica must send a report, even an empty one: a sign of life.
-    """
-
-    tasks: Sequence[Task]
-    cancelled: Sequence[int]
-    answer: bool = False
+    """The replica is ready for inputs."""
 
 
 def framed(message: object) -> bytes:
@@ -79,37 +122,36 @@ class Frames:
         return messages
 
 
-def pack_orders(orders: Orders) -> tuple[Any, ...]:
-    """Turn orders into plain tuples."""
-    return [(*task[:-1], *task.sentence) for task in orders.tasks], orders.cancelled, orders.answer
+def pack_input(told: EngineInput) -> tuple[Any, ...]:
+    """Turn an input into plain tuples."""
+    return [sequence.to_wire() for sequence in told.sequences], told.cancelled, told.answer
 
 
-def unpack_orders(packed: tuple[Any, ...]) -> Orders:
-    """Restore orders from `pack_orders`."""
-    tasks, cancelled, answer = packed
-    first = len(Task._fields) - 1  # place of the sentence's first field
-    return Orders([Task._make((*each[:first], Sentence._make(each[first:]))) for each in tasks], cancelled, answer)
+def unpack_input(packed: tuple[Any, ...]) -> EngineInput:
+    """Restore an input from `pack_input`."""
+    sequences, cancelled, answer = packed
+    return EngineInput([Sequence.from_wire(each) for each in sequences], cancelled, answer)
 
 
-def pack_report(report: Report) -> tuple[Any, ...]:
-    """Turn a report into plain tuples."""
+def pack_output(output: EngineOutput) -> tuple[Any, ...]:
+    """Turn an output into plain tuples."""
     return (
-        [(number, *_packed_result(result)) for number, result in report.ended],
-        report.dropped,
-        [(number, ids, _packed_alignment(alignment)) for number, (ids, alignment) in report.certain],
-        tuple(report.measurements),
-        report.failed,
+        [(number, *_packed_result(result)) for number, result in output.ended],
+        output.dropped,
+        [(number, ids, _packed_alignment(alignment)) for number, (ids, alignment) in output.committed],
+        tuple(output.stats),
+        output.failed,
     )
 
 
-def unpack_report(packed: tuple[Any, ...]) -> Report:
-    """Restore a report from `pack_report`."""
-    ended, dropped, certain, measurements, failed = packed
-    return Report(
+def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
+    """Restore an output from `pack_output`."""
+    ended, dropped, committed, stats, failed = packed
+    return EngineOutput(
         [(number, _unpacked_result(hypotheses, timing)) for number, hypotheses, timing in ended],
         dropped,
-        [(number, CertainTokens(ids, _unpacked_alignment(alignment))) for number, ids, alignment in certain],
-        Measurements(*measurements),
+        [(number, CommittedTokens(ids, _unpacked_alignment(alignment))) for number, ids, alignment in committed],
+        StepStats(*stats),
         failed,
     )
 
@@ -118,7 +160,7 @@ def _packed_result(result: SentenceResult) -> tuple[Any, ...]:
     return [(*each[:-1], _packed_alignment(each.alignment)) for each in result.hypotheses], tuple(result.timing)
 
 
-def _unpacked_result(hypotheses: Sequence[tuple[Any, ...]], timing: Sequence[Any]) -> SentenceResult:
+def _unpacked_result(hypotheses: abc.Sequence[tuple[Any, ...]], timing: abc.Sequence[Any]) -> SentenceResult:
     found = [Hypothesis._make((*each[:-1], _unpacked_alignment(each[-1]))) for each in hypotheses]
     return SentenceResult(tuple(found), Timing(*timing))
 
@@ -129,3 +171,30 @@ def _packed_alignment(alignment: tuple[AlignedToken, ...]) -> tuple[tuple[int, f
 
 def _unpacked_alignment(packed: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, ...]:
     return tuple(starmap(AlignedToken, packed)) if packed else ()
+
+
+PID, CODE = "pid", "code"
+
+_NUMBER = struct.Struct("<I")
+
+
+def send_connection(control: socket.socket, number: int, connection: socket.socket) -> None:
+    """Ask for replica `number`, which serves `connection`. Raises OSError."""
+    socket.send_fds(control, [_NUMBER.pack(number)], [connection.fileno()])
+
+
+def receive_connection(control: socket.socket) -> tuple[int, socket.socket] | None:
+    """The number of a replica that the server asks for, and its connection; None if the server asks for no more."""
+    data, descriptors, _, _ = socket.recv_fds(control, _NUMBER.size, 1)
+    return (_NUMBER.unpack(data)[0], socket.socket(fileno=descriptors[0])) if data else None
+
+
+def report_line(number: int, what: str, value: int) -> bytes:
+    """The line that tells the PID or the CODE of replica `number`."""
+    return f"{number} {what} {value}\n".encode()
+
+
+def read_report(line: str) -> tuple[int, str, int]:
+    """What `report_line` was called with."""
+    number, what, value = line.split()
+    return int(number), what, int(value)

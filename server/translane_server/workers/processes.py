@@ -1,4 +1,4 @@
-"""Runs replicas in processes."""
+"""Runs replicas in processes of their own, or in processes that fork from one that has loaded the model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from translane_server.workers.fork_messages import CODE, PID, read_report, send_connection
-from translane_server.workers.replica_connection import Host
+from translane_server.workers.connection import Host
+from translane_server.workers.messages import CODE, PID, read_report, send_connection
 
 # Time for a process to finish its step before it is killed [seconds].
 _ENDING_TIME = 5.0

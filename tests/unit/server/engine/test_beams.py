@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fakes.language_model import EOS, RandomBackend, RandomModel
-from fakes.tasks import enter, tasks
+from fakes.sequences import enter, sequences
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.sequence import Sentence
@@ -76,7 +76,7 @@ def decode(sentences, model, seed, drops=0.05, streamed=False):
     generator = random.Random(seed)
     backend = RandomBackend(model, rows=ROWS)
     batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, model.vocabulary)
-    waiting = tasks(sentences, streamed=streamed)
+    waiting = sequences(sentences, streamed=streamed)
     results, moves = {}, []
     while waiting or batch.size:
         while waiting and waiting[0].rows <= ROWS - batch.reserved and (generator.random() < 0.7 or not batch.size):
@@ -89,7 +89,7 @@ def decode(sentences, model, seed, drops=0.05, streamed=False):
             update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
             backend.move_rows(update.moves)
             moves.append((closed, sorted(update.moves)))
-            results.update({search.task.number: search.hypotheses() for search in update.done})
+            results.update({search.sequence.number: search.hypotheses() for search in update.done})
     assert batch.reserved == 0
     return results, moves
 

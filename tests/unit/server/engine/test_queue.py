@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.engine.queue import PriorityQueue
+from translane_server.engine.loop import PriorityQueue
 
 
 def queue(*items):

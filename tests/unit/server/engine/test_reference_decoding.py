@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.language_model import EOS, RandomBackend, RandomModel
-from fakes.tasks import enter, step, tasks
+from fakes.sequences import enter, sequences, step
 from helpers import reference_decoding
 from translane_server.engine import processors
 from translane_server.engine import search as searches
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import _RULED_OPTIONS
-from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, Task
+from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, Sequence
 
 pytestmark = pytest.mark.slow
 
@@ -60,37 +60,37 @@ sentences = st.tuples(sources, st.one_of(greedy_options, beam_options()), prefix
 def decode(sentences, rows=ROWS, model=MODEL, seed=None, streamed=False):
     """Hypotheses of each sentence, and the backend; sentences are admitted when there is room, or later.
 
-    Of streamed sentences the certain tokens are checked: they are what the best hypothesis begins with.
+    Of streamed sentences the committed tokens are checked: they are what the best hypothesis begins with.
     """
-    backend: Any = RandomBackend(model, rows=rows)  # which is given `certain`
+    backend: Any = RandomBackend(model, rows=rows)  # which is given `committed`
     batch = RunningBatch(rows, backend.target_capacity, backend.source_capacity, model.vocabulary)
-    waiting = tasks(sentences, streamed=streamed)
+    waiting = sequences(sentences, streamed=streamed)
     generator = random.Random(seed)
     if seed is not None:
         generator.shuffle(waiting)
     results: dict[int, tuple[Hypothesis, ...]] = {}
-    certain: dict[int, tuple[int, ...]] = {}
+    committed: dict[int, tuple[int, ...]] = {}
     while waiting or batch.size:
-        admitted: list[Task] = []
-        while waiting and waiting[0].rows <= rows - batch.reserved - sum(task.rows for task in admitted):
+        admitted: list[Sequence] = []
+        while waiting and waiting[0].rows <= rows - batch.reserved - sum(each.rows for each in admitted):
             if seed is not None and generator.random() < 0.4 and (batch.size or admitted):
                 break
             admitted.append(waiting.pop(0))
         if admitted:
             enter(batch, backend, admitted)
         update = step(batch, backend)
-        for search, tokens in update.certain:
+        for search, tokens in update.committed:
             assert tokens.token_ids
-            certain[search.task.number] = certain.get(search.task.number, ()) + tokens.token_ids
+            committed[search.sequence.number] = committed.get(search.sequence.number, ()) + tokens.token_ids
         for search in update.done:
-            assert search.task.number not in results
-            results[search.task.number] = search.hypotheses()
+            assert search.sequence.number not in results
+            results[search.sequence.number] = search.hypotheses()
     assert batch.reserved == 0
     assert batch.needs.num_candidates == 1
-    assert streamed or not certain
-    for number, ids in certain.items():
+    assert streamed or not committed
+    for number, ids in committed.items():
         assert results[number][0].token_ids[: len(ids)] == ids
-    backend.certain = certain
+    backend.committed = committed
     return [results[index] for index in range(len(sentences))], backend
 
 
@@ -329,27 +329,27 @@ def test_streams_are_decoded_as_if_nobody_listened(batch, seed):
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_tokens_are_certain_long_before_the_end(beam_size):
+def test_tokens_are_committed_long_before_the_end(beam_size):
     options = DecodingOptions(max_length=12, min_length=8, beam_size=beam_size)
     _, backend = decode([Sentence([source, EOS], options) for source in range(2, 30)], streamed=True)
-    assert len(backend.certain) > 10
+    assert len(backend.committed) > 10
 
 
-def test_certain_tokens_come_with_their_alignment():
+def test_committed_tokens_come_with_their_alignment():
     backend = RandomBackend(MODEL, rows=ROWS)
     batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
     sentences = [
         Sentence([7, 8, 9, EOS], DecodingOptions(10, min_length=8, beam_size=size, alignment=True)) for size in (1, 3)
     ]
-    enter(batch, backend, tasks(sentences, streamed=True))
+    enter(batch, backend, sequences(sentences, streamed=True))
     heard: dict[int, tuple[AlignedToken, ...]] = {0: (), 1: ()}
     while batch.size:
         update = step(batch, backend)
-        for search, tokens in update.certain:
+        for search, tokens in update.committed:
             assert len(tokens.alignment) == len(tokens.token_ids)
-            heard[search.task.number] += tokens.alignment
+            heard[search.sequence.number] += tokens.alignment
         for search in update.done:
-            aligned = heard[search.task.number]
+            aligned = heard[search.sequence.number]
             assert search.hypotheses()[0].alignment[: len(aligned)] == aligned
             assert aligned
 
@@ -358,7 +358,7 @@ def test_dropping_a_sentence_frees_all_its_rows():
     backend = RandomBackend(MODEL, rows=ROWS)
     batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
     options = DecodingOptions(max_length=20, min_length=15, beam_size=4, suppressed_ids=(5,))
-    waiting = tasks([Sentence([s, EOS], options) for s in (5, 6, 7)])
+    waiting = sequences([Sentence([s, EOS], options) for s in (5, 6, 7)])
     enter(batch, backend, waiting)
     for _ in range(3):
         assert step(batch, backend).done == []
@@ -369,9 +369,9 @@ def test_dropping_a_sentence_frees_all_its_rows():
     done = []
     while batch.size:
         done += step(batch, backend).done
-    assert {search.task.number for search in done} == {0, 2}
+    assert {search.sequence.number for search in done} == {0, 2}
     for search in done:
-        check(search.hypotheses(), expected(search.task.sentence))
+        check(search.hypotheses(), expected(search.sequence.sentence))
 
 
 def text_of(hypothesis, model=MODEL):

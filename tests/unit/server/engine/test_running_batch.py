@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
-from translane_server.engine.sequence import Sentence, TargetVocabulary, Task
+from translane_server.engine.sequence import Sentence, Sequence, TargetVocabulary
 from translane_server.runtime.backend import Candidates, StepNeeds
 
 EOS = 3
@@ -16,7 +16,7 @@ _numbers = itertools.count()
 
 
 def job(length=2, max_length=8, **options):
-    return Task(next(_numbers), 0, 0.0, False, Sentence([7] * length, DecodingOptions(max_length, **options)))
+    return Sequence(next(_numbers), 0, 0.0, False, Sentence([7] * length, DecodingOptions(max_length, **options)))
 
 
 def candidates(*token_ids, log_prob=-0.25):
@@ -80,7 +80,7 @@ def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
     running.compact()
     assert running.needs == StepNeeds(log_probs=False)
     (search,) = running.add([job()])
-    running.drop({search.task.number})
+    running.drop({search.sequence.number})
     assert running.needs == StepNeeds(log_probs=False)
 
 
@@ -127,7 +127,7 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
     running.advance(candidates(*range(100, 100 + len(members))))
     content = {search: (100 + row, lengths[row]) for row, search in enumerate(members)}
     leaving = data.draw(st.sets(st.integers(0, len(members) - 1)))
-    unwanted = {members[row].task.number for row in leaving}
+    unwanted = {members[row].sequence.number for row in leaving}
     assert set(running.drop(unwanted)) == unwanted
     survivors = [search for row, search in enumerate(members) if row not in leaving]
     assert running.size == len(survivors)
@@ -146,8 +146,8 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
 
 def test_one_stream_leaves_the_others_a_plain_step():
     running = batch()
-    running.add([job(scores=False), Task(99, 0, 0.0, True, Sentence([7], DecodingOptions(8, scores=False)))])
+    running.add([job(scores=False), Sequence(99, 0, 0.0, True, Sentence([7], DecodingOptions(8, scores=False)))])
     assert running.needs == StepNeeds(log_probs=False)
-    ((search, tokens),) = running.advance(Candidates(np.array([[10], [11]]))).certain
-    assert (search.task.number, tokens.token_ids) == (99, (11,))
+    ((search, tokens),) = running.advance(Candidates(np.array([[10], [11]]))).committed
+    assert (search.sequence.number, tokens.token_ids) == (99, (11,))
     assert running.greedy_steps == 0, "somebody waits for each token"

@@ -1,6 +1,6 @@
 """The load of a server, read from its metrics."""
 
-from translane_server.engine.sequence import Measurements
+from translane_server.engine.sequence import StepStats
 from translane_server.observation.load import ModelLoad, ServerLoad, read_load
 from translane_server.observation.metrics import Metrics
 
@@ -20,7 +20,7 @@ def test_the_load_is_that_of_the_metrics():
     first.requests.observe(0.25)
     first.requests.observe(0.5)
     first.generated_tokens.inc(12)
-    first.observe(Measurements([(0.1, 9)], [0.1, 0.2, 0.3], steps=[], moves=[], first_token_times=[]))
+    first.observe(StepStats([(0.1, 9)], [0.1, 0.2, 0.3], steps=[], moves=[], first_token_times=[]))
     second.count_reload("reloaded")
     load = read_load(metrics.registry)
     assert (load.open_calls, load.open_calls_limit, load.refused) == (3, 7, 3)

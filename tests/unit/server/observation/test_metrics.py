@@ -5,7 +5,7 @@ import os
 import pytest
 from prometheus_client import generate_latest
 
-from translane_server.engine.sequence import Measurements
+from translane_server.engine.sequence import StepStats
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.observation.model_metrics import RELOADED
 
@@ -32,7 +32,7 @@ def lines(metrics):
 
 
 def test_what_replicas_measure(metrics, model):
-    model.observe(Measurements([(0.004, 9)], [0.2], [(0.0012, 3), (0.0012, 1)], [(0.0004, 5)], [0.01]))
+    model.observe(StepStats([(0.004, 9)], [0.2], [(0.0012, 3), (0.0012, 1)], [(0.0004, 5)], [0.01]))
     model.generated_tokens.inc(3)
     watch(model)
     model.count_reload(RELOADED)

@@ -9,7 +9,7 @@ from translane.options import Options, Term, checked_options
 from translane.requests import TranslationRequest
 from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
-from translane_server.engine.sequence import AlignedToken, CertainTokens, Hypothesis, SentenceResult, Timing
+from translane_server.engine.sequence import AlignedToken, CommittedTokens, Hypothesis, SentenceResult, Timing
 from translane_server.models.limits import token_limits
 from translane_server.text.glossary import Glossary
 from translane_server.translation import request_plan
@@ -199,7 +199,7 @@ def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monke
     prepared = reader.read(TranslationRequest(["ab"], options=options, streamed=True))
     assert calls == ["ab"]
     (source,) = prepared.texts[0].sources
-    tokens = CertainTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
     for _ in range(3):
         assert prepared.builder.surfaces(source, tokens) == [b"b", b"a"]
     assert calls == ["ab"]
@@ -213,5 +213,5 @@ def test_a_replaced_unknown_word_keeps_the_space_before_it(monkeypatch):
     reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
     prepared = reader.read(TranslationRequest(["ab"], options=Options(replace_unknowns=True), streamed=True))
     (source,) = prepared.texts[0].sources
-    tokens = CertainTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
     assert prepared.builder.surfaces(source, tokens) == [b" b", b" a"]

@@ -3,19 +3,19 @@
 import subprocess
 import sys
 
-from translane_server.workers.activity import SharedActivity
+from translane_server.workers.serve import SharedActivity
 
 
 def test_a_replica_is_alone_while_no_other_one_is_at_work():
     shared = SharedActivity()
     one, other = shared.of(0), shared.of(1023)
     assert one.is_alone()
-    one.begin()
+    one.set(True)
     assert one.is_alone()
     assert not other.is_alone()
-    other.begin()
+    other.set(True)
     assert not one.is_alone()
-    one.end()
+    one.set(False)
     assert other.is_alone()
     assert not one.is_alone()
 
@@ -23,14 +23,14 @@ def test_a_replica_is_alone_while_no_other_one_is_at_work():
 # In a process of its own: a fork of the one that runs the tests would go on with them if its end failed.
 FORKS = """
 import os
-from translane_server.workers.activity import SharedActivity
+from translane_server.workers.serve import SharedActivity
 
 shared = SharedActivity()
 if child := os.fork():
     os.waitpid(child, 0)
     print(shared.of(0).is_alone(), shared.of(1).is_alone())
 else:
-    shared.of(1).begin()
+    shared.of(1).set(True)
 """
 
 

@@ -9,13 +9,13 @@ from fakes.backend import VOCABULARY
 from helpers.demo import DEMO
 from translane_server.bundle.bundle import load_bundle
 from translane_server.workers.__main__ import _all_threads
-from translane_server.workers.activity import SharedActivity
-from translane_server.workers.setup import ModelSetup, ReplicaSetup
+from translane_server.workers.messages import ModelSetup, WorkerSetup
+from translane_server.workers.serve import SharedActivity
 
 
-def setup_of(folder: Path, lone_threads: int) -> ReplicaSetup:
+def setup_of(folder: Path, lone_threads: int) -> WorkerSetup:
     model = ModelSetup(load_bundle(folder), "cpu", 1, 32, 32, 256)
-    return ReplicaSetup(0, 4, VOCABULARY, model, lone_threads)
+    return WorkerSetup(0, 4, VOCABULARY, model, lone_threads)
 
 
 def test_they_run_while_no_other_replica_is_at_work():
@@ -24,7 +24,7 @@ def test_they_run_while_no_other_replica_is_at_work():
     assert found
     assert found.sessions.threads == 2
     assert found.are_free()
-    shared.of(1).begin()
+    shared.of(1).set(True)
     assert not found.are_free()
 
 

@@ -1,64 +1,104 @@
 """Who decodes what, and what becomes of it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from fakes.backend import EOS
 from translane_server.core.errors import EngineError, PoisonedError, QueueFullError, UnavailableError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import CertainTokens, Hypothesis, Measurements, Sentence, SentenceResult, Timing
+from translane_server.engine.sequence import (
+    CommittedTokens,
+    EngineOutput,
+    Hypothesis,
+    Sentence,
+    SentenceResult,
+    StepStats,
+    Timing,
+)
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.interface import Report
+from translane_server.workers.worker import State, Worker
 
 RESULT = SentenceResult((Hypothesis((1,), 0.0, False),), Timing(0, 0, 0))
 
 
-class ObedientReplica:
-    """Holds what it is sent; tests say what becomes of it."""
+class Outbox:
+    """A connection that keeps what is sent."""
 
-    def __init__(self, rows=8):
+    name = "replica"
+
+    def __init__(self, rows):
         self.rows = rows
-        self.is_responsive = True
-        self.tasks = []
-        self.left = []  # numbers of those that have not ended
+        self.sequences = []
         self.cancelled = []
-        self.stopped = False
-
-    @property
-    def numbers(self):
-        return [task.number for task in self.tasks]
 
     async def start(self, listener):
-        self.listener = listener
+        """Nothing starts."""
 
-    def submit(self, task):
-        self.tasks.append(task)
-        self.left.append(task.number)
+    def submit(self, sequence):
+        self.sequences.append(sequence)
 
     def cancel(self, number):
         self.cancelled.append(number)
 
     async def stop(self):
-        self.stopped = True
+        """Nothing ends."""
 
-    def report(self, *, ended=(), dropped=(), certain=(), measurements=None, failed=()):
-        self.left = [number for number in self.left if number not in failed]
-        measurements = measurements or Measurements.none()
-        self.listener.reported(self, Report(ended, dropped, certain, measurements, failed))
+
+class ObedientWorker(Worker):
+    """Holds what it is sent; tests say what becomes of it."""
+
+    is_responsive = True
+
+    def __init__(self, rows=8):
+        outbox: Any = Outbox(rows)
+        super().__init__(lambda: outbox)
+        self.sent = outbox.sequences
+        self.cancelled = outbox.cancelled
+
+    @property
+    def numbers(self):
+        return [sequence.number for sequence in self.sent]
+
+    @property
+    def left(self):
+        """Numbers of what it has, in the order in which it was sent."""
+        return list(self.sequences)
+
+    @property
+    def stopped(self):
+        return self.state is State.STOPPED
+
+    def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=()):
+        self._listener.received(self, EngineOutput(ended, dropped, committed, stats or StepStats.none(), failed))
+
+    def fall(self):
+        """All that it has is lost, a moment ago."""
+        self._enter(State.LOST)
+        self._listener.lost(self)
 
     def lose(self):
         """All that it has is lost."""
-        self.left = []
-        self.listener.lost(self)
-        self.listener._settle()
+        self.fall()
+        assert isinstance(self._listener, Dispatcher)
+        self._listener._settle()
+
+    def come_back(self):
+        self._enter(State.UP)
+        self._listener.returned(self)
+
+    def give_up(self):
+        """Return whether to go on trying."""
+        if self.is_up:
+            self.fall()
+        self._enter(State.GIVEN_UP)
+        return self._listener.given_up(self)
 
     def end(self, *numbers):
-        self.left = [number for number in self.left if number not in numbers]
         self.report(ended=[(number, RESULT) for number in numbers])
 
     def drop(self, *numbers):
-        self.left = [number for number in self.left if number not in numbers]
         self.report(dropped=numbers)
 
 
@@ -86,7 +126,7 @@ async def give_up(*tasks):
 
 @pytest.fixture
 def replicas():
-    return [ObedientReplica(), ObedientReplica()]
+    return [ObedientWorker(), ObedientWorker()]
 
 
 @pytest.fixture
@@ -97,7 +137,7 @@ async def engine(replicas):
 
 
 def sent(replicas):
-    return [len(replica.tasks) for replica in replicas]
+    return [len(replica.sent) for replica in replicas]
 
 
 async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
@@ -181,7 +221,7 @@ async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(repl
     with pytest.raises(QueueFullError) as refused:
         await call(engine, 2)
     assert refused.value.retry_after == 0.1
-    replicas[0].report(measurements=Measurements.none()._replace(queue_times=[0.5, 2.5]))
+    replicas[0].report(stats=StepStats.none()._replace(queue_times=[0.5, 2.5]))
     with pytest.raises(QueueFullError) as refused:
         await call(engine, 2)
     assert refused.value.retry_after == 2.5
@@ -192,7 +232,7 @@ async def test_a_higher_priority_is_sent_first(engine, replicas):
     await call(engine, 2)
     first = await call(engine, 1, priority=1)
     replicas[0].end(replicas[0].numbers[0])
-    assert replicas[0].tasks[-1].priority == 1
+    assert replicas[0].sent[-1].priority == 1
     replicas[0].end(replicas[0].numbers[-1])
     assert await first == (RESULT,)
 
@@ -205,7 +245,7 @@ async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine,
     assert engine.waiting == 4
     replicas[1].end(*replicas[1].numbers[:1])
     assert sent(replicas) == [10, 10], "the beams have room, and then the one behind them"
-    assert replicas[1].tasks[-1].sentence.options.beam_size == 8
+    assert replicas[1].sent[-1].sentence.options.beam_size == 8
     assert engine.waiting == 3
     replicas[1].end(*replicas[1].numbers[1:8])
     assert engine.waiting == 3, "the beams wait at the replica: eight rows are to be free"
@@ -269,19 +309,19 @@ def sentences(count):
     return [Sentence([7, EOS], DecodingOptions(9))] * count
 
 
-def certain(replica, *token_ids):
-    replica.report(certain=[(replica.numbers[0], CertainTokens(token_ids))])
+def committed(replica, *token_ids):
+    replica.report(committed=[(replica.numbers[0], CommittedTokens(token_ids))])
 
 
 async def test_a_stream_yields_the_tokens_of_one_sentence_after_the_other(engine, replicas):
     stream = engine.stream(sentences(2))
     first = asyncio.create_task(anext(stream))
     await turn()
-    assert [replica.tasks[0].streamed for replica in replicas] == [True, True]
-    certain(replicas[1], 8)
-    certain(replicas[0], 5, 6)
-    assert await first == CertainTokens((5, 6))
-    certain(replicas[1], 9)
+    assert [replica.sent[0].streamed for replica in replicas] == [True, True]
+    committed(replicas[1], 8)
+    committed(replicas[0], 5, 6)
+    assert await first == CommittedTokens((5, 6))
+    committed(replicas[1], 9)
     replicas[1].end(*replicas[1].numbers)
     replicas[0].end(*replicas[0].numbers)
     assert await anext(stream) == RESULT
@@ -295,11 +335,11 @@ async def test_a_slow_reader_gets_all_tokens_since_the_last_ones(engine, replica
     stream = engine.stream(sentences(1))
     first = asyncio.create_task(anext(stream))
     await turn()
-    certain(replicas[0], 5)
-    assert await first == CertainTokens((5,))
+    committed(replicas[0], 5)
+    assert await first == CommittedTokens((5,))
     for token in (6, 7, 8):
-        certain(replicas[0], token)
-    assert await anext(stream) == CertainTokens((6, 7, 8))
+        committed(replicas[0], token)
+    assert await anext(stream) == CommittedTokens((6, 7, 8))
     await stream.aclose()
     assert replicas[0].cancelled == replicas[0].numbers
 
@@ -333,7 +373,7 @@ async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, rep
         await engine.stop()
     else:
         for replica in replicas:
-            engine.given_up(replica)
+            replica.give_up()
     assert [await first, await anext(stream)] == [RESULT, RESULT]
 
 
@@ -345,7 +385,7 @@ async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
         await engine.stop()
     else:
         for replica in replicas:
-            engine.given_up(replica)
+            replica.give_up()
     with pytest.raises(UnavailableError if how == "stop" else EngineError):
         await event
 
@@ -353,14 +393,14 @@ async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
 async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
     request = await call(engine, 3)
     replicas[1].lose()
-    assert engine.given_up(replicas[1])
+    assert replicas[1].give_up()
     assert engine.is_available
     await asyncio.sleep(0.3)  # after a loss, nothing is sent for a time
     replicas[0].end(*replicas[0].numbers)
     assert await request == (RESULT,) * 3
-    engine.returned(replicas[1])
+    replicas[1].come_back()
     replicas[0].lose()
-    assert engine.given_up(replicas[0])
+    assert replicas[0].give_up()
     assert engine.is_available
     assert not engine.failed.is_set()
 
@@ -368,9 +408,9 @@ async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
 async def test_the_last_replica_that_is_given_up_ends_all(engine, replicas):
     calls = [await call(engine, 3), await call(engine, 30)]
     replicas[1].lose()
-    assert engine.given_up(replicas[1])
+    assert replicas[1].give_up()
     replicas[0].lose()
-    assert not engine.given_up(replicas[0])
+    assert not replicas[0].give_up()
     assert engine.failed.is_set()
     assert not engine.is_available
     assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [EngineError] * 2
@@ -390,13 +430,13 @@ async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(r
     await engine.start()
     request = await call(engine, 20)
     behind = await call(engine, 20)
-    had = [task.number for task in replicas[1].tasks]
-    sent = len(replicas[0].tasks)
+    had = [each.number for each in replicas[1].sent]
+    sent = len(replicas[0].sent)
     replicas[1].lose()
     assert engine.is_available
     assert engine.waiting == 32
     replicas[0].end(*replicas[0].left)
-    again = [task.number for task in replicas[0].tasks[sent:]]
+    again = [each.number for each in replicas[0].sent[sent:]]
     assert again == had
     replicas[0].end(*replicas[0].left)
     assert await request == (RESULT,) * 20
@@ -408,17 +448,17 @@ async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(r
 async def test_of_replicas_that_are_lost_together_no_sentence_is_taken_for_the_reason(engine, replicas):
     request = await call(engine)
     for replica in replicas:
-        engine.lost(replica)
+        replica.fall()
     engine._settle()
     for replica in replicas:
-        engine.returned(replica)
+        replica.come_back()
     assert sent(replicas) == [2, 0], "it was not sent to the second one, which had ended"
     replicas[0].end(*replicas[0].numbers[-1:])
     assert await request == (RESULT,)
 
 
 async def test_new_sentences_wait_too_until_a_loss_has_settled(engine, replicas):
-    engine.lost(replicas[0])
+    replicas[0].fall()
     request = await call(engine)
     assert sent(replicas) == [0, 0]
     engine._settle()
@@ -440,7 +480,7 @@ async def test_a_replica_that_may_hang_gets_no_sentence_of_a_lost_one(engine, re
 
 
 async def test_sentences_wait_until_the_only_replica_returns():
-    replica = ObedientReplica()
+    replica = ObedientWorker()
     changes: list[bool] = []
     engine = Dispatcher([replica], waiting_limit=9)
     engine.availability_changed = lambda: changes.append(engine.is_available)
@@ -449,8 +489,8 @@ async def test_sentences_wait_until_the_only_replica_returns():
     replica.lose()
     meanwhile = await call(engine, 2)
     assert not engine.is_available
-    assert len(replica.tasks) == 2
-    engine.returned(replica)
+    assert len(replica.sent) == 2
+    replica.come_back()
     assert changes == [False, True]
     replica.end(*replica.left)
     assert await before == await meanwhile == (RESULT,) * 2
@@ -477,30 +517,30 @@ async def test_a_sentence_that_ends_two_replicas_alone_is_refused_alone(engine, 
     assert line.startswith("sentence ")
     assert "ends every replica" in line
     for replica in replicas:
-        engine.returned(replica)
+        replica.come_back()
     assert engine.is_available
 
 
 async def test_of_sentences_that_fail_together_twice_each_is_tried_alone():
-    replica = ObedientReplica()
+    replica = ObedientWorker()
     engine = Dispatcher([replica], waiting_limit=99)
     await engine.start()
     calls = [await call(engine) for _ in range(4)]
-    poison = replica.tasks[2].number
+    poison = replica.sent[2].number
     for _ in range(2):
         replica.lose()
-        engine.returned(replica)
+        replica.come_back()
     later = await call(engine)
     for place in range(4):
         assert replica.left == [place], "alone, while the later one waits"
         if place == poison:
             replica.lose()
-            engine.returned(replica)
+            replica.come_back()
         else:
             replica.end(place)
     assert replica.left == [poison], "a single loss may be an accident"
     replica.lose()
-    engine.returned(replica)
+    replica.come_back()
     assert replica.left == [4]
     replica.end(4)
     outcomes = await asyncio.gather(*calls, later, return_exceptions=True)
@@ -511,10 +551,10 @@ async def test_while_one_replica_decodes_the_suspects_the_other_goes_on(engine, 
     replicas[1].lose()
     suspects = [await call(engine) for _ in range(4)]
     replicas[0].lose()
-    engine.returned(replicas[0])
+    replicas[0].come_back()
     replicas[0].lose()
     for replica in replicas:
-        engine.returned(replica)
+        replica.come_back()
     others = [await call(engine) for _ in range(4)]
     kept, free = sorted(replicas, key=lambda replica: len(replica.left))
     assert (len(kept.left), len(free.left)) == (1, 4)
@@ -546,18 +586,18 @@ async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):
     stream = engine.stream(sentences(1))
     first = asyncio.create_task(anext(stream))
     await turn()
-    certain(replicas[0], 5, 6)
-    assert await first == CertainTokens((5, 6))
-    certain(replicas[0], 7)
+    committed(replicas[0], 5, 6)
+    assert await first == CommittedTokens((5, 6))
+    committed(replicas[0], 7)
     replicas[0].lose()
     assert replicas[1].left == replicas[0].numbers
     event = asyncio.create_task(anext(stream))
     await turn()
-    assert await event == CertainTokens((7,)), "what was certain before"
+    assert await event == CommittedTokens((7,)), "what was certain before"
     event = asyncio.create_task(anext(stream))
-    certain(replicas[1], 5)
-    certain(replicas[1], 6, 7, 8)
-    assert await event == CertainTokens((8,))
+    committed(replicas[1], 5)
+    committed(replicas[1], 6, 7, 8)
+    assert await event == CommittedTokens((8,))
     replicas[1].end(*replicas[1].numbers)
     assert await anext(stream) == RESULT
 
@@ -566,11 +606,11 @@ async def test_a_stream_that_would_go_on_differently_ends(engine, replicas):
     stream = engine.stream(sentences(1))
     first = asyncio.create_task(anext(stream))
     await turn()
-    certain(replicas[0], 5, 6)
+    committed(replicas[0], 5, 6)
     await first
     replicas[0].lose()
     event = asyncio.create_task(anext(stream))
-    certain(replicas[1], 5, 9)
+    committed(replicas[1], 5, 9)
     with pytest.raises(EngineError, match="differs"):
         await event
 
@@ -593,12 +633,10 @@ async def test_a_caller_whose_sentences_become_longer_than_expected_pays_for_it(
     long = SentenceResult((Hypothesis((1,) * 256, 0.0, False),), Timing(0, 0, 0))
     calls = [asyncio.create_task(dispatcher.decode([sentence] * 100, caller=caller)) for caller in ("long", "short")]
     await turn()
-    owners = {
-        accepted.task.number: accepted.caller for request in dispatcher._requests for accepted in request.accepted
-    }
+    owners = {sequence.number: request.caller for request in dispatcher._requests for sequence in request.sequences}
     ended = []
     for _ in range(100):
-        ended.append(replica.left.pop(0))
+        ended.append(replica.left[0])
         replica.report(ended=[(ended[-1], long if owners[ended[-1]] == "long" else RESULT)])
     assert [owners[number] for number in ended].count("long") < 25
     for each in calls:
@@ -617,9 +655,9 @@ async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, repl
 
 
 async def test_what_replicas_measure_is_observed(replicas):
-    observed: list[Measurements] = []
+    observed: list[StepStats] = []
     engine = Dispatcher(replicas, waiting_limit=9, observe=observed.append)
     await engine.start()
-    measured = Measurements([], [0.25], [(0.5, 3)], [], [])
-    replicas[0].report(measurements=measured)
+    measured = StepStats([], [0.25], [(0.5, 3)], [], [])
+    replicas[0].report(stats=measured)
     assert observed == [measured]

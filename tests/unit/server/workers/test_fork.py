@@ -10,8 +10,7 @@ import pytest
 from fakes.backend import VOCABULARY, FakeBackend
 from translane_server.core.errors import BundleError, StartupError
 from translane_server.workers.fork import serve_forked
-from translane_server.workers.messages import Frames, Ready, framed
-from translane_server.workers.setup import ReplicaSetup
+from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def send(ours, number):
     """Ask for a replica; return the server's end of its connection."""
     connection, theirs = socket.socketpair()
     connection.settimeout(10)
-    connection.sendall(framed(ReplicaSetup(number, 1, VOCABULARY)))
+    connection.sendall(framed(WorkerSetup(number, 1, VOCABULARY)))
     with theirs:
         socket.send_fds(ours, [number.to_bytes(4, "little")], [theirs.fileno()])
     return connection
@@ -89,7 +88,7 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
 
     def open_backend(_setup, _model, activity):
         assert activity.is_alone(), "the replica before has ended"
-        activity.begin()
+        activity.set(True)
         return FakeBackend(rows=1)
 
     ours, theirs = control

@@ -7,24 +7,17 @@ import pytest
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.sequence import (
     AlignedToken,
-    CertainTokens,
+    CommittedTokens,
+    EngineInput,
+    EngineOutput,
     Hypothesis,
-    Measurements,
     Sentence,
     SentenceResult,
-    Task,
+    Sequence,
+    StepStats,
     Timing,
 )
-from translane_server.workers.interface import Report
-from translane_server.workers.messages import (
-    Frames,
-    Orders,
-    framed,
-    pack_orders,
-    pack_report,
-    unpack_orders,
-    unpack_report,
-)
+from translane_server.workers.messages import Frames, framed, pack_input, pack_output, unpack_input, unpack_output
 
 ALIGNMENT = (AlignedToken(0, 0.5), AlignedToken(3, 0.25))
 PLAIN = Sentence([5, 6, 3], DecodingOptions(9))
@@ -49,30 +42,30 @@ def through(message, cut=1 << 20):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_orders(streamed):
-    orders = Orders([Task(12, -3, 17.25, streamed, PLAIN), Task(13, 0, 0.0, False, RICH)], [12, 4])
-    found = unpack_orders(through(pack_orders(orders), cut=7))
-    assert found == orders
-    assert all(isinstance(task.sentence, Sentence) for task in found.tasks)
-    assert found.tasks[1].rows == 3
+def test_inputs(streamed):
+    told = EngineInput([Sequence(12, -3, 17.25, streamed, PLAIN), Sequence(13, 0, 0.0, False, RICH)], [12, 4])
+    found = unpack_input(through(pack_input(told), cut=7))
+    assert pack_input(found) == pack_input(told)
+    assert all(isinstance(each.sentence, Sentence) for each in found.sequences)
+    assert found.sequences[1].rows == 3
 
 
 def test_options_of_one_kind_are_one_object():
-    tasks = [Task(number, 0, 0.0, False, Sentence([number], DecodingOptions(77))) for number in (4, 5)]
-    first, second = (unpack_orders(through(pack_orders(Orders([task], ())))).tasks[0] for task in tasks)
+    sequences = [Sequence(number, 0, 0.0, False, Sentence([number], DecodingOptions(77))) for number in (4, 5)]
+    first, second = (unpack_input(through(pack_input(EngineInput([each], ())))).sequences[0] for each in sequences)
     assert first.sentence.options is second.sentence.options
 
 
-def test_reports():
+def test_outputs():
     result = SentenceResult((SCORED, UNSCORED), Timing(0.1, 0.2, 0.3))
-    certain = [(5, CertainTokens((1, 2), ALIGNMENT)), (6, CertainTokens((1,)))]
-    measured = Measurements([(0.5, 12)], [0.5], [(0.001, 32)], [], [0.75])
-    report = Report([(3, result)], [4], certain, measured)
-    found = unpack_report(through(pack_report(report), cut=7))
-    assert found == report
+    committed = [(5, CommittedTokens((1, 2), ALIGNMENT)), (6, CommittedTokens((1,)))]
+    measured = StepStats([(0.5, 12)], [0.5], [(0.001, 32)], [], [0.75])
+    output = EngineOutput([(3, result)], [4], committed, measured)
+    found = unpack_output(through(pack_output(output), cut=7))
+    assert found == output
     assert isinstance(found.ended[0][1].hypotheses[0].alignment[0], AlignedToken)
-    nothing = Report([], [], [], Measurements.none())
-    assert unpack_report(through(pack_report(nothing))) == nothing
+    nothing = EngineOutput([], [], [], StepStats.none())
+    assert unpack_output(through(pack_output(nothing))) == nothing
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,59 +1,58 @@
-"""A request: sentences that are accepted and answered together."""
+"""A request in flight: sequences that are accepted and answered together."""
 
 from __future__ import annotations
 
 import asyncio
 
 from translane_server.core.errors import EngineError, RequestError
-from translane_server.engine.sequence import AlignedToken, CertainTokens, SentenceResult, Task
+from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sentence, SentenceResult, Sequence
 from translane_server.workers.fair_queue import Entry
 
 
-class Accepted:
-    """An accepted sentence.
-
-    Args:
-        request: its request.
-        place: its place in the request.
-        task: the task that a replica gets.
-        caller: who asks.
+class AcceptedSequence(Sequence):
+    """A sequence as the server has it.
 
     Attributes:
-        failures_together: how often it was lost with its replica, or its step failed, together with other sentences.
-        failures_alone: how often this happened while it was alone.
+        request: its request.
+        place: its place in the request.
         entry: its entry in the queue.
+        failures_together: how often it was lost with its worker, or its step failed, together with others.
+        failures_alone: how often this happened while it was alone.
     """
 
-    __slots__ = ("caller", "entry", "failures_alone", "failures_together", "place", "request", "task")
+    __slots__ = ("entry", "failures_alone", "failures_together", "place", "request")
 
-    def __init__(self, request: Submission, place: int, task: Task, caller: str = "") -> None:
+    def __init__(
+        self, number: int, level: int, submitted_at: float, sentence: Sentence, request: InFlight, place: int
+    ) -> None:
+        super().__init__(number, level, submitted_at, request.streamed, sentence)
         self.request = request
         self.place = place
-        self.task = task
-        self.caller = caller
+        self.entry: Entry[AcceptedSequence] | None = None
         self.failures_together = self.failures_alone = 0
-        self.entry: Entry[Accepted] | None = None
 
 
-class Submission:
-    """Accepted sentences that are answered together. A sentence is identified by its place in the request.
+class InFlight:
+    """Sequences that are answered together. A sequence is identified by its place in the request.
 
     Args:
         sentences: number of sentences.
-        streamed: whether the caller takes certain tokens and results as they come.
+        streamed: whether the caller takes committed tokens and results as they come.
+        caller: who asks.
 
     Attributes:
-        accepted: the sentences; empty once the request is answered.
-        results: result of each sentence; None if it is not decoded yet.
-        missing: number of sentences that are not decoded yet.
+        sequences: the sequences; empty once the request is answered.
+        results: result of each sequence; None if it is not decoded yet.
+        missing: number of sequences that are not decoded yet.
         error: the error that ends the request.
         is_over: nobody waits for the results any more.
         changed: set when the caller should look again.
     """
 
-    def __init__(self, sentences: int, *, streamed: bool) -> None:
+    def __init__(self, sentences: int, *, streamed: bool, caller: str = "") -> None:
         self.streamed = streamed
-        self.accepted: list[Accepted] = []
+        self.caller = caller
+        self.sequences: list[AcceptedSequence] = []
         self.results: list[SentenceResult | None] = [None] * sentences
         self.missing = sentences
         self.error: RequestError | None = None
@@ -61,8 +60,8 @@ class Submission:
         self.changed = asyncio.Event()
         self._streams: dict[int, _Stream] = {}
 
-    def add_certain(self, place: int, tokens: CertainTokens) -> None:
-        """Add certain tokens of a sentence, until the caller takes them."""
+    def add_committed(self, place: int, tokens: CommittedTokens) -> None:
+        """Add committed tokens of a sentence, until the caller takes them."""
         stream = self._streams.get(place)
         if stream is None:
             stream = self._streams[place] = _Stream()
@@ -70,13 +69,13 @@ class Submission:
             self.fail(EngineError("a replica was lost, and the new translation differs from what was sent already"))
         self.changed.set()
 
-    def take_certain(self, place: int) -> CertainTokens | None:
-        """Remove and return the certain tokens of a sentence; None if there are none."""
+    def take_committed(self, place: int) -> CommittedTokens | None:
+        """Remove and return the committed tokens of a sentence; None if there are none."""
         stream = self._streams.get(place)
         return stream.take() if stream else None
 
     def restart(self, place: int) -> None:
-        """Expect the certain tokens of a sentence from the beginning again."""
+        """Expect the committed tokens of a sentence from the beginning again."""
         if stream := self._streams.get(place):
             stream.repeated = 0
 
@@ -95,7 +94,7 @@ class Submission:
 
 
 class _Stream:
-    """The certain tokens of a sentence.
+    """The committed tokens of a sentence.
 
     A sentence that is decoded again gives the same tokens again. They are not sent twice.
     """
@@ -106,7 +105,7 @@ class _Stream:
         self._taken = 0
         self.repeated = 0  # how many tokens the present decoding has given
 
-    def add(self, tokens: CertainTokens) -> bool:
+    def add(self, tokens: CommittedTokens) -> bool:
         """Add the next tokens of the present decoding. Return whether they are the tokens of an earlier decoding."""
         ids, alignment = tokens
         known = self._ids[self.repeated : self.repeated + len(ids)]
@@ -117,10 +116,10 @@ class _Stream:
         self._alignment += alignment[len(known) :]
         return True
 
-    def take(self) -> CertainTokens | None:
+    def take(self) -> CommittedTokens | None:
         ids = tuple(self._ids[self._taken :])
         if not ids:
             return None
         alignment, self._alignment = tuple(self._alignment), []
         self._taken = len(self._ids)
-        return CertainTokens(ids, alignment)
+        return CommittedTokens(ids, alignment)

@@ -4,50 +4,50 @@ import pytest
 
 from fakes.serving import make_settings
 from translane_server.core.errors import SettingsError
-from translane_server.workers.plan import ReplicaPlan, divide_cpus, plan_replicas
+from translane_server.workers.placement import Placement, divide_cpus, place_replicas
 
 SMALL, LARGE = 7_000_000, 80_000_000
 
 
 def plan(parameters=SMALL, device="cpu", cpus=2, **settings):
-    return plan_replicas(make_settings(**settings), parameters, device, cpus)
+    return place_replicas(make_settings(**settings), parameters, device, cpus)
 
 
 def test_a_small_model_has_a_replica_on_each_cpu():
-    assert plan() == ReplicaPlan(rows=(32, 32), threads=1)
-    assert plan(cpus=1) == ReplicaPlan(rows=(64,), threads=1)
-    assert plan(cpus=12) == ReplicaPlan(rows=(32,) * 12, threads=1)
-    assert plan(cpus=99) == ReplicaPlan(rows=(32,) * 16, threads=1)
+    assert plan() == Placement(rows=(32, 32), threads=1)
+    assert plan(cpus=1) == Placement(rows=(64,), threads=1)
+    assert plan(cpus=12) == Placement(rows=(32,) * 12, threads=1)
+    assert plan(cpus=99) == Placement(rows=(32,) * 16, threads=1)
 
 
 def test_a_larger_model_has_one_on_each_cpu_too_and_all_threads_for_a_lone_one():
-    assert plan(LARGE) == ReplicaPlan(rows=(32, 32), threads=1, lone_threads=2)
-    assert plan(LARGE, cpus=16) == ReplicaPlan(rows=(16,) * 16, threads=1, lone_threads=16)
+    assert plan(LARGE) == Placement(rows=(32, 32), threads=1, lone_threads=2)
+    assert plan(LARGE, cpus=16) == Placement(rows=(16,) * 16, threads=1, lone_threads=16)
     assert plan(LARGE, cpus=16).lone_rows == 8
-    assert plan(LARGE, cpus=3) == ReplicaPlan(rows=(22, 21, 21), threads=1, lone_threads=3)
+    assert plan(LARGE, cpus=3) == Placement(rows=(22, 21, 21), threads=1, lone_threads=3)
     assert [plan(LARGE).lone_threads_of(number) for number in range(2)] == [2, 1]
-    assert plan(LARGE, cpus=1) == ReplicaPlan(rows=(64,), threads=1)
+    assert plan(LARGE, cpus=1) == Placement(rows=(64,), threads=1)
 
 
 def test_a_larger_model_has_one_where_rows_or_cpus_do_not_suit_many():
-    assert plan(LARGE, max_batch_size=31) == ReplicaPlan(rows=(31,), threads=2)
-    assert plan(LARGE, cpus=65) == ReplicaPlan(rows=(64,), threads=65)
-    assert plan(LARGE, max_beam_size=64) == ReplicaPlan(rows=(64,), threads=2)
+    assert plan(LARGE, max_batch_size=31) == Placement(rows=(31,), threads=2)
+    assert plan(LARGE, cpus=65) == Placement(rows=(64,), threads=65)
+    assert plan(LARGE, max_beam_size=64) == Placement(rows=(64,), threads=2)
 
 
 def test_a_very_large_model_has_one():
-    assert plan(200_000_000) == ReplicaPlan(rows=(64,), threads=2)
+    assert plan(200_000_000) == Placement(rows=(64,), threads=2)
 
 
 def test_replicas_and_threads_can_be_set():
-    assert plan(LARGE, replicas=2) == ReplicaPlan(rows=(32, 32), threads=1)
+    assert plan(LARGE, replicas=2) == Placement(rows=(32, 32), threads=1)
     assert plan(LARGE, replicas=2, cpus=8).threads == 4
-    assert plan(replicas=3, threads=2, max_batch_size=20) == ReplicaPlan(rows=(7, 7, 6), threads=2)
+    assert plan(replicas=3, threads=2, max_batch_size=20) == Placement(rows=(7, 7, 6), threads=2)
     assert plan(replicas=4, cpus=2).threads == 1
 
 
 def test_threads_alone_are_those_of_one_replica():
-    assert plan(threads=1) == ReplicaPlan(rows=(64,), threads=1)
+    assert plan(threads=1) == Placement(rows=(64,), threads=1)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
 
 
 def test_cuda_has_one():
-    assert plan(device="cuda") == ReplicaPlan(rows=(64,), threads=2)
+    assert plan(device="cuda") == Placement(rows=(64,), threads=2)
     assert len(plan(device="cuda", replicas=1).rows) == 1
     with pytest.raises(SettingsError, match="--replicas is 2, and on cuda there is one"):
         plan(device="cuda", replicas=2)

@@ -11,13 +11,12 @@ from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.replicas import fake_replica
 from translane_server.core.errors import BundleError, EngineError, QueueFullError, StartupError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import Measurements, Sentence, Task
+from translane_server.engine.sequence import EngineOutput, Sentence, Sequence, StepStats
+from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.interface import Report
 from translane_server.workers.local import ThreadHost
-from translane_server.workers.messages import Frames, Ready, framed, pack_report
-from translane_server.workers.replica_connection import ReplicaConnection
-from translane_server.workers.setup import ReplicaSetup
+from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed, pack_output
+from translane_server.workers.worker import Worker
 
 
 @pytest.fixture
@@ -133,7 +132,7 @@ async def test_what_keeps_a_replica_from_starting_is_told(backends):
         time.sleep(0.2)  # the other one is ready by then
         raise BundleError("model bundle x: its graphs do not run")
 
-    refusing = ReplicaConnection(SETUP, ThreadHost(refuse))
+    refusing = Worker(lambda: WorkerConnection(SETUP, ThreadHost(refuse)))
     engine = Dispatcher([fake_replica(backends[0]), refusing], waiting_limit=9)
     with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
         await engine.start()
@@ -141,7 +140,7 @@ async def test_what_keeps_a_replica_from_starting_is_told(backends):
 
 
 async def test_a_replica_that_is_stopped_before_it_is_launched_is_not_launched():
-    replica = ReplicaConnection(SETUP, NoHost())
+    replica = WorkerConnection(SETUP, NoHost())
     starting = asyncio.create_task(replica.start(Listener()))
     await asyncio.sleep(0)
     await replica.stop()
@@ -157,7 +156,7 @@ async def test_idle_replicas_run_no_steps(decoding, backends):
     assert [len(backend.log) for backend in backends] == steps
 
 
-SETUP = ReplicaSetup(0, 8, VOCABULARY)
+SETUP = WorkerSetup(0, 8, VOCABULARY)
 
 
 class NoHost:
@@ -173,7 +172,7 @@ class NoHost:
 
 
 async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
-    engine = Dispatcher([ReplicaConnection(SETUP, NoHost())], waiting_limit=9)
+    engine = Dispatcher([Worker(lambda: WorkerConnection(SETUP, NoHost()))], waiting_limit=9)
     with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
         await engine.start()
 
@@ -201,32 +200,30 @@ class ObservedHost:
 
 
 class Listener:
-    """Sends a replica two more sentences whenever it reports."""
+    """Sends a worker two more sequences whenever it gives an output."""
 
-    def reported(self, replica, report):
+    def received(self, connection, output):
         for number in (8, 9):
-            replica.submit(task(number))
+            connection.submit(sequence(number))
 
-    def lost(self, replica):
-        raise AssertionError("the replica is there")
-
-    returned = given_up = lost
+    def broken(self, connection):
+        raise AssertionError("the worker is there")
 
 
-def task(number):
-    return Task(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
+def sequence(number):
+    return Sequence(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
 
 
 async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
     host = ObservedHost()
-    replica = ReplicaConnection(SETUP, host)
+    replica = WorkerConnection(SETUP, host)
     await replica.start(Listener())
     await asyncio.to_thread(host.messages, 1)  # the setup
-    replica.submit(task(1))
+    replica.submit(sequence(1))
     replica.cancel(1)
-    replica.submit(task(2))
-    host.connection.sendall(framed(pack_report(Report([], [], [], Measurements.none()))))
+    replica.submit(sequence(2))
+    host.connection.sendall(framed(pack_output(EngineOutput([], [], [], StepStats.none()))))
     messages = await asyncio.to_thread(host.messages, 2)
-    sent = [([each[0] for each in tasks], cancelled) for tasks, cancelled, _ in messages]
+    sent = [([each[0] for each in sequences], cancelled) for sequences, cancelled, _ in messages]
     assert sent == [([1, 2], [1]), ([8, 9], [])]
     await replica.stop()

@@ -1,4 +1,4 @@
-"""The loop of a replica: admit sentences, run a decode step, update the batch.
+"""The engine loop: admit sentences, run a decode step, update the batch.
 
 A sentence waits in two places here: in the queue, and encoded. An encoded sentence has a slot in the backend, and waits
 for its rows.
@@ -6,58 +6,111 @@ for its rows.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections import abc, deque
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from translane_server.engine.queue import PriorityQueue
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
-from translane_server.engine.sequence import CertainTokens, Measurements, SentenceResult, TargetVocabulary, Task
+from translane_server.engine.sequence import (
+    CommittedTokens,
+    EngineInput,
+    EngineOutput,
+    SentenceResult,
+    Sequence,
+    StepStats,
+    TargetVocabulary,
+)
 from translane_server.runtime.backend import Backend, RowMove
-from translane_server.workers.activity import Activity
-from translane_server.workers.interface import Report
-from translane_server.workers.messages import Orders
-from translane_server.workers.server_connection import ServerGoneError
+
+Item = TypeVar("Item")
+
+
+class PriorityQueue(Generic[Item]):
+    """A queue: higher priority first; equal priorities in order of arrival."""
+
+    def __init__(self) -> None:
+        self._arrivals = itertools.count()
+        self._heap: list[tuple[int, int, Item]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[Item]:
+        """Iterate over the items in their order, without removing them."""
+        return (item for _, _, item in sorted(self._heap))
+
+    @property
+    def first(self) -> Item | None:
+        """The next item; None if the queue is empty."""
+        return self._heap[0][2] if self._heap else None
+
+    def add(self, item: Item, priority: int) -> None:
+        """Add `item` behind all items of its priority."""
+        heappush(self._heap, (-priority, next(self._arrivals), item))
+
+    def pop(self) -> Item:
+        """Remove and return the next item."""
+        return heappop(self._heap)[2]
+
+    def remove(self, unwanted: Callable[[Item], bool]) -> int:
+        """Remove the items that are `unwanted`, and return their number."""
+        kept = [entry for entry in self._heap if not unwanted(entry[2])]
+        removed = len(self._heap) - len(kept)
+        if removed:
+            heapify(kept)
+            self._heap = kept
+        return removed
+
+    def clear(self) -> None:
+        """Remove all items."""
+        self._heap = []
+
 
 _log = logging.getLogger(__name__)
 
-_MOST_STEPS = 64  # most steps whose measurements wait for a report
+_MOST_STEPS = 64  # most steps whose measurements wait for an output
+
+
+class ServerGoneError(Exception):
+    """The server has closed the connection or has ended."""
 
 
 class ServerLink(Protocol):
-    """The server as the loop sees it; see `server_connection.ServerConnection`."""
+    """The server as the loop sees it."""
 
     def has_arrivals(self) -> bool:
-        """Whether bytes have arrived that `orders` has not read."""
+        """Whether bytes have arrived that `inputs` has not read."""
 
-    def orders(self, *, wait: bool) -> list[Orders]:
-        """The orders that have arrived. With `wait`, first wait for bytes.
-
-        Raises:
-            ServerGoneError: the server has closed the connection.
-        """
-
-    def report(self, report: Report) -> None:
-        """Send a report.
+    def inputs(self, *, wait: bool) -> list[EngineInput]:
+        """The inputs that have arrived. With `wait`, first wait for bytes.
 
         Raises:
             ServerGoneError: the server has closed the connection.
         """
 
+    def put(self, output: EngineOutput) -> None:
+        """Send an output.
 
-class ReplicaLoop:
-    """Decodes the tasks that the server sends.
+        Raises:
+            ServerGoneError: the server has closed the connection.
+        """
+
+
+class EngineLoop:
+    """Decodes the sequences that the server sends.
 
     Args:
         backend: runs the model; the loop closes it at its end.
-        server: sends orders and receives reports.
+        server: sends inputs and takes outputs.
         vocabulary: the target vocabulary.
-        activity: tells other replicas whether this one is at work.
+        at_work: called with True before the loop has work, and with False when it has none.
         clock: monotonic clock [seconds], equal to the server's clock.
     """
 
@@ -66,18 +119,18 @@ class ReplicaLoop:
         backend: Backend,
         server: ServerLink,
         vocabulary: TargetVocabulary,
-        activity: Activity,
+        at_work: Callable[[bool], None] = lambda _works: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._backend = backend
         self._rows = backend.rows
         self._server = server
-        self._activity = activity
+        self._at_work = at_work
         self._clock = clock
         self._vocabulary = vocabulary
         self._batch = self._empty_batch()
-        self._queue: PriorityQueue[Task] = PriorityQueue()
-        self._encoded: deque[tuple[Task, int]] = deque()  # tasks, and their sources' slots in the backend
+        self._queue: PriorityQueue[Sequence] = PriorityQueue()
+        self._encoded: deque[tuple[Sequence, int]] = deque()  # sequences, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
         self._steps = self._row_steps = 0  # that were made, and their rows in all
@@ -85,8 +138,8 @@ class ReplicaLoop:
         self._dropped: list[int] = []
         self._failed: list[int] = []
         self._must_answer = False
-        self._certain: list[tuple[int, CertainTokens]] = []
-        self._measured = Measurements.none()
+        self._committed: list[tuple[int, CommittedTokens]] = []
+        self._measured = StepStats.none()
 
     def run(self) -> bool:
         """Decode until the server closes the connection.
@@ -110,36 +163,38 @@ class ReplicaLoop:
             self._backend.close()
 
     def _exchange(self) -> None:
-        """Send a report if there is news, and take orders. Wait for orders if there is nothing to decode."""
+        """Send an output if there is news, and take inputs. Wait for inputs if there is nothing to decode."""
         idle = not (self._batch.reserved or self._encoded or self._queue)
         steps = len(self._measured.steps)
-        news = self._ended or self._dropped or self._failed or self._certain or self._must_answer
+        news = self._ended or self._dropped or self._failed or self._committed or self._must_answer
         if news or steps > _MOST_STEPS or (idle and steps):
-            report = Report(self._ended, self._dropped, self._certain, self._measured, self._failed)
-            self._ended, self._dropped, self._certain, self._failed = [], [], [], []
-            self._measured, self._must_answer = Measurements.none(), False
-            self._server.report(report)
+            output = EngineOutput(self._ended, self._dropped, self._committed, self._measured, self._failed)
+            self._ended, self._dropped, self._committed, self._failed = [], [], [], []
+            self._measured, self._must_answer = StepStats.none(), False
+            self._server.put(output)
         if idle:
-            self._activity.end()
-        for orders in self._server.orders(wait=idle):
-            self._must_answer |= orders.answer
-            for task in orders.tasks:
-                self._queue.add(task, task.priority)
-            if orders.cancelled:
-                self._cancel(set(orders.cancelled))
+            self._at_work(False)
+        for told in self._server.inputs(wait=idle):
+            self._must_answer |= told.answer
+            for sequence in told.sequences:
+                self._queue.add(sequence, sequence.priority)
+            if told.cancelled:
+                self._cancel(set(told.cancelled))
         if idle:
-            self._activity.begin()
+            self._at_work(True)
 
     def _cancel(self, numbers: set[int]) -> None:
-        """Give up the tasks of these numbers that have not ended."""
+        """Give up the sequences of these numbers that have not ended."""
         waiting = [
-            task.number for task in (*self._queue, *(task for task, _ in self._encoded)) if task.number in numbers
+            sequence.number
+            for sequence in (*self._queue, *(sequence for sequence, _ in self._encoded))
+            if sequence.number in numbers
         ]
         if waiting:
-            self._queue.remove(lambda task: task.number in numbers)
+            self._queue.remove(lambda sequence: sequence.number in numbers)
             self._encoded = deque(each for each in self._encoded if each[0].number not in numbers)
         self._dropped += [*waiting, *self._batch.drop(numbers)]
-        self._newcomers = [search for search in self._newcomers if search.task.number not in numbers]
+        self._newcomers = [search for search in self._newcomers if search.sequence.number not in numbers]
 
     def _step(self) -> None:
         """Admit sentences, close holes, and decode: every active row gets a token, and ended sentences leave."""
@@ -154,12 +209,12 @@ class ReplicaLoop:
         except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
             self._batch, self._newcomers = self._empty_batch(), []
             self._encode_again()
-            self._fail(batch.tasks, error)
+            self._fail(batch.sequences, error)
             self._check_model(decoder=True)
 
-    def _fail(self, tasks: Sequence[Task], error: Exception) -> None:
-        _log.error("a step of %d sentences has failed", len(tasks), exc_info=error)
-        self._failed += [task.number for task in tasks]
+    def _fail(self, sequences: abc.Sequence[Sequence], error: Exception) -> None:
+        _log.error("a step of %d sentences has failed", len(sequences), exc_info=error)
+        self._failed += [sequence.number for sequence in sequences]
 
     def _check_model(self, *, decoder: bool) -> None:
         """Run the model over a sentence that cannot be at fault. Any error shows that the device is broken."""
@@ -190,41 +245,41 @@ class ReplicaLoop:
     def _encode(self) -> None:
         queue, started = self._queue, self._clock()
         try:
-            count = self._backend.encode_ahead([task.sentence.source_ids for task in queue])
+            count = self._backend.encode_ahead([sequence.sentence.source_ids for sequence in queue])
         except Exception as error:  # noqa: BLE001 any error of the runtime; the sentences that decode are not touched
             self._fail([queue.pop() for _ in range(min(len(queue), self._rows))], error)
             self._check_model(decoder=False)
             return
         self._encode_seconds = self._clock() - started
         self._encoded += [(queue.pop(), source) for source in range(count)]
-        tokens = sum([len(task.sentence.source_ids) for task, _ in self._encoded])
+        tokens = sum([len(sequence.sentence.source_ids) for sequence, _ in self._encoded])
         self._measured.encodes.append((self._encode_seconds, tokens))
 
     def _encode_again(self) -> None:
         """Put the encoded sentences back into the queue."""
         encoded, self._encoded = self._encoded, deque()
-        for task, _ in encoded:
-            self._queue.add(task, task.priority)
+        for sequence, _ in encoded:
+            self._queue.add(sequence, sequence.priority)
 
     def _enter(self) -> None:
         """Give rows to the first encoded sentences, as many as fit."""
-        encoded, tasks, sources = self._encoded, [], []
+        encoded, sequences, sources = self._encoded, [], []
         free = self._rows - self._batch.reserved
         while encoded and (free := free - encoded[0][0].rows) >= 0:
-            task, source = encoded.popleft()
-            tasks.append(task)
+            sequence, source = encoded.popleft()
+            sequences.append(sequence)
             sources.append(source)
-        if not tasks:
+        if not sequences:
             return
-        searches = self._batch.add(tasks)
-        allowed = [task.sentence.allowed_ids for task in tasks]
+        searches = self._batch.add(sequences)
+        allowed = [sequence.sentence.allowed_ids for sequence in sequences]
         self._backend.enter(sources, [search.rows[0] for search in searches], allowed)
         now = self._clock()
         admitted_at = now - self._encode_seconds
         for search in searches:
             search.admitted_at, search.entered_at = admitted_at, now
             search.entered_step, search.entered_row_steps = self._steps, self._row_steps
-        self._measured.queue_times.extend([admitted_at - task.submitted_at for task in tasks])
+        self._measured.queue_times.extend([admitted_at - sequence.submitted_at for sequence in sequences])
         self._newcomers += searches
 
     def _decode(self) -> None:
@@ -246,15 +301,15 @@ class ReplicaLoop:
         now = self._clock()
         if self._newcomers:
             first = started + seconds if several else now
-            measured.first_token_times.extend([first - search.task.submitted_at for search in self._newcomers])
+            measured.first_token_times.extend([first - search.sequence.submitted_at for search in self._newcomers])
             self._newcomers = []
         if update.moves:
             self._move(update.moves)
         for search in update.done:
             timing = search.timing(now, self._steps, self._row_steps)
-            self._ended.append((search.task.number, SentenceResult(search.hypotheses(), timing)))
-        for search, tokens in update.certain:
-            self._certain.append((search.task.number, tokens))
+            self._ended.append((search.sequence.number, SentenceResult(search.hypotheses(), timing)))
+        for search, tokens in update.committed:
+            self._committed.append((search.sequence.number, tokens))
 
     def _steps_ahead(self) -> int:
         """The number of steps to run at once.
@@ -267,11 +322,11 @@ class ReplicaLoop:
             return 1
         return max(1, min(self._backend.steps_at_once, self._batch.greedy_steps))
 
-    def _stops(self, token_ids: Sequence[int]) -> bool:
-        """Whether to stop after a step: a sentence has ended, or orders have come."""
+    def _stops(self, token_ids: abc.Sequence[int]) -> bool:
+        """Whether to stop after a step: a sentence has ended, or inputs have come."""
         return self._vocabulary.eos in token_ids or self._server.has_arrivals()
 
-    def _move(self, moves: Sequence[RowMove]) -> None:
+    def _move(self, moves: abc.Sequence[RowMove]) -> None:
         started = self._clock()
         self._backend.move_rows(moves)
         self._measured.moves.append((self._clock() - started, len(moves)))

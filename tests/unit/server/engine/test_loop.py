@@ -8,52 +8,50 @@ import pytest
 
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.language_model import RandomBackend, RandomModel
+from translane_server.engine.loop import EngineLoop, ServerGoneError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import Sentence, Task
-from translane_server.workers.activity import SharedActivity
-from translane_server.workers.loop import ReplicaLoop
-from translane_server.workers.messages import Orders
-from translane_server.workers.server_connection import ServerGoneError
+from translane_server.engine.sequence import EngineInput, Sentence, Sequence
+from translane_server.workers.serve import SharedActivity
 
 MODEL = RandomModel()
 
 
 class ScriptedServer:
-    """Orders what it was told to before the loop runs, or meanwhile; it goes when all tasks have ended."""
+    """Tells what it was told to before the loop runs, or meanwhile; it goes when all have ended."""
 
     def __init__(self):
-        self.reports = []
-        self.tasks, self.cancelled, self.answers = [], [], False
+        self.outputs = []
+        self.sequences, self.cancelled, self.answers = [], [], False
         self.left = set()
 
-    def order(self, task):
-        self.tasks.append(task)
-        self.left.add(task.number)
+    def order(self, sequence):
+        self.sequences.append(sequence)
+        self.left.add(sequence.number)
 
     def has_arrivals(self):
-        return bool(self.tasks or self.cancelled)
+        return bool(self.sequences or self.cancelled)
 
-    def orders(self, *, wait):
+    def inputs(self, *, wait):
         if not self.left:
             raise ServerGoneError
-        if not (self.tasks or self.cancelled):
+        if not (self.sequences or self.cancelled):
             assert not wait, "the loop waits for ever"
             return []
-        orders = Orders(self.tasks, self.cancelled, self.answers)
-        self.tasks, self.cancelled, self.answers = [], [], False
-        return [orders]
+        told = EngineInput(self.sequences, self.cancelled, self.answers)
+        self.sequences, self.cancelled, self.answers = [], [], False
+        return [told]
 
-    def report(self, report):
-        self.reports.append(report)
-        self.left -= {number for number, _ in report.ended} | set(report.dropped) | set(report.failed)
+    def put(self, output):
+        self.outputs.append(output)
+        self.left -= {number for number, _ in output.ended} | set(output.dropped) | set(output.failed)
 
     @property
     def ended(self):
-        return [each for report in self.reports for each in report.ended]
+        return [each for output in self.outputs for each in output.ended]
 
     @property
     def dropped(self):
-        return [number for report in self.reports for number in report.dropped]
+        return [number for output in self.outputs for number in output.dropped]
 
 
 class Calls:
@@ -67,7 +65,7 @@ class Calls:
         self.server = ScriptedServer()
         self.clock = itertools.count().__next__
         self.activities = SharedActivity()
-        self.loop = ReplicaLoop(self.backend, self.server, VOCABULARY, self.activities.of(0), self.clock)
+        self.loop = EngineLoop(self.backend, self.server, VOCABULARY, self.activities.of(0).set, self.clock)
         self.at_step: dict[int, Callable[[], object]] = {}
         step = self.backend.decode_step
 
@@ -79,7 +77,7 @@ class Calls:
 
     def submit(self, token, length, priority=0, *, streamed=False, **options):
         sentence = Sentence([token] * length + [EOS], DecodingOptions(20, **options))
-        self.server.order(Task(token, priority, self.clock(), streamed, sentence))
+        self.server.order(Sequence(token, priority, self.clock(), streamed, sentence))
 
     def cancel(self, token):
         self.server.cancelled.append(token)
@@ -181,8 +179,8 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
     encode, encoded = backend.encode_ahead, []
     backend.encode_ahead = lambda sources: encoded.append(len(sources)) or encode(sources)
     for token in range(2, 10):
-        server.order(Task(token, 0, 0.0, False, Sentence([token, 1], DecodingOptions(6, beam_size=2))))
-    assert ReplicaLoop(backend, server, MODEL.vocabulary, SharedActivity().of(0), float).run()
+        server.order(Sequence(token, 0, 0.0, False, Sentence([token, 1], DecodingOptions(6, beam_size=2))))
+    assert EngineLoop(backend, server, MODEL.vocabulary, clock=float).run()
     assert encoded == [8]  # of two rows each; the dispatcher sends no more than as many rows again
     assert max(backend.steps) == 4
     assert len(server.ended) == 8
@@ -201,8 +199,8 @@ def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at
             settings = {"scores": False, **options[number % len(options)]}
             source = [2 + number % 30, 2 + number // 30, 1]
             sentence = Sentence(source, DecodingOptions(1 + number % 13, **settings))
-            server.order(Task(number, 0, 0.0, False, sentence))
-        assert ReplicaLoop(backend, server, MODEL.vocabulary, SharedActivity().of(0), float).run()
+            server.order(Sequence(number, 0, 0.0, False, sentence))
+        assert EngineLoop(backend, server, MODEL.vocabulary, clock=float).run()
         return {number: result.hypotheses for number, result in server.ended}, backend
 
     expected, single = decode(1)
@@ -244,7 +242,7 @@ def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_t
     assert made == [4, 3, 3], "each ends with a sentence"
 
 
-def test_a_backend_that_stops_between_steps_stops_for_orders():
+def test_a_backend_that_stops_between_steps_stops_for_inputs():
     calls = Calls(rows=2)
     calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
     calls.submit(10, 9, scores=False)
@@ -316,7 +314,7 @@ def test_everything_is_measured():
     calls.submit(10, length=1)
     calls.submit(20, length=2)
     calls.run()
-    measured = [report.measurements for report in calls.server.reports]
+    measured = [output.stats for output in calls.server.outputs]
     assert [tokens for each in measured for _, tokens in each.encodes] == [5]
     assert sum(len(each.queue_times) for each in measured) == sum(len(each.first_token_times) for each in measured) == 2
     assert [rows for each in measured for _, rows in each.steps] == [2, 2, 1]
@@ -327,16 +325,16 @@ def test_measurements_alone_wait_until_there_is_something_to_tell():
     calls = Calls(rows=4)
     calls.submit(10, length=18)
     calls.run()
-    assert len(calls.server.reports) == 1
+    assert len(calls.server.outputs) == 1
 
 
-def test_certain_tokens_are_reported_after_every_step_and_none_after_the_result():
+def test_committed_tokens_are_reported_after_every_step_and_none_after_the_result():
     calls = Calls(rows=4)
     calls.submit(10, length=4, streamed=True)
     calls.submit(11, length=6)
     calls.run()
-    certain = [[(number, ids) for number, (ids, _) in report.certain] for report in calls.server.reports]
-    assert certain == [*[[(10, (1010,))]] * 4, [], []]
+    committed = [[(number, ids) for number, (ids, _) in output.committed] for output in calls.server.outputs]
+    assert committed == [*[[(10, (1010,))]] * 4, [], []]
 
 
 def test_a_backend_that_fails_ends_the_loop_and_is_closed(caplog):
@@ -347,7 +345,7 @@ def test_a_backend_that_fails_ends_the_loop_and_is_closed(caplog):
     assert calls.backend.closed
     assert "fell off the bus" in caplog.text
     assert caplog.messages == ["a step of 1 sentences has failed", "the replica failed"]
-    assert calls.server.reports == [], "the server decodes the sentence elsewhere"
+    assert calls.server.outputs == [], "the server decodes the sentence elsewhere"
 
 
 def once(error):
@@ -362,7 +360,7 @@ def once(error):
 
 
 def failed(calls):
-    return [number for report in calls.server.reports for number in report.failed]
+    return [number for output in calls.server.outputs for number in output.failed]
 
 
 def test_a_step_that_fails_costs_its_sentences_alone(caplog):
@@ -395,7 +393,7 @@ def test_a_replica_that_is_asked_answers_even_without_news():
     calls.server.answers = True
     calls.submit(10, length=4)
     calls.run()
-    assert [len(report.ended) for report in calls.server.reports] == [0, 1]
+    assert [len(output.ended) for output in calls.server.outputs] == [0, 1]
 
 
 def test_others_learn_when_it_is_at_work():
@@ -403,14 +401,14 @@ def test_others_learn_when_it_is_at_work():
     seen = []
     other = calls.activities.of(1)
     calls.at_step[0] = lambda: seen.append(other.is_alone())
-    orders = calls.server.orders
+    inputs = calls.server.inputs
 
-    def ordered(*, wait):
+    def told(*, wait):
         if wait:
             seen.append(other.is_alone())
-        return orders(wait=wait)
+        return inputs(wait=wait)
 
-    calls.server.orders = ordered
+    calls.server.inputs = told
     calls.submit(7, 3)
     calls.run()
     assert seen == [True, False, True], "it waits, it decodes, it waits"

@@ -1,22 +1,21 @@
-"""Replicas that come back: who is replaced when, how often, and what the dispatcher is told."""
+"""Workers that come back: who is replaced when, how often, and what the dispatcher is told."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.sequence import Measurements
-from translane_server.workers import supervisor
-from translane_server.workers.interface import Report
-from translane_server.workers.supervisor import Supervisor
+from translane_server.engine.sequence import EngineOutput, StepStats
+from translane_server.workers import worker as workers
+from translane_server.workers.worker import Worker
 
 
-class Replica:
-    """One life of a replica; tests say what becomes of it."""
+class Life:
+    """One life of a worker; tests say what becomes of it."""
 
     rows = 4
     name = "replica 7"
-    is_responsive = True
 
     def __init__(self, refusal=None):
         self.refusal = refusal
@@ -31,11 +30,6 @@ class Replica:
         if self.refusal:
             raise self.refusal
 
-    def submit(self, task):
-        """Tasks do not matter here."""
-
-    cancel = submit
-
     async def stop(self):
         self.stopped = True
 
@@ -44,7 +38,7 @@ class Replica:
 
     def end(self):
         self.ended = True
-        self.listener.lost(self)
+        self.listener.broken(self)
 
     def ask(self):
         self.asked += 1
@@ -55,15 +49,15 @@ class Replica:
         return self.used
 
 
-class Lives(list[Replica]):
-    """Makes replicas, and keeps them in order."""
+class Lives(list[Any]):
+    """Makes lives, and keeps them in order."""
 
     def __init__(self, *refusals):
         super().__init__()
         self.refusals = list(refusals)
 
     def __call__(self):
-        self.append(Replica(self.refusals.pop(0) if self.refusals else None))
+        self.append(Life(self.refusals.pop(0) if self.refusals else None))
         return self[-1]
 
 
@@ -72,16 +66,17 @@ class Listener:
         self.news = []
         self.goes_on = False
 
-    def reported(self, replica, report):
-        self.news.append(report)
+    def received(self, worker, output):
+        self.news.append(output)
 
-    def lost(self, replica):
+    def lost(self, worker):
         self.news.append("lost")
+        return True
 
-    def returned(self, replica):
+    def returned(self, worker):
         self.news.append("returned")
 
-    def given_up(self, replica):
+    def given_up(self, worker):
         self.news.append("given up")
         return self.goes_on
 
@@ -93,7 +88,7 @@ def listener():
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr(supervisor, "_FIRST_DELAY", 0.0)
+    monkeypatch.setattr(workers, "_FIRST_DELAY", 0.0)
 
 
 async def until(condition):
@@ -104,45 +99,45 @@ async def until(condition):
 
 async def test_a_lost_replica_is_replaced(listener):
     lives, closed = Lives(), []
-    replica = Supervisor(lives, close=lambda: closed.append(True))
-    await replica.start(listener)
+    worker = Worker(lives, close=lambda: closed.append(True))
+    await worker.start(listener)
     for _ in range(3):
         lives[-1].end()
         await until(lambda: listener.news[-1] == "returned")
         assert lives[-2].stopped
     assert listener.news == ["lost", "returned"] * 3
     assert not closed
-    await replica.stop()
+    await worker.stop()
     assert lives[-1].stopped
     assert closed
 
 
 async def test_news_of_a_former_life_do_not_count(listener):
     lives = Lives()
-    replica = Supervisor(lives)
-    await replica.start(listener)
+    worker = Worker(lives)
+    await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
-    replica.reported(lives[0], Report([], [], [], Measurements.none()))
-    replica.lost(lives[0])
-    report = Report([], [7], [], Measurements.none())
-    replica.reported(lives[1], report)
-    assert listener.news == ["lost", "returned", report]
-    await replica.stop()
+    worker.received(lives[0], EngineOutput([], [], [], StepStats.none()))
+    worker.broken(lives[0])
+    output = EngineOutput([], [7], [], StepStats.none())
+    worker.received(lives[1], output)
+    assert listener.news == ["lost", "returned", output]
+    await worker.stop()
 
 
 async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
-    replica = Supervisor(Lives(StartupError("no memory")))
+    worker = Worker(Lives(StartupError("no memory")))
     with pytest.raises(StartupError, match="no memory"):
-        await replica.start(listener)
+        await worker.start(listener)
     assert listener.news == []
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replacement_that_does_not_start_is_tried_again(listener, caplog):
     lives = Lives(None, *[StartupError(why) for why in ("no memory", "no memory", "no file", "no file")])
-    replica = Supervisor(lives)
-    await replica.start(listener)
+    worker = Worker(lives)
+    await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
     assert len(lives) == 6
@@ -151,24 +146,24 @@ async def test_a_replacement_that_does_not_start_is_tried_again(listener, caplog
         "replica 7 does not start again: no file",
         "replica 7 has been replaced",
     ]
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replacement_that_fails_in_any_way_is_tried_again(listener, caplog):
     lives = Lives(None, RuntimeError("can't start new thread"))
-    replica = Supervisor(lives)
-    await replica.start(listener)
+    worker = Worker(lives)
+    await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
     assert len(lives) == 3
     assert caplog.messages == ["replica 7 does not start again", "replica 7 has been replaced"]
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_lost_replica_that_cannot_be_cleaned_up_is_replaced(listener):
     lives = Lives()
-    replica = Supervisor(lives)
-    await replica.start(listener)
+    worker = Worker(lives)
+    await worker.start(listener)
 
     async def fails():
         raise RuntimeError("can't start new thread")
@@ -176,15 +171,15 @@ async def test_a_lost_replica_that_cannot_be_cleaned_up_is_replaced(listener):
     lives[0].stop = fails
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_too_many_losses_in_a_time_are_the_end(listener, monkeypatch):
-    monkeypatch.setattr(supervisor, "_MOST_LOSSES", 3)
+    monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     now = [0.0]
     lives = Lives()
-    replica = Supervisor(lives, clock=lambda: now[0])
-    await replica.start(listener)
+    worker = Worker(lives, clock=lambda: now[0])
+    await worker.start(listener)
     for _ in range(20):  # once in half a minute
         now[0] += 30
         lives[-1].end()
@@ -193,36 +188,36 @@ async def test_too_many_losses_in_a_time_are_the_end(listener, monkeypatch):
         lives[-1].end()
         await until(lambda: listener.news[-1] != "lost")
     assert listener.news[-1] == "given up"
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replica_that_others_replace_is_tried_for_ever(listener, monkeypatch, caplog):
-    monkeypatch.setattr(supervisor, "_MOST_LOSSES", 3)
+    monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     lives = Lives(None, *[StartupError("no file")] * 9)
-    replica = Supervisor(lives)
+    worker = Worker(lives)
     listener.goes_on = True
-    await replica.start(listener)
+    await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
     assert listener.news == ["lost", *["given up"] * 7, "returned"]
     assert caplog.messages == ["replica 7 does not start again: no file", "replica 7 has been replaced"]
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replica_that_is_not_replaced_is_given_up_at_once(listener):
     lives = Lives()
-    replica = Supervisor(lives, replaces=False)
-    await replica.start(listener)
+    worker = Worker(lives, replaces=False)
+    await worker.start(listener)
     lives[0].end()
     assert listener.news == ["lost", "given up"]
     assert len(lives) == 1
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_silent_replica_is_ended_and_replaced(listener, caplog):
     lives = Lives()
-    replica = Supervisor(lives, patience=0.08)
-    await replica.start(listener)
+    worker = Worker(lives, patience=0.08)
+    await worker.start(listener)
     await until(lambda: lives[0].asked > 5)
     assert listener.news == []
     lives[0].answers = False
@@ -230,28 +225,28 @@ async def test_a_silent_replica_is_ended_and_replaced(listener, caplog):
     assert lives[0].ended
     assert "replica 7 has not answered for 0 seconds; it is ended" in caplog.messages
     assert not lives[1].ended
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answers(listener):
     lives = Lives()
-    replica = Supervisor(lives, patience=0.4)
-    await replica.start(listener)
+    worker = Worker(lives, patience=0.4)
+    await worker.start(listener)
     await until(lambda: lives[0].asked > 2)
-    assert replica.is_responsive
+    assert worker.is_responsive
     lives[0].answers = False
-    await until(lambda: not replica.is_responsive)
-    replica.reported(lives[0], Report([], [], [], Measurements.none()))
-    assert replica.is_responsive
+    await until(lambda: not worker.is_responsive)
+    worker.received(lives[0], EngineOutput([], [], [], StepStats.none()))
+    assert worker.is_responsive
     lives[0].answers = True
     lives[0].heard += 1
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_silent_replica_that_computes_gets_longer(listener):
     lives = Lives()
-    replica = Supervisor(lives, patience=0.04)
-    await replica.start(listener)
+    worker = Worker(lives, patience=0.04)
+    await worker.start(listener)
     lives[0].answers = False
     silent = 0
     while not lives[0].ended:
@@ -260,12 +255,12 @@ async def test_a_silent_replica_that_computes_gets_longer(listener):
         await asyncio.sleep(0.01)
         assert silent < 500
     assert silent > 20, "several times its patience"
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replica_that_hangs_while_it_loads_for_the_first_time_does_not_start(listener):
     lives = Lives()
-    replica = Supervisor(lives, patience=0.02)
+    worker = Worker(lives, patience=0.02)
     lives[0].heard, lives[0].answers = 0, False
     killed = asyncio.get_running_loop().create_future()
 
@@ -276,34 +271,34 @@ async def test_a_replica_that_hangs_while_it_loads_for_the_first_time_does_not_s
         killed.set_result(StartupError("it was ended"))
 
     lives[0].start, lives[0].kill = start, kill
-    starting = asyncio.create_task(replica.start(listener))
+    starting = asyncio.create_task(worker.start(listener))
     await asyncio.sleep(0.1)  # it may wait for a disk
     assert not starting.done()
     async with asyncio.timeout(10):
         with pytest.raises(StartupError, match="it was ended"):
             await starting
     assert listener.news == []
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_a_replica_that_still_loads_is_not_silent(listener):
     lives = Lives()
-    replica = Supervisor(lives, patience=0.04)
-    await replica.start(listener)
+    worker = Worker(lives, patience=0.04)
+    await worker.start(listener)
     lives[0].answers = False
     lives[0].heard = 0
     for _ in range(80):
         lives[0].used += 1
         await asyncio.sleep(0.01)
     assert not lives[0].ended
-    await replica.stop()
+    await worker.stop()
 
 
 async def test_nothing_is_replaced_after_the_stop(listener):
     lives = Lives()
-    replica = Supervisor(lives, patience=0.04)
-    await replica.start(listener)
-    await replica.stop()
+    worker = Worker(lives, patience=0.04)
+    await worker.start(listener)
+    await worker.stop()
     lives[0].end()
     await asyncio.sleep(0.05)
     assert len(lives) == 1

@@ -1,4 +1,4 @@
-"""The server's end of the socket to a replica."""
+"""The server's end of the socket to a worker."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.sequence import Task
-from translane_server.workers.interface import ReplicaListener
+from translane_server.engine.sequence import EngineInput, EngineOutput, Sequence
 from translane_server.workers.messages import (
     RECEIVED_AT_ONCE,
     Frames,
-    Orders,
     Ready,
+    WorkerSetup,
     framed,
-    pack_orders,
-    unpack_report,
+    pack_input,
+    unpack_output,
 )
-from translane_server.workers.setup import ReplicaSetup
 
 _log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """The place where replicas run, one after the other. The methods may block."""
+    """The place where the lives of a worker run, one after the other. The methods may block."""
 
     @property
     def pid(self) -> int:
@@ -51,23 +49,33 @@ class Host(Protocol):
         """
 
 
-class ReplicaConnection(asyncio.BufferedProtocol):
-    """A replica at the other end of a socket. Implements `SupervisedReplica`.
+class ConnectionListener(Protocol):
+    """Learns what a worker sends. The methods are called on the event loop."""
 
-    The replica gets its setup first, and answers when it is ready. Then all orders of one turn of the event loop are
+    def received(self, connection: WorkerConnection, output: EngineOutput) -> None:
+        """The worker has sent an output."""
+
+    def broken(self, connection: WorkerConnection) -> None:
+        """The worker has ended, though it served and was not stopped. Its sequences are lost."""
+
+
+class WorkerConnection(asyncio.BufferedProtocol):
+    """One life of a worker, at the other end of a socket.
+
+    The worker gets its setup first, and answers when it is ready. Then all orders of one turn of the event loop are
     sent in one message.
 
     Args:
-        setup: the setup of the replica.
-        host: runs the replica.
+        setup: the setup of the worker.
+        host: runs the worker.
 
     Attributes:
-        name: the name of the replica in log lines and errors.
+        name: the name of the worker in log lines and errors.
         rows: maximum number of hypotheses that decode at once.
-        heard: number of messages that have come from the replica.
+        heard: number of messages that have come from the worker.
     """
 
-    def __init__(self, setup: ReplicaSetup, host: Host) -> None:
+    def __init__(self, setup: WorkerSetup, host: Host) -> None:
         self.name = f"replica {setup.number}"
         self.rows = setup.rows
         self.heard = 0
@@ -75,32 +83,26 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         self._host = host
         self._frames = Frames()
         self._buffer = memoryview(bytearray(RECEIVED_AT_ONCE))
-        self._listener: ReplicaListener
+        self._listener: ConnectionListener
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[None] | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._serves = False  # before, the replica loads the model, and does not notice a closed connection
+        self._serves = False  # before, the worker loads the model, and does not notice a closed connection
         self._stopping = False
         self._launching: asyncio.Future[None] | None = None
         self._launched = False
-        self._tasks: list[Task] = []  # tasks that are not sent yet
-        self._cancelled: list[int] = []  # numbers of tasks, not sent yet
+        # What is not sent yet.
+        self._sequences: list[Sequence] = []
+        self._cancelled: list[int] = []
         self._asks = False
         self._sends_soon = False
 
-    @property
-    def is_responsive(self) -> bool:
-        return True  # a supervisor knows better
-
-    async def start(self, listener: ReplicaListener) -> None:
-        """Start the replica, and wait until it is ready.
-
-        Args:
-            listener: receives the replica's reports, and learns that it is lost.
+    async def start(self, listener: ConnectionListener) -> None:
+        """Start the worker, and wait until it is ready.
 
         Raises:
-            StartupError: the replica cannot start.
+            StartupError: the worker cannot start.
         """
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -123,29 +125,31 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         await self._ready
 
     def cpu_time(self) -> int:
-        """Processor time of the replica [clock ticks]; 0 if it is not known."""
+        """Processor time of the worker [clock ticks]; 0 if it is not known."""
         return _cpu_ticks(self._host.pid)
 
-    def submit(self, task: Task) -> None:
-        self._tasks.append(task)
+    def submit(self, sequence: Sequence) -> None:
+        """Decode a sequence. An output has it when it has ended."""
+        self._sequences.append(sequence)
         self._send_soon()
 
     def cancel(self, number: int) -> None:
+        """Drop the sequence of this number, unless it has ended. An output has it in either case."""
         self._cancelled.append(number)
         self._send_soon()
 
     def ask(self) -> None:
-        """Ask for a report, even an empty one, unless the replica is still loading."""
+        """Ask for an output, even an empty one, unless the worker is still loading."""
         if self._serves:
             self._asks = True
             self._send_soon()
 
     async def kill(self) -> None:
-        """End the replica, which may hang. The listener learns that it is lost."""
+        """End the worker, which may hang. The listener learns that it is lost."""
         await asyncio.to_thread(self._host.end, at_once=True)
 
     async def stop(self) -> None:
-        """End the replica: one that serves ends by itself."""
+        """End the worker: one that serves ends by itself. Its sequences are lost."""
         self._stopping = True
         if self._transport:
             self._transport.abort()
@@ -179,10 +183,10 @@ class ReplicaConnection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._sends_soon = False
-        if self._tasks or self._cancelled or self._asks:
-            orders = Orders(self._tasks, self._cancelled, self._asks)
-            self._tasks, self._cancelled, self._asks = [], [], False
-            self._write(pack_orders(orders))
+        if self._sequences or self._cancelled or self._asks:
+            told = EngineInput(self._sequences, self._cancelled, self._asks)
+            self._sequences, self._cancelled, self._asks = [], [], False
+            self._write(pack_input(told))
 
     def _write(self, message: object) -> None:
         if self._transport:
@@ -199,21 +203,21 @@ class ReplicaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         scheduled, self._sends_soon = self._sends_soon, True
         self._received(self._buffer[:nbytes])
-        if not scheduled:  # new orders after a report are sent at once, without a turn of the event loop
+        if not scheduled:  # new orders after an output are sent at once, without a turn of the event loop
             self._flush()
 
     def _received(self, data: memoryview) -> None:
         for message in self._frames.feed(data):
             self.heard += 1
             if self._serves:
-                self._listener.reported(self, unpack_report(message))
+                self._listener.received(self, unpack_output(message))
             elif self._ready is None or self._ready.done():  # nobody waits for the answer any more
                 return
             else:
                 self._take_first(message)
 
     def _take_first(self, message: Any) -> None:
-        """Take the message of a replica that starts: it is ready, or tells what stops it."""
+        """Take the message of a worker that starts: it is ready, or tells what stops it."""
         assert self._ready is not None, "somebody waits for the answer"
         if isinstance(message, Ready):
             self._serves = True
@@ -228,7 +232,7 @@ class ReplicaConnection(asyncio.BufferedProtocol):
 
     async def _tell_why(self) -> None:
         if self._serves:
-            self._listener.lost(self)  # before the reason is known, so that it gets no more to do
+            self._listener.broken(self)  # before the reason is known, so that it gets no more to do
         ending = await asyncio.to_thread(self._host.end, at_once=False)
         reason = f"{self.name} {ending}"
         if self._serves:

@@ -27,7 +27,7 @@ _ROWS = 16
 
 
 @dataclass(frozen=True)
-class ReplicaPlan:
+class Placement:
     """The replicas of a model.
 
     Attributes:
@@ -64,7 +64,7 @@ def divide_cpus(models: Sequence[str], cpus: int | None = None) -> dict[str, int
     return {name: max(1, part) for name, part in zip(models, parts, strict=False)}
 
 
-def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> ReplicaPlan:
+def place_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Placement:
     """The replicas by the settings; or by default, the replicas that suit the size of the model.
 
     Args:
@@ -81,20 +81,20 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
         raise SettingsError(f"--replicas is {settings.replicas}, and on cuda there is one: a step takes the whole GPU")
     if settings.replicas or settings.threads or device == "cuda" or parameters >= _LARGE_MODEL:
         number = settings.replicas or 1
-        return ReplicaPlan(divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
+        return Placement(divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
     if parameters < _SMALL_MODEL:
         return _small_plan(settings, cpus)
     rows = settings.max_batch_size or max(settings.rows_of(1), _ROWS * cpus)
     if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or rows // cpus < settings.beam_limit:
-        return ReplicaPlan(divided(settings.rows_of(1), 1), cpus)
-    return ReplicaPlan(divided(rows, cpus), threads=1, lone_threads=cpus)
+        return Placement(divided(settings.rows_of(1), 1), cpus)
+    return Placement(divided(rows, cpus), threads=1, lone_threads=cpus)
 
 
-def _small_plan(settings: ServerSettings, cpus: int) -> ReplicaPlan:
+def _small_plan(settings: ServerSettings, cpus: int) -> Placement:
     number = min(cpus, _MOST_SMALL_REPLICAS)
     while number > 1 and settings.rows_of(number) // number < settings.beam_limit:
         number -= 1
-    return ReplicaPlan(divided(settings.rows_of(number), number), threads=1 if number > 1 else cpus)
+    return Placement(divided(settings.rows_of(number), number), threads=1 if number > 1 else cpus)
 
 
 def divided(whole: int, number: int) -> tuple[int, ...]:

@@ -1,0 +1,339 @@
+"""A worker as the dispatcher has it: what it is sent, and how it comes back after a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from translane_server.core.errors import StartupError
+from translane_server.engine.sequence import EngineOutput, Sequence
+from translane_server.workers.connection import WorkerConnection
+from translane_server.workers.inflight import AcceptedSequence
+
+_log = logging.getLogger(__name__)
+
+# The work that may wait in a worker, for each of its rows: expected tokens. What waits there goes before a caller who
+# comes later. So long sentences of many rows wait in the queue, where callers have their turns, and few of them here.
+_WAITING_TOKENS = 64
+
+_TICK = 1.0  # time between two looks at a worker [seconds]
+
+# A worker that has not answered for so many looks may hang. It is trusted again when it answers.
+_RESPONSIVE_TICKS = 2
+
+# A worker that computes, but does not answer, gets this many times as long as one that does nothing. So does the first
+# life while it loads the model: it may wait for a slow disk.
+_PATIENCE = 10
+
+# A worker that is lost for the first time in this time is replaced at once [seconds]. After the second loss the next
+# life waits, each time twice as long. Too many losses in this time are not overcome by another process.
+_LOSS_WINDOW = 60.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
+_MOST_LOSSES = 8
+
+
+class State(enum.Enum):
+    """Where a worker is in its lives."""
+
+    STARTING = "loads the model for the first time"
+    UP = "takes sequences"
+    LOST = "has ended, and is to be replaced"
+    GIVEN_UP = "has ended, and it seems that nothing starts in its place"
+    STOPPED = "is ended for good"
+
+
+_NEXT = {
+    State.STARTING: {State.UP, State.STOPPED},
+    State.UP: {State.LOST, State.STOPPED},
+    State.LOST: {State.UP, State.GIVEN_UP, State.STOPPED},
+    State.GIVEN_UP: {State.GIVEN_UP, State.UP, State.STOPPED},
+    State.STOPPED: {State.STOPPED},
+}
+
+
+class WorkerListener(Protocol):
+    """Learns what becomes of workers. All methods are called on the event loop."""
+
+    def received(self, worker: Worker, output: EngineOutput) -> None:
+        """A worker has sent an output."""
+
+    def lost(self, worker: Worker) -> bool:
+        """A worker has ended, though it was not stopped. Its sequences are lost.
+
+        Returns:
+            Whether the worker may be at fault, and not a sequence.
+        """
+
+    def returned(self, worker: Worker) -> None:
+        """A lost worker has been replaced, and takes sequences again."""
+
+    def given_up(self, worker: Worker) -> bool:
+        """A lost worker was not replaced in a long time. Returns whether to go on trying."""
+
+
+class Worker:
+    """A worker that comes back, and the load that it has. Its sequences decode in order, as soon as rows are free.
+
+    Args:
+        connect: makes the connection of one life, which is not started.
+        patience: time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever.
+        replaces: whether a lost life is replaced.
+        close: called on a thread when the worker is stopped for good.
+        clock: monotonic clock [seconds].
+
+    Attributes:
+        connection: the present life.
+        capacity: maximum number of hypotheses that decode at once.
+        sequences: number of a sequence -> the sequence.
+        rows: maximum number of rows that all its sequences take.
+        active_rows: maximum number of rows that its decoding sequences take.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], WorkerConnection],
+        *,
+        patience: float = 0,
+        replaces: bool = True,
+        close: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.connection = connect()
+        self.capacity = self.connection.rows
+        self.sequences: dict[int, AcceptedSequence] = {}
+        self.rows = 0
+        self.active_rows = 0
+        self._waiting: dict[int, int] = {}  # number of a sequence without rows -> its cost
+        self._waiting_cost = 0
+        self._state = State.STARTING
+        self._connect = connect
+        self._patience = patience
+        self._replaces = replaces
+        self._close = close
+        self._clock = clock
+        self._listener: WorkerListener
+        self._losses: deque[float] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._missed = 0  # looks at the present life since its last answer
+        self._broke_early = False  # the present life has ended as soon as it had started
+
+    @property
+    def state(self) -> State:
+        """Where the worker is in its lives."""
+        return self._state
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the worker takes sequences."""
+        return self._state is State.UP
+
+    @property
+    def is_responsive(self) -> bool:
+        """Whether the worker has given a sign of life in the last seconds."""
+        return self._missed <= _RESPONSIVE_TICKS
+
+    @property
+    def waiting(self) -> int:
+        """Number of sequences that wait for rows."""
+        return len(self._waiting)
+
+    def _enter(self, state: State) -> None:
+        assert state in _NEXT[self._state], f"a worker that {self._state.value} cannot be one that {state.value}"
+        self._state = state
+
+    # Load
+
+    def has_room_for(self, sequence: Sequence) -> bool:
+        """Whether to send a sequence to the worker.
+
+        The sequences of a worker may take twice the rows that it has. The waiting ones are encoded together, before
+        rows are free, and then fill free rows at once. Sequences of much work do not wait here in numbers.
+        """
+        if self.rows + sequence.rows > 2 * self.capacity:
+            return False
+        return not self._waiting or self._waiting_cost + sequence.cost() <= _WAITING_TOKENS * self.capacity
+
+    def send(self, sequence: AcceptedSequence) -> None:
+        """Let the worker decode a sequence."""
+        number, rows = sequence.number, sequence.rows
+        self.sequences[number] = sequence
+        self.rows += rows
+        if self._waiting or self.active_rows + rows > self.capacity:
+            self._waiting[number] = cost = sequence.cost()
+            self._waiting_cost += cost
+        else:
+            self.active_rows += rows
+        self.connection.submit(sequence)
+
+    def cancel(self, number: int) -> None:
+        """Let the worker drop the sequence of this number, if it has it. An output has it in any case."""
+        if number in self.sequences:
+            self.connection.cancel(number)
+
+    def remove(self, number: int) -> AcceptedSequence:
+        """Remove and return a sequence that no longer needs its rows."""
+        sequence = self.sequences.pop(number)
+        self.rows -= sequence.rows
+        waiting = self._waiting
+        if cost := waiting.pop(number, 0):
+            self._waiting_cost -= cost
+        else:
+            self.active_rows -= sequence.rows
+        while waiting:
+            first = next(iter(waiting))
+            rows = self.sequences[first].rows
+            if self.active_rows + rows > self.capacity:
+                break
+            self._waiting_cost -= waiting.pop(first)
+            self.active_rows += rows
+        return sequence
+
+    def clear(self) -> list[AcceptedSequence]:
+        """Remove and return all sequences, in the order in which they were sent."""
+        sequences = list(self.sequences.values())
+        self.sequences, self._waiting = {}, {}
+        self.rows = self.active_rows = self._waiting_cost = 0
+        return sequences
+
+    # Lives
+
+    async def start(self, listener: WorkerListener) -> None:
+        """Start the worker, and wait until it is ready to decode.
+
+        Args:
+            listener: learns what becomes of the worker.
+
+        Raises:
+            StartupError: the worker cannot start.
+        """
+        self._listener = listener
+        self._watch(_PATIENCE * self._patience)
+        await self.connection.start(self)
+        if self._broke_early:
+            raise StartupError(f"{self.connection.name} ended as soon as it had started")
+        self._missed = 0
+        if self._state is State.STARTING:  # it may be stopped by now
+            self._enter(State.UP)
+
+    async def stop(self) -> None:
+        """End the worker at once. Its sequences are lost."""
+        was_stopped = self._state is State.STOPPED
+        self._enter(State.STOPPED)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.connection.stop()
+        if not was_stopped:
+            await asyncio.to_thread(self._close)
+
+    def received(self, connection: WorkerConnection, output: EngineOutput) -> None:
+        """Take the output of a life; that of a former life does not count."""
+        if connection is self.connection:
+            self._missed = 0
+            self._listener.received(self, output)
+
+    def broken(self, connection: WorkerConnection) -> None:
+        """Replace the life that has ended."""
+        if connection is not self.connection:
+            return
+        if self._state is not State.UP:  # whoever starts it notices
+            self._broke_early = True
+            return
+        self._enter(State.LOST)
+        if self._watching:
+            self._watching.cancel()
+        counts = self._listener.lost(self)
+        if self._replaces:
+            self._run(self._replace(counts=counts))
+        else:
+            self._enter(State.GIVEN_UP)
+            self._listener.given_up(self)
+
+    def _run(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _replace(self, *, counts: bool) -> None:
+        """Start a life in the place of the lost one, or give up.
+
+        Args:
+            counts: whether the loss counts among those that are too many.
+        """
+        refusal = ""  # why no life starts, which the log says once
+        while True:
+            recent = self._count_loss(counts=counts)
+            counts = True
+            if recent > _MOST_LOSSES:
+                if not refusal:
+                    _log.error("%s was lost %d times in %g seconds", self.connection.name, recent, _LOSS_WINDOW)
+                self._enter(State.GIVEN_UP)
+                if not self._listener.given_up(self):
+                    return
+            if recent > 1:
+                await asyncio.sleep(min(_FIRST_DELAY * 2 ** (recent - 2), _LONGEST_DELAY))
+            lost, self.connection = self.connection, self._connect()
+            try:
+                await lost.stop()  # it has ended, so that two of them never take the memory of two
+                self._watch(self._patience)
+                await self.connection.start(self)
+                if not self._broke_early:
+                    break
+                self._broke_early = False
+            except StartupError as error:
+                if str(error) != refusal:
+                    _log.error("%s does not start again: %s", self.connection.name, error)
+                refusal = str(error)
+            except Exception:  # noqa: BLE001 such as no thread, or a bug; nobody else would start it
+                _log.exception("%s does not start again", self.connection.name)
+        self._missed = 0
+        self._enter(State.UP)
+        _log.warning("%s has been replaced", self.connection.name)
+        self._listener.returned(self)
+
+    def _count_loss(self, *, counts: bool) -> int:
+        """Count a loss; return the number of recent ones that count."""
+        now = self._clock()
+        if counts:
+            self._losses.append(now)
+        while self._losses and self._losses[0] < now - _LOSS_WINDOW:
+            self._losses.popleft()
+        return len(self._losses)
+
+    def _watch(self, loading: float) -> None:
+        if self._patience:
+            self._watching = self._run(self._watch_life(self.connection, loading))
+
+    async def _watch_life(self, connection: WorkerConnection, loading: float) -> None:
+        """Kill the life at `connection` if it hangs. While it loads the model, it may do nothing for `loading` seconds.
+
+        Time is counted in ticks of this loop, so that a pause of the whole machine is no fault of the worker.
+        """
+        tick = min(_TICK, self._patience / 4)
+        silent = idle = 0.0  # time without an answer, and time without an answer and without computing
+        heard = used = -1
+        while connection is self.connection:
+            self._missed += 1
+            if connection.heard != heard:
+                self._missed = 0
+                silent = idle = 0.0
+                heard = connection.heard
+                connection.ask()
+            elif (now_used := connection.cpu_time()) != used:
+                used, idle = now_used, 0.0
+            # To load a model may take long, and there is nothing to answer before.
+            patience = self._patience if heard else loading
+            if idle > patience or (heard and silent > self._patience * _PATIENCE):
+                _log.error("%s has not answered for %.0f seconds; it is ended", connection.name, silent)
+                await connection.kill()
+                return
+            await asyncio.sleep(tick)
+            silent += tick
+            idle += tick

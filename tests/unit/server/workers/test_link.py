@@ -1,0 +1,59 @@
+"""A replica's end of its socket."""
+
+import socket
+
+import pytest
+
+from translane_server.engine.loop import ServerGoneError
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence, StepStats
+from translane_server.workers.messages import Frames, framed, pack_input, unpack_output
+from translane_server.workers.serve import SocketLink
+
+INPUT = EngineInput([Sequence(4, 0, 1.5, False, Sentence([7, 3], DecodingOptions(9)))], [4, 9])
+NOTHING = EngineOutput([], [], [], StepStats.none())
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(5)
+        yield ours, SocketLink(theirs)
+
+
+def test_orders_are_taken_as_they_come(ends):
+    server, connection = ends
+    assert connection.inputs(wait=False) == []
+    server.sendall(framed(pack_input(INPUT)))
+    server.sendall(framed(pack_input(INPUT)))
+    found = connection.inputs(wait=True)
+    while len(found) < 2:
+        found += connection.inputs(wait=True)
+    assert [pack_input(each) for each in found] == [pack_input(INPUT)] * 2
+    assert connection.inputs(wait=False) == []
+
+
+def test_a_report_reaches_the_server(ends):
+    server, connection = ends
+    connection.put(NOTHING)
+    assert [unpack_output(message) for message in Frames().feed(server.recv(1 << 16))] == [NOTHING]
+
+
+def test_the_server_goes(ends):
+    server, connection = ends
+    server.sendall(framed(pack_input(INPUT)))
+    server.close()
+    assert [pack_input(each) for each in connection.inputs(wait=False)] == [pack_input(INPUT)]
+    with pytest.raises(ServerGoneError):
+        connection.inputs(wait=False)
+    with pytest.raises(ServerGoneError):
+        connection.put(NOTHING)
+
+
+def test_the_server_goes_with_something_unread(ends):
+    server, connection = ends
+    connection.put(NOTHING)
+    server.close()
+    with pytest.raises(ServerGoneError):
+        connection.inputs(wait=True)
