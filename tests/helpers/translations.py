@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from translane_server.text.aligned_text import AlignedText
 from translane_server.text.markup.document import Document
-from translane_server.text.placing import place
+from translane_server.text.tag_projection import AlignedText, place
 
 # What no translation may turn into markup.
 WORDS = [

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from translane_server.core.errors import GlossaryError
 from translane_server.core.printable import shown
+from translane_server.text.characters import composed
 from translane_server.text.glossary import Term
 from translane_server.text.language_tags import LONGEST_TAG
-from translane_server.text.normal_form import composed
 
 SUFFIX = ".tsv"
 MOST_BYTES = 16 * 1024 * 1024  # of a file

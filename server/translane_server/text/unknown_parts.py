@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import regex
 
-from translane_server.text.spacing import UNSPACED_LETTER
+from translane_server.text.characters import UNSPACED_LETTER
 
 # What a part may be extended to: a word of a script that writes spaces between words.
 _WORD = regex.compile(r"[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{M}]+)*")

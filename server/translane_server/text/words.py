@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import Stemmer
 
+from translane_server.text.characters import UNSPACED_LETTER, composed
 from translane_server.text.language_tags import language_of
-from translane_server.text.normal_form import composed
-from translane_server.text.spacing import UNSPACED_LETTER
 
 # The kinds of characters, where words are concerned.
 _SPACED, _MARK, _OTHER = "s", "m", "o"

@@ -12,8 +12,7 @@ from translane_server.bundle.manifest import SpecialIds
 from translane_server.core.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
 from translane_server.engine import sequence as decoded
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, SentenceResult
-from translane_server.text.aligned_text import AlignedText
-from translane_server.text.placing import place
+from translane_server.text.tag_projection import AlignedText, place
 from translane_server.text.unknown_parts import token_spans
 from translane_server.translation.languages import LanguagePair
 from translane_server.translation.resolved_options import ResolvedOptions, Returned

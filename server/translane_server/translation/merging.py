@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation, Treatment
 from translane_server.core.quality_estimate import combined_quality
+from translane_server.text.characters import target_gaps
 from translane_server.text.markup.document import Document
-from translane_server.text.spacing import target_gaps
 
 # The number of a hypothesis, and the combination of hypotheses before it.
 _Chain = tuple[int, "_Chain | None"]

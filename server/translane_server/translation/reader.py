@@ -12,12 +12,12 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.engine.sequence import Sentence, SentenceResult
-from translane_server.text.halving import TooManySentencesError
+from translane_server.text.characters import target_gaps
 from translane_server.text.markup.document import Document, MarkupError
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
-from translane_server.text.spacing import target_gaps
+from translane_server.text.sentences import TooManySentencesError
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.answers import TranslationBuilder, empty_translation, rated_nothing

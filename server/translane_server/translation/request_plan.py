@@ -11,10 +11,10 @@ from translane.requests import TranslationRequest
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import FieldViolation
 from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
+from translane_server.text.characters import spaces_words
 from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
-from translane_server.text.preserve_patterns import PreservePatternError, PreservePatterns
-from translane_server.text.spacing import spaces_words
+from translane_server.text.placeholders import PreservePatternError, PreservePatterns
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.answers import TranslationBuilder

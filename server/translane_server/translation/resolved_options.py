@@ -11,8 +11,8 @@ from translane.options import Options
 from translane_server.core.errors import FieldViolation
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.sequence import Sentence
+from translane_server.text.characters import composed
 from translane_server.text.glossary import Glossary, Term
-from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.limits import TokenLimits
 from translane_server.translation.option_checks import OptionLimits, beam_size, check_options, is_sampled, returns_score

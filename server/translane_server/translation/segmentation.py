@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from translane.results import Treatment
 from translane_server.core.budget import Budget
 from translane_server.core.errors import FieldViolation, InvalidRequestError
-from translane_server.text.halving import LongCharacterError, SplitLimits
-from translane_server.text.kept import Kept, cut_at, without_overlaps
-from translane_server.text.marked_block import MarkedBlock, TakenOut
-from translane_server.text.marks import MarkedText
+from translane_server.text.marked_text import MarkedBlock, MarkedText, Span, TakenOut
 from translane_server.text.markup.document import Document
-from translane_server.text.preserve_patterns import PreservePatterns
-from translane_server.text.preserving import may_preserve, untranslatable
-from translane_server.text.removal import Span
-from translane_server.text.sentence_ends import maybe_several
-from translane_server.text.splitting import SplitText, split_text
+from translane_server.text.placeholders import (
+    Kept,
+    PreservePatterns,
+    cut_at,
+    may_preserve,
+    untranslatable,
+    without_overlaps,
+)
+from translane_server.text.sentences import LongCharacterError, SplitLimits, SplitText, maybe_several, split_text
 from translane_server.text.unknown_parts import unknown_parts
 from translane_server.translation.languages import LanguagePair
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN, TokenLimits

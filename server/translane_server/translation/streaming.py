@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
-from translane_server.text.detokenizer import Detokenizer
+from translane_server.text.tokenizer import Detokenizer
 from translane_server.workers.dispatcher import Dispatcher
 
 

@@ -1,15 +1,121 @@
-"""Makes blocks of what stands in a line: text, tags in pairs, and single things."""
+"""Inline markup: items become marked texts, and marked texts become items."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from translane_server.text.marks import MarkedText
-from translane_server.text.markup.items import SPACE, Item, Kind, Refer
-from translane_server.text.markup.marking import Marking
+from translane_server.text.marked_text import Mark, MarkedText
+from translane_server.text.markup.document import (
+    MOST_BLOCKS,
+    MOST_DEPTH,
+    MOST_TAGS,
+    SPACE,
+    Document,
+    Item,
+    Kind,
+    MarkupError,
+    Refer,
+    References,
+    Template,
+    Write,
+)
+
+_WORD = re.compile(r"[ \t\r\n\f]+|[^ \t\r\n\f]+")
+_TAKES_NO_SPACE_BEFORE = frozenset(["", *".,;:!?)]}»”’…。，、；：！？）】」』"])
+_TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
+
+
+class Marking:
+    """Writes the text of a segment's items, collapses white space, and notes where marks are."""
+
+    def __init__(self, items: Sequence[Item], refer: Refer) -> None:
+        self._items = items
+        self._refer = refer
+        self._text: list[str] = []
+        self._length = 0
+        self._last = ""  # the last character of the text
+        self._space = False  # whether white space waits for the next word
+        self._marks: list[Mark] = []
+        self._open: list[int] = []  # marks whose end has not come
+        self._unset = 0  # how many of them, the innermost ones, wait for the next word to start with
+
+    def marked_text(self) -> MarkedText:
+        following = self._following()
+        for item, (next_to, after_things) in zip(self._items, following, strict=True):
+            match item.kind:
+                case Kind.TEXT:
+                    self._write(item.text)
+                case Kind.OPEN:
+                    if len(self._open) == MOST_DEPTH:
+                        raise MarkupError(f"has more than {MOST_DEPTH} pairs of tags within each other")
+                    self._add(Mark(0, 0, self._refer(item.start, item.end), is_single=False))
+                    self._open.append(len(self._marks) - 1)
+                    self._unset += 1
+                case Kind.CLOSE:
+                    number = self._open.pop()
+                    self._marks[number] = replace(
+                        self._marks[number], end=self._length, closing=self._refer(item.start, item.end)
+                    )
+                case Kind.SINGLE:
+                    self._add_single(self._refer(item.start, item.end), next_to, after_things)
+        return MarkedText("".join(self._text), tuple(self._marks))
+
+    def _following(self) -> list[tuple[str, str]]:
+        """Return, for each item, the character after it, and the one after it and all single things that follow."""
+        found = []
+        next_to = after_things = ""
+        for item in reversed(self._items):
+            found.append((next_to, after_things))
+            if item.kind is Kind.TEXT and item.text.strip(SPACE):
+                next_to = after_things = item.text[0]
+            elif item.kind is Kind.TEXT and item.text:
+                next_to, after_things = " ", after_things and " "
+            elif item.kind is Kind.SINGLE:
+                next_to = ""
+        return found[::-1]
+
+    def _write(self, text: str) -> None:
+        for word in _WORD.findall(text):
+            if word[0] in SPACE:
+                self._space = self._length > 0 and self._last != " "
+                continue
+            self._write_space()
+            self._set_starts()
+            self._put(word)
+
+    def _put(self, text: str) -> None:
+        self._text.append(text)
+        self._length += len(text)
+        self._last = text[-1]
+
+    def _write_space(self) -> None:
+        if self._space:
+            self._put(" ")
+            self._space = False
+
+    def _set_starts(self) -> None:
+        for number in self._open[len(self._open) - self._unset :]:
+            self._marks[number] = replace(self._marks[number], start=self._length, end=self._length)
+        self._unset = 0
+
+    def _add(self, mark: Mark) -> None:
+        if len(self._marks) == MOST_TAGS:
+            raise MarkupError(f"has more than {MOST_TAGS} tags in one block")
+        self._marks.append(replace(mark, parent=self._open[-1] if self._open else -1))
+
+    def _add_single(self, written: str, next_to: str, after_things: str) -> None:
+        space_before = self._space or self._last == " "
+        space_after = next_to != "" and next_to in SPACE
+        if after_things in _TAKES_NO_SPACE_BEFORE or (self._last in _TAKES_NO_SPACE_AFTER and after_things in SPACE):
+            self._space = False
+        self._write_space()
+        self._set_starts()
+        self._add(Mark(self._length, self._length, written, space_before=space_before, space_after=space_after))
+
 
 # White space at the edges of a block stays there, the kind that does not break lines, too.
 _EDGE = re.compile(r"(?:[ \t\r\n\f\u00a0]|&(?:nbsp|#160|#[xX][aA]0);)*")
@@ -166,3 +272,85 @@ def _without_empty_pairs(items: Sequence[Item], partners: Sequence[int]) -> tupl
         kept.append(item)
         i += 1
     return kept, numbers
+
+
+class _Places:
+    """Parts of the source, in order, and what stands in a template for each."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.values: list[int | str] = []
+
+    def add(self, start: int, end: int, value: int | str) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.values.append(value)
+
+
+class Builder:
+    """Collects the blocks of a source, in the order in which they are there."""
+
+    def __init__(self, source: str, *, free: bool = True) -> None:
+        """Start without blocks; `free` says whether a tag means the same whatever tags are beside it."""
+        self._source = source
+        self._free = free
+        self._references = References.absent_from(source)
+        self._blocks: list[MarkedText] = []
+        self._tags: list[Template] = []
+        self._lines = _Places()
+        # Attributes and what is written in another way. They come before the lines around them.
+        self._attributes = _Places()
+
+    def escape(self, text: str) -> str:
+        """Return text of the source that can be taken for no mark of a block."""
+        return self._references.escape(text)
+
+    def add_line(self, items: Sequence[Item]) -> dict[int, Segment]:
+        """Add what is translated of a line; return its blocks by their numbers."""
+        found = {}
+        for segment in segments(self._source, items, self._refer, free=self._free):
+            number = self._add(segment.marked)
+            self._lines.add(segment.start, segment.end, number)
+            found[number] = segment
+        return found
+
+    def add_attribute(self, start: int, end: int, text: str) -> int:
+        """Add an attribute's value; return the number of its block."""
+        number = self._add(MarkedText(" ".join(text.split())))
+        self._attributes.add(start, end, number)
+        return number
+
+    def rewrite(self, start: int, end: int, text: str) -> None:
+        """Write `text` for a part of the source that is in a tag."""
+        self._attributes.add(start, end, text)
+
+    def document(self, write: Write) -> Document:
+        template: list[str | int] = []
+        place = 0
+        lines = self._lines
+        for start, end, number in zip(lines.starts, lines.ends, lines.values, strict=True):
+            template += [*self._template(place, start), number]
+            place = end
+        template += self._template(place, len(self._source))
+        return Document(tuple(self._blocks), tuple(template), tuple(self._tags), write, self._references)
+
+    def _add(self, marked: MarkedText) -> int:
+        if len(self._blocks) == MOST_BLOCKS:
+            raise MarkupError(f"has more than {MOST_BLOCKS} parts to translate")
+        self._blocks.append(marked)
+        return len(self._blocks) - 1
+
+    def _refer(self, start: int, end: int) -> str:
+        """Return what stands for a tag in the marks of a block."""
+        self._tags.append(self._template(start, end))
+        return self._references.to(len(self._tags) - 1)
+
+    def _template(self, start: int, end: int) -> Template:
+        """Return a part of the source, with what stands in it for attributes."""
+        places = self._attributes
+        template: list[str | int] = []
+        for i in range(bisect_left(places.starts, start), bisect_left(places.starts, end)):
+            template += [self._source[start : places.starts[i]], places.values[i]]
+            start = places.ends[i]
+        return (*template, self._source[start:end])

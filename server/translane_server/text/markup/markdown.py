@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from translane_server.text.markup.builder import Builder
-from translane_server.text.markup.document import Document, MarkupError, Part
-from translane_server.text.markup.inline import fixed
-from translane_server.text.markup.items import Item, Kind
-from translane_server.text.markup.markdown_inline import items_of, parser
-from translane_server.text.markup.markdown_writing import (
+from translane_server.text.markup.document import Document, Item, Kind, MarkupError, Part
+from translane_server.text.markup.inline import Builder, fixed
+from translane_server.text.markup.markdown_text import (
     Surroundings,
     emphasis_as_html,
+    items_of,
     lone_backquotes,
+    parser,
     write_alternative,
     write_line,
 )

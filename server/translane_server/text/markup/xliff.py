@@ -14,9 +14,8 @@ from enum import Enum, auto
 from itertools import pairwise
 from xml.parsers import expat
 
-from translane_server.text.markup.builder import Builder
-from translane_server.text.markup.document import MOST_DEPTH, Document, MarkupError, Part
-from translane_server.text.markup.items import Item, Kind
+from translane_server.text.markup.document import MOST_DEPTH, Document, Item, Kind, MarkupError, Part
+from translane_server.text.markup.inline import Builder
 
 # Codes that stand alone; the starts and the ends of parts whose tags need not nest. Their content is not translated.
 _SINGLES = frozenset(["x", "ph", "it", "cp", "ut"])

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from translane_server.text.aligned_text import AlignedText, Atom, atoms_of
+from translane_server.text.tag_projection import AlignedText, Atom, atoms_of
 
 
 def atoms(pieces, sources=None, text=None):

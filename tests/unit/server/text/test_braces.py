@@ -2,7 +2,7 @@
 
 import pytest
 
-from translane_server.text.braces import braced
+from translane_server.text.placeholders import braced
 
 
 @pytest.mark.parametrize(

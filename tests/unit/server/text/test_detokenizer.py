@@ -11,8 +11,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.text.detokenizer import Detokenizer
 from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
+from translane_server.text.tokenizer import Detokenizer
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 KINDS = ["char", "bpe", "unigram"]

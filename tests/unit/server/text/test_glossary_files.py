@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from translane_server.core.errors import GlossaryError
 from translane_server.text import glossary_files
+from translane_server.text.characters import composed
 from translane_server.text.glossary import Term
 from translane_server.text.glossary_files import read_name, read_terms
-from translane_server.text.normal_form import composed
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0"), min_size=1, max_size=20)
 PHRASES = PHRASES.map(str.strip).filter(lambda text: text and text[0] not in "#\ufeff")

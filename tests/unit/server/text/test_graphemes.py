@@ -5,7 +5,7 @@ import random
 import pytest
 import regex
 
-from translane_server.text.graphemes import boundary_before, is_boundary
+from translane_server.text.characters import boundary_before, is_boundary
 
 WHOLE = {
     "combining marks": "e\u0301\u0323",

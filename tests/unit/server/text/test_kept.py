@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from translane_server.text.kept import Kept, Kind, cut_at, without_overlaps
+from translane_server.text.placeholders import Kept, Kind, cut_at, without_overlaps
 
 
 @pytest.mark.parametrize(

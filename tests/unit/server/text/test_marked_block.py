@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from translane_server.text.kept import Kept
-from translane_server.text.marked_block import MarkedBlock
-from translane_server.text.marks import Mark, MarkedText
+from translane_server.text.marked_text import Mark, MarkedBlock, MarkedText
+from translane_server.text.placeholders import Kept
 
 
 def random_block(choice):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.text import normal_form
-from translane_server.text.normal_form import composed
+from translane_server.text import characters
+from translane_server.text.characters import composed
 
 MARKS = "\u0301\u0323\u0315\u0f73\u0344\u3099\u09be"
 PIECES = st.one_of(
@@ -30,7 +30,7 @@ def test_where_a_piece_ends_nothing_composes():
     for point in range(sys.maxunicode + 1):
         character = chr(point)
         assigned = unicodedata.category(character) not in ("Cn", "Co", "Cs")
-        if assigned and not normal_form._may_change_with_the_one_before(character):
+        if assigned and not characters._may_change_with_the_one_before(character):
             alone = unicodedata.normalize("NFC", character)
             whole = "\n".join(other + character for other in before)
             expected = "\n".join(unicodedata.normalize("NFC", other) + alone for other in before)

@@ -8,9 +8,8 @@ from collections import Counter
 
 import pytest
 
-from translane_server.text.aligned_text import AlignedText
-from translane_server.text.marks import Mark, MarkedText
-from translane_server.text.placing import place
+from translane_server.text.marked_text import Mark, MarkedText
+from translane_server.text.tag_projection import AlignedText, place
 
 
 def aligned(source, *pairs):

@@ -3,7 +3,7 @@
 import pytest
 
 from translane_server.core.budget import Budget, OverBudgetError
-from translane_server.text.preserve_patterns import PreservePatternError, PreservePatterns
+from translane_server.text.placeholders import PreservePatternError, PreservePatterns
 
 
 def found(text, *patterns):

@@ -7,8 +7,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.text.kept import Kept, Kind, cut_at, without_overlaps
-from translane_server.text.preserving import may_preserve, untranslatable
+from translane_server.text.placeholders import Kept, Kind, cut_at, may_preserve, untranslatable, without_overlaps
 
 
 def kept(text):

@@ -9,12 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translane_server.core.budget import Budget, WorkEndedError
-from translane_server.text import sentence_ends
-from translane_server.text.graphemes import is_boundary
-from translane_server.text.halving import LongCharacterError, SplitLimits, TooManySentencesError
-from translane_server.text.sentence_ends import maybe_several
-from translane_server.text.spacing import target_gaps
-from translane_server.text.splitting import split_text
+from translane_server.text import sentences
+from translane_server.text.characters import is_boundary, target_gaps
+from translane_server.text.sentences import (
+    LongCharacterError,
+    SplitLimits,
+    TooManySentencesError,
+    maybe_several,
+    split_text,
+)
 
 EOS = 3
 PIECES = (
@@ -300,4 +303,4 @@ def test_whether_a_text_holds_several_sentences_is_found_in_linear_time(unit):
     ],
 )
 def test_sentences_that_sentencex_alone_cuts_otherwise(language, parts):
-    assert sentence_ends._segment("".join(parts), language) == [len(part) for part in parts]
+    assert sentences._segment("".join(parts), language) == [len(part) for part in parts]

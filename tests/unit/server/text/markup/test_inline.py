@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from translane_server.text.markup.document import Item, Kind
 from translane_server.text.markup.inline import fixed, segments
-from translane_server.text.markup.items import Item, Kind
 
 _PART = re.compile(r"<br>|<(/?)(\w+)>|\[(\w*)\]|[^<\[]+")
 

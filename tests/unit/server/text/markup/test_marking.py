@@ -2,10 +2,9 @@
 
 import pytest
 
-from translane_server.text.marks import Mark, MarkedText
-from translane_server.text.markup.document import MOST_DEPTH, MOST_TAGS, MarkupError
-from translane_server.text.markup.items import Item, Kind
-from translane_server.text.markup.marking import Marking
+from translane_server.text.marked_text import Mark, MarkedText
+from translane_server.text.markup.document import MOST_DEPTH, MOST_TAGS, Item, Kind, MarkupError
+from translane_server.text.markup.inline import Marking
 
 
 def marked(*parts):

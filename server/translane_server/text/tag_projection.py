@@ -1,4 +1,4 @@
-"""Puts marks into a translation, at the places that the alignment gives.
+"""Puts the marks of a source into its translation, by the alignment of tokens.
 
 Every mark is in the translation exactly once, byte for byte, within the marks that it was within in the source. Marks
 side by side may change their order, as words do. No mark is within a word.
@@ -8,12 +8,93 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
-from translane_server.text.aligned_text import SPACED_LETTER, AlignedText, atoms_of
-from translane_server.text.marks import Mark, MarkedText
-from translane_server.text.spacing import UNSPACED_LETTER
+import regex
+
+from translane_server.text.characters import UNSPACED, UNSPACED_LETTER
+from translane_server.text.marked_text import Mark, MarkedText
+
+_LETTER = rf"(?:(?![{UNSPACED}])[\p{{L}}\p{{N}}_]\p{{M}}*)"
+# White space, a word of a script that writes spaces, or any other character.
+_ATOM = regex.compile(rf"\s+|{_LETTER}+(?:['’\-]{_LETTER}+)*|\X")
+_WORD = regex.compile(r"[\p{L}\p{N}]")
+SPACED_LETTER = regex.compile(_LETTER)
+
+# How much the alignment of punctuation counts, beside that of a word.
+_PUNCTUATION = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedText:
+    """A translation as tokens, with the part of the source text that each token comes from.
+
+    Attributes:
+        text: the translation.
+        pieces: T texts, one for each token. They concatenate to the translation, but for white space at its ends.
+        sources: T spans of the source text [characters]; None for a token that comes from no part of it.
+    """
+
+    text: str
+    pieces: Sequence[str]
+    sources: Sequence[tuple[int, int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A part of the translation that no mark cuts: a word, white space or a sign.
+
+    Attributes:
+        end: where it ends [characters].
+        sources: the numbers of the source places that it comes from.
+        weight: how much its alignment counts.
+    """
+
+    end: int
+    sources: tuple[int, ...]
+    weight: float
+
+
+def atoms_of(target: AlignedText, numbers: Mapping[int, int]) -> list[Atom]:
+    """Cut a translation into atoms. `numbers` has the number of each source place, by its doubled middle."""
+    text = target.text
+    together = "".join(target.pieces)
+    start = len(together.lstrip()) - len(together)
+    spans: list[tuple[int, int, int]] = []  # of tokens: start, end, number of the source place
+    inner: set[int] = set()  # places within a token
+    for piece, source in zip(target.pieces, target.sources, strict=True):
+        end = start + len(piece)
+        if source:
+            spans.append((start, end, numbers[sum(source)]))
+        inner.update(range(start + 1, end))
+        start = end
+    found: list[Atom] = []
+    token = 0
+    begin = 0
+    for match in _ATOM.finditer(text):
+        end = match.end()
+        if end < len(text) and end in inner and _is_unspaced(text, end):
+            continue  # the characters of a token stay together
+        part = text[begin:end]
+        while token < len(spans) and spans[token][1] <= begin:
+            token += 1
+        sources = []
+        if not part.isspace():
+            for number in range(token, len(spans)):
+                if spans[number][0] >= end:
+                    break
+                sources.append(spans[number][2])
+        found.append(Atom(end, tuple(sources), 1.0 if _WORD.search(part) else _PUNCTUATION))
+        begin = end
+    return found
+
+
+def _is_unspaced(text: str, place: int) -> bool:
+    """Whether both characters beside a place belong to scripts that write no spaces."""
+    return all(UNSPACED_LETTER.match(character) for character in (text[place - 1], text[place]))
+
 
 _Span = tuple[int, int]
 

@@ -1,4 +1,9 @@
-"""Finds by rules what of a text is not translated: placeholders, tags, addresses, code and emoji.
+"""Parts of texts that translations keep as they are: found, replaced by placeholders, and put back.
+
+Braces nest, so a regular expression cannot find their ends. One pass over the text pairs them, however deep they nest.
+ICU: https://unicode-org.github.io/icu/userguide/format_parse/messages/.
+
+RE2 takes time in proportion to the length of the text, whatever the pattern: https://github.com/google/re2/wiki/Syntax.
 
 The rules look for what nobody writes as a word of a sentence. "100 %", "and/or" and "COVID-19" are words, and are
 translated. All rules take time in proportion to the length of the text: no repetition can be divided in two ways, and a
@@ -8,15 +13,189 @@ rule that begins with a run of characters begins only where the run does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum, auto
+from typing import Any, NamedTuple
 
+import re2
 import regex
 
-from translane_server.text.braces import braced
-from translane_server.text.kept import Kept, Kind, without_overlaps
-from translane_server.text.spacing import UNSPACED
+from translane_server.core.budget import UNLIMITED, Budget
+from translane_server.text.characters import UNSPACED
+
+
+class Kind(Enum):
+    """What a kept part is, where that matters."""
+
+    OPENING_TAG = auto()
+    CLOSING_TAG = auto()
+    EMOJI = auto()
+    OTHER = auto()
+
+
+class Kept(NamedTuple):
+    """The part `text[start:end]`, which is in the translation exactly once, as it is."""
+
+    start: int
+    end: int
+    kind: Kind = Kind.OTHER
+
+    @property
+    def ends_sentence(self) -> bool:
+        """Whether the part belongs to the sentence that ends right before it."""
+        return self.kind in (Kind.CLOSING_TAG, Kind.EMOJI)
+
+
+def without_overlaps(parts: Iterable[Kept], over: Sequence[Kept] = ()) -> list[Kept]:
+    """Return the parts from left to right, without parts that overlap one that starts before them, or a longer one.
+
+    Args:
+        parts: parts in any order.
+        over: parts that are kept in any case. They are in order, and none overlaps another.
+    """
+    found = list(over)
+    end, number = 0, 0
+    for part in sorted(parts, key=lambda part: (part.start, -part.end)):
+        while number < len(over) and over[number].end <= part.start:
+            number += 1
+        if part.start >= end and not (number < len(over) and over[number].start < part.end):
+            found.append(part)
+            end = part.end
+    return sorted(found) if over else found
+
+
+def cut_at(parts: Iterable[Kept], places: Sequence[int]) -> list[Kept]:
+    """Cut each part at the `places` within it. The places are in order."""
+    found = []
+    number = 0
+    for start, end, kind in parts:
+        while number < len(places) and places[number] <= start:
+            number += 1
+        begin = start
+        while number < len(places) and places[number] < end:
+            found.append(Kept(begin, places[number], kind))
+            begin = places[number]
+            number += 1
+        found.append(Kept(begin, end, kind))
+    return found
+
+
+_LONGEST_NAME = 128  # characters of a placeholder that is neither a message nor in double braces
+_BRACE = re.compile("[{}]")
+_NAME = re.compile(rf"[^\s{{}}]{{0,{_LONGEST_NAME}}}")
+_MESSAGE = re.compile(
+    r"\s{0,8}[\w.-]{1,128}\s{0,8},\s{0,8}"
+    r"(?:plural|select|selectordinal|choice|number|date|time|spellout|ordinal|duration)\b"
+)
+_BEFORE = frozenset("$#%")  # signs that belong to a brace after them
+_TEMPLATE_SIGNS = frozenset("%#")  # signs inside of both braces of a template's tag
+
+
+def braced(text: str) -> Iterator[Kept]:
+    """Yield the placeholders in braces, each after those within it."""
+    opened: list[int] = []
+    closed_at: dict[int, int] = {}
+    for match in _BRACE.finditer(text):
+        if match.group() == "{":
+            opened.append(match.start())
+        elif opened:
+            start, end = opened.pop(), match.start()
+            closed_at[start] = end
+            if _is_placeholder(text, start, end, closed_at):
+                yield Kept(start - (text[start - 1 : start] in _BEFORE), end + 1)
+
+
+def _is_placeholder(text: str, start: int, end: int, closed_at: dict[int, int]) -> bool:
+    """Whether `text[start : end + 1]`, which is in braces, is a placeholder."""
+    if _NAME.fullmatch(text, start + 1, end):
+        return True
+    if closed_at.get(start + 1) == end - 1:  # double braces
+        return True
+    if end - start > 3 and text[start + 1] == text[end - 1] and text[end - 1] in _TEMPLATE_SIGNS:
+        return True
+    return _MESSAGE.match(text, start + 1, end) is not None
+
+
+# The patterns of a request together have at most this many of RE2's instructions. A hostile text takes each of its
+# characters through all of them, which takes some microseconds.
+_MOST_INSTRUCTIONS = 1000
+_MEMORY = 1 << 20  # bytes that RE2 may take for a pattern
+
+_LINE = re.compile(r"[^\r\n]+")
+
+
+class PreservePatternError(ValueError):
+    """A pattern cannot be used. `number` is its place in the list."""
+
+    def __init__(self, number: int, message: str) -> None:
+        self.number = number
+        super().__init__(message)
+
+
+class PreservePatterns:
+    """What a request preserves besides what rules find.
+
+    A pattern matches within a line. Of matches that start together the longest one counts. Empty matches do not count.
+
+    Args:
+        patterns: regular expressions.
+
+    Raises:
+        PreservePatternError: a pattern is no regular expression of RE2, matches an empty text, or is too large.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = []
+        instructions = 0
+        for number, pattern in enumerate(patterns):
+            try:
+                compiled = re2.compile(pattern, _options())
+            except re2.error as error:
+                raise PreservePatternError(number, f"is no regular expression of RE2: {_reason(error)}") from None
+            if compiled.search("") is not None:
+                raise PreservePatternError(number, "matches an empty text")
+            instructions += compiled.programsize
+            if instructions > _MOST_INSTRUCTIONS:
+                message = f"is too large: the patterns have more than {_MOST_INSTRUCTIONS} instructions together"
+                raise PreservePatternError(number, message)
+            self._patterns.append(compiled)
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def find(self, text: str, budget: Budget = UNLIMITED) -> list[Kept]:
+        """Return what the patterns match, from left to right; of matches that overlap, the one that starts first.
+
+        Args:
+            text: any text.
+            budget: is checked after each match.
+        """
+        found = []
+        for line in _LINE.finditer(text):
+            start = line.start()
+            for pattern in self._patterns:
+                budget.check()
+                for match in pattern.finditer(line.group()):
+                    budget.check()
+                    if match.end() > match.start():
+                        found.append(Kept(start + match.start(), start + match.end()))
+        return without_overlaps(found)
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.longest_match = True
+    options.max_mem = _MEMORY
+    return options
+
+
+def _reason(error: Exception) -> str:
+    """Return what RE2 says is wrong. It says so in bytes, which quote the pattern."""
+    (message,) = error.args
+    return message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+
 
 # Nothing is found in a text without one of these signs, without a dot within a word, and without digits beside letters.
 # Most texts have none of them, and are searched no further.
