@@ -17,8 +17,8 @@ from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
 from translane_client.errors import TranslaneError
 from translane_server.core.errors import is_about_memory
-from translane_server.core.printable import printable
-from translane_server.core.whole_files import written_whole
+from translane_server.core.files import written_whole
+from translane_server.core.terminal import printable
 from translane_server.settings.loader import load_settings
 from translane_server.settings.model_sources import users_cache
 

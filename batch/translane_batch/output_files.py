@@ -12,7 +12,7 @@ from typing import BinaryIO
 from translane_batch.errors import ResumeError
 from translane_batch.settings import OWN_FOLDER
 from translane_batch.work_folder import WorkFolder, locked
-from translane_server.core.whole_files import in_place_of, written_whole
+from translane_server.core.files import in_place_of, written_whole
 
 # The name is short, whatever name the output has, and nobody else's.
 _NEW = ".translane-batch-{}.new"

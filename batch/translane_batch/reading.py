@@ -18,7 +18,7 @@ from translane_batch.corpus import CorpusFile
 from translane_batch.errors import BatchError
 from translane_batch.tasks import TASK_BYTES, Task, key_of
 from translane_batch.work_folder import Plan, WorkFolder
-from translane_server.core.whole_files import written_whole
+from translane_server.core.files import written_whole
 
 _FLUSHED = 1 << 18  # numbers of occurrences in memory
 

@@ -28,8 +28,8 @@ from typing import Any
 from translane_batch.errors import BatchError, ResumeError
 from translane_batch.summary import Summary
 from translane_batch.tasks import Task
-from translane_server.core.printable import shown
-from translane_server.core.whole_files import remove_unfinished, written_whole
+from translane_server.core.files import remove_unfinished, written_whole
+from translane_server.core.terminal import shown
 
 _FORMAT, _VERSION = "translane-batch-run", 1
 _FOLDERS = ("occurrences", "order", "sources", "translations", "answers")

@@ -23,7 +23,7 @@ from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.cpus import available_cpus
-from translane_server.core.whole_files import written_whole
+from translane_server.core.files import written_whole
 from translane_server.models.build import loaded_models
 
 TASKS = 2

@@ -16,7 +16,7 @@ from translane_batch.reading import digest_of, numbers_in, sources_of
 from translane_batch.records.record import Block, Record
 from translane_batch.tasks import key_of
 from translane_batch.work_folder import Plan, WorkFolder
-from translane_server.core.whole_files import written_whole
+from translane_server.core.files import written_whole
 
 _READ = 1 << 18  # numbers of occurrences in memory
 _CHECK = 8  # digits before an answer

@@ -27,9 +27,8 @@ from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
-from translane_server.core.files import parse_json
-from translane_server.core.printable import shown
-from translane_server.core.whole_files import flush, replaced_whole
+from translane_server.core.files import flush, parse_json, replaced_whole
+from translane_server.core.terminal import shown
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1

@@ -27,7 +27,7 @@ from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.supervision import supervise
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import first_line, is_about_memory
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 from translane_server.settings.loader import load_settings
 
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message

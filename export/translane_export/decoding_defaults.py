@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from translane.arguments import hint
 from translane_server.bundle.manifest import SearchDefaults
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _GREEDY = ("", "none")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from translane.command_error import CommandError
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 
 class ExportError(CommandError):

@@ -14,8 +14,7 @@ from translane_export.model.config import TransformerConfig
 from translane_server.bundle.bundle import MANIFEST, read_manifest
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import is_about_memory
-from translane_server.core.printable import printable
-from translane_server.core.standard_output import write_output
+from translane_server.core.terminal import printable, write_output
 
 _PROGRAM = "translane inspect"
 _LONGEST_VALUE = 300  # characters of a line for people

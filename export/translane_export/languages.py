@@ -9,7 +9,7 @@ from typing import Any
 
 from translane_export.errors import ExportError
 from translane_server.bundle.manifest import Languages, LanguageTemplates
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 from translane_server.text.language_tags import UNDETERMINED
 
 # RFC 5646, section 2.1, without the registry of subtags.

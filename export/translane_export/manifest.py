@@ -26,7 +26,7 @@ from translane_server.bundle.manifest import (
     SpecialIds,
 )
 from translane_server.bundle.shortlist import SHORTLIST_FILE
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 
 def build_manifest(

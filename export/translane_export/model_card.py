@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from translane_server.bundle.manifest import Manifest, Precision, Provenance, Quality, QualityEstimation
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 # what a parity report is of, where that is not the bundle itself
 VERIFIED_AS: dict[Precision, str] = {

@@ -16,13 +16,11 @@ from translane.v1 import translation_pb2_grpc
 from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
-from translane_server.models.checked_model import answer_cache
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.limits import limits_of
-from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
+from translane_server.models.version import LoadedModel, answer_cache, limits_of
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics

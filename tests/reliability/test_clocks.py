@@ -27,7 +27,7 @@ WALL_CLOCKS = {
 TELLS_THE_TIME = {"translane_server/observation/logs.py", "translane_server/observation/tracing.py"}  # to readers alone
 READS_A_DATE = {  # an operator wrote when a key or a certificate ends, and a file system when a file changed
     "translane_server/access/key_command.py",
-    "translane_server/access/key_ring.py",
+    "translane_server/access/authenticator.py",
     "translane_server/app/check.py",
     "translane_server/bundle/bundle.py",
 }

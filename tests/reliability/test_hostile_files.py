@@ -14,7 +14,7 @@ import pytest
 
 from helpers.reliability.form import form
 from helpers.tiny_bundle import TINY
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 PATIENCE = 120  # seconds, on a busy machine
 COMMANDS = {

@@ -15,7 +15,7 @@ from translane_batch.answers import Answer
 from translane_batch.errors import CorpusError
 from translane_batch.records.record import BLANK_RECORD, MOST_RECORDS, Block, Record, record_of
 from translane_server.core.files import check_regular
-from translane_server.core.printable import listed
+from translane_server.core.terminal import listed
 
 _GROUP_ROWS = 1 << 16  # of a row group in the output
 _GROUP_BYTES = 1 << 26

@@ -16,7 +16,7 @@ from translane_export.distill.journal import Journal, Output, Record
 from translane_export.distill.unique_sources import Text, UniqueSource
 from translane_export.train.errors import ResumeError
 from translane_export.train.evaluate import bleu_tokenizer
-from translane_server.core.whole_files import replaced_whole
+from translane_server.core.files import replaced_whole
 
 
 @dataclass(frozen=True)

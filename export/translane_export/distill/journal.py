@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from translane_export.distill.errors import DistillError
 from translane_export.train.errors import ResumeError
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 _FORMAT = "translane-distill-outputs"
 _VERSION = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from translane_export.model import TransformerConfig
 from translane_export.train.settings import TrainSettings
-from translane_server.core.whole_files import replaced_whole
+from translane_server.core.files import replaced_whole
 
 # Copied layers are near their goal: large updates would undo them.
 _INHERITED = {"learning_rate": 5e-4, "warmup_steps": 200}

@@ -26,7 +26,7 @@ from translane_export.distill.unique_sources import Text, TextCounts
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import Columns
 from translane_export.train.errors import ResumeError
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 OUTPUTS, TEXT, STUDENT, SETTINGS, EXPORTED = "outputs.jsonl", "train.tsv", "student", "student.toml", "teacher"
 

@@ -21,7 +21,7 @@ from translane_export.explain.findings import Findings
 from translane_export.explain.operators import GraphTime
 from translane_export.explain.positions import PositionTable
 from translane_export.explain.tensor_steps import SYMBOLS, TensorStep
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 _UNITS = 10_000  # of a weight of 1; page.js has the same number
 _MOST_CHARACTERS = 2000  # of a text that is quoted

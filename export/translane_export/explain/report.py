@@ -10,7 +10,7 @@ from typing import Any
 from translane_export.explain.findings import Findings
 from translane_export.explain.operators import GraphTime
 from translane_export.explain.tensor_steps import TensorStep
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 _MOST_CHARACTERS = 100  # of a value in a table
 _LAYER = re.compile(r"(?<=layer )\d+|(?<=layers\.)\d+")

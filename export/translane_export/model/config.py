@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from translane_export.model.config_checks import check_config
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 NormPlacement = Literal["post", "pre"]

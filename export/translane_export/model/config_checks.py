@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from translane_server.bundle.manifest import MOST_HEADS, MOST_LAYERS, MOST_PIECES, MOST_TOKENS, MOST_WIDTH
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 if TYPE_CHECKING:
     from translane_export.model.config import TransformerConfig

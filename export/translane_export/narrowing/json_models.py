@@ -15,7 +15,7 @@ import tokenizers
 from translane_export.errors import ExportError
 from translane_export.narrowing.merges import with_parts
 from translane_server.core.files import parse_json
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 

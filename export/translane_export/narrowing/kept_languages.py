@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from translane_export.errors import ExportError
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
-from translane_server.core.printable import listed, shown
+from translane_server.core.terminal import listed, shown
 from translane_server.text.language_tags import lookup
 
 

@@ -19,7 +19,7 @@ from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_server.bundle.shortlist import Shortlist
-from translane_server.core.whole_files import replaced_whole
+from translane_server.core.files import replaced_whole
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePairs
 

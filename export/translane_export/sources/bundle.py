@@ -27,7 +27,7 @@ from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import StartupError
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _PARTS = ("q_proj", "k_proj", "v_proj")
 

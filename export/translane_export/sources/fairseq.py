@@ -32,7 +32,7 @@ from translane_export.sources.numbered_pieces import find_sentencepiece, numbere
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # each dictionary's first symbols, which its file leaves out
 _BOS, _PAD, _EOS, _UNK = range(4)

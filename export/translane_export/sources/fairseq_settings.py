@@ -9,7 +9,7 @@ from typing import Any
 from translane_export.errors import ExportError
 from translane_export.sources.inert_pickle import plain
 from translane_export.sources.model_settings import ModelSettings
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _TASK = "translation"
 _UNSUPPORTED = (

@@ -27,7 +27,7 @@ from translane_server.bundle.manifest import (
     LanguageTokens,
     SentencePieceTokenizerEntry,
 )
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 from translane_server.text.language_tags import UNDETERMINED, standard_tag
 
 _SOURCE, _TARGET, _IDS, _TARGET_IDS = "source.spm", "target.spm", "pieces.json", "target.pieces.json"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from translane_export.sources.model_settings import ModelSettings
 from translane_server.bundle.manifest import SearchDefaults
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
 # Settings that change which tokens `generate` chooses, and that no decoding option of the server does. Each comes with

@@ -24,7 +24,7 @@ from translane_export.sources.generation_config import generation_settings, read
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.placed_tensors import POSITIONS, Names, PlacedModel, place_tensors
 from translane_export.sources.weight_files import read_weights
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 

@@ -33,7 +33,7 @@ import torch
 from translane_export.broken_files import PYTORCH, UNREADABLE, broken_file, unreadable_file
 from translane_export.errors import ExportError
 from translane_server.core.files import check_regular, open_regular
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 # What settings and vocabularies are made of.
 _PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", "typing"})

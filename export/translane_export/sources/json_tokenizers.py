@@ -12,7 +12,7 @@ from translane_export.errors import ExportError
 from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.manifest import JsonTokenizerEntry
 from translane_server.core.files import check_regular, read_regular
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 from translane_server.text.json_tokenizer import is_of_tokenizers
 
 TOKENIZER_JSON = "tokenizer.json"

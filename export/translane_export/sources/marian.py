@@ -16,7 +16,7 @@ from translane_export.sources import foreign_tokenizers
 from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
 from translane_export.sources.huggingface import Architecture
 from translane_export.sources.model_settings import ModelSettings
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _UNK = 1  # of every model of OPUS-MT
 

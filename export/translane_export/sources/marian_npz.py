@@ -30,7 +30,7 @@ from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.npz_files import read_npz
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
 from translane_export.sources.weight_files import stored_tensors
-from translane_server.core.printable import printable, shown
+from translane_server.core.terminal import printable, shown
 
 _SETTINGS = "special:model.yml"
 _ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "swish": "silu", "gelu": "silu"}

@@ -9,7 +9,7 @@ from typing import Any
 from translane_export.errors import ExportError
 from translane_export.model.config import Activation
 from translane_server.bundle.manifest import MOST_PIECES
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _LARGEST = MOST_PIECES  # of all sizes, a vocabulary's is the largest
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from translane_export.broken_files import UNREADABLE, broken_file
 from translane_export.errors import ExportError
 from translane_server.core.files import open_regular
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _NPZ = "NumPy archive (.npz)"
 _TYPES = {"<f4", "<f2", "<f8", "|i1", "|u1"}

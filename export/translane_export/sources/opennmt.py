@@ -26,7 +26,7 @@ from translane_export.sources.numbered_pieces import find_sentencepiece, numbere
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 from translane_server.text.language_tags import UNDETERMINED
 
 _OTHERS = ("config.json", "torchscript.json")  # other formats that may have .pt files have one of these

@@ -26,7 +26,7 @@ from translane_export.sources.t5 import MT5, T5
 from translane_export.sources.translane import TranslaneReader
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import is_about_memory
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 
 class Reader(Protocol):

@@ -13,7 +13,7 @@ from translane_export.int8.dequantize import dequantize_graph
 from translane_export.int8.keys_values import dequantize_encoder
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.files import read_regular
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 Weights = dict[str, Tensor]
 State = Mapping[str, Tensor]

@@ -19,7 +19,7 @@ from translane_export.file_readers import is_there, read_safetensors
 from translane_export.sources.inert_pickle import read_plain
 from translane_export.weights import check_weight
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 # What Hugging Face folders hold; the first that is there counts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from translane_export.errors import ExportError
 from translane_server.bundle.manifest import MOST_PIECES
-from translane_server.core.printable import printable, shown
+from translane_server.core.terminal import printable, shown
 from translane_server.text.json_tokenizer import is_of_tokenizers
 
 WORDS = r"[^\s\x1c-\x1f]+"

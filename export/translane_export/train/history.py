@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from translane_export.train.errors import TrainError
-from translane_server.core.files import parse_json, read_regular
-from translane_server.core.whole_files import replaced_whole
+from translane_server.core.files import parse_json, read_regular, replaced_whole
 
 HISTORY_FILE = "history.jsonl"
 

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from translane.arguments import Parser
-from translane_server.access.key_file import change_keys
 from translane_server.access.keys import (
     MOST_HOLDERS,
     Holders,
     Key,
     KeyHolder,
+    change_keys,
     check_name,
     digest_of,
     load_keys,

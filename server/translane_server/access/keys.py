@@ -1,4 +1,4 @@
-"""Keys of callers: how they are made, and the file that has their hashes.
+"""API keys: their file, their secrets, and their limits.
 
 A key is a token of 32 random bytes, which its holder sends with each call as a bearer token (RFC 6750). The file has
 the token's SHA-256. A slow hash such as scrypt makes it hard to guess passwords, which people choose. Nobody guesses
@@ -7,12 +7,16 @@ the token's SHA-256. A slow hash such as scrypt makes it hard to guess passwords
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import re
 import secrets
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -205,3 +209,58 @@ def _check_different(holders: Holders) -> None:
             if key.sha256 in owners:
                 raise KeysError(f"{owners[key.sha256]} and {name} have the same key, or one of them has it twice")
             owners[key.sha256] = name
+
+
+# Only its owner reads a new file. A file that exists keeps its mode.
+_MODE = 0o600
+
+
+def change_keys(path: Path, change: Callable[[Holders], Holders]) -> None:
+    """Replace the file of keys by one with other holders. Whoever reads it meanwhile reads the file before.
+
+    Changes of the same file wait for each other.
+
+    Args:
+        path: the file; it is made if there is none.
+        change: returns the new holders. Nothing is written if it raises.
+
+    Raises:
+        KeysError: the file cannot be read or written.
+    """
+    path = Path(os.path.realpath(path))  # a link stays one
+    try:
+        with _locked(path.parent):
+            before = load_keys(path) if path.exists() else {}
+            _replace(path, write_keys(change(before)))
+    except OSError as error:
+        raise KeysError(f"keys file {path}: it cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)  # of a command that was killed
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            if path.exists():
+                status = path.stat()
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

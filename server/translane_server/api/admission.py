@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from translane_server.access.key_ring import KeyRing
+from translane_server.access.authenticator import KeyRing
 from translane_server.api.call import Call, Transport
 from translane_server.api.callers import caller_of
 from translane_server.core.errors import (

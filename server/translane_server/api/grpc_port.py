@@ -11,7 +11,7 @@ import grpc
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from translane_server.access.key_ring import KeyRing
+from translane_server.access.authenticator import KeyRing
 from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Method

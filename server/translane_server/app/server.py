@@ -11,8 +11,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.access.authenticator import Guard, warn_of_what_is_missing
 from translane_server.access.certificates import Certificates
-from translane_server.access.guard import Guard, warn_of_what_is_missing
 from translane_server.api.grpc_port import GrpcPort, grpc_port
 from translane_server.api.health import HealthService
 from translane_server.api.listening import Ports, address_of, listening_on, log_addresses

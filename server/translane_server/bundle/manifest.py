@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 SCHEMA_VERSION: Final = 6
 

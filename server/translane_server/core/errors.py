@@ -38,7 +38,7 @@ import re
 from dataclasses import dataclass
 
 from translane.command_error import CommandError
-from translane_server.core.printable import printable
+from translane_server.core.terminal import printable
 
 # How long a caller should wait before it tries again, while a server starts, or another server takes over from one that
 # shuts down [seconds].

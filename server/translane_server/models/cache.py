@@ -25,8 +25,7 @@ from pathlib import Path
 
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import BundleError
-from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
-from translane_server.core.whole_files import flush_folder
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, flush_folder, read_regular
 from translane_server.models.download import StoppedError
 
 _TICK = 0.05  # from one look at a lock to the next [seconds]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 from translane_server.text.language_tags import UNDETERMINED, lookup, meaning
 
 _SHOWN_NAMES = 6

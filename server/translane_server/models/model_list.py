@@ -12,7 +12,7 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.core.cpus import int8_kernels
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.limits import RequestLimits
-from translane_server.translation.option_checks import decoding_defaults
+from translane_server.translation.options import decoding_defaults
 
 _VERSION = version("translane")  # reading it takes longer than all the rest of a call
 

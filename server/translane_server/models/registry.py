@@ -1,36 +1,106 @@
-"""The models of a server, by name: which one a request gets, and when models are loaded, replaced and unloaded."""
+"""Names of models, and the models that are loaded: finds the one or the two that a request needs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import ModelNotFoundError, StartupError, shutting_down, starting
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 from translane_server.models.choice import (
+    has_pair,
     listed,
+    names,
     no_model_for,
     no_model_to,
     no_such_model,
     several_models,
     sources_of,
+    targets_of,
     with_pair,
 )
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.pivots import find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
-from translane_server.text.language_tags import UNDETERMINED, is_auto
+from translane_server.text.language_tags import UNDETERMINED, is_auto, language_of
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.limits import Named
 from translane_server.translation.routing import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import TokenizerPool
+
+# Most models have English on one side, and more text to learn from.
+_PREFERRED = "en"
+
+
+def find_pivot(models: Iterable[ServedModel], source: str, target: str) -> ThroughPivot | None:
+    """Return the models that translate `source` to `target` through a third language; None if there are none.
+
+    English is taken first, then the other languages in the order of the models. Where several models translate a step,
+    the first one is taken. Models of undetermined languages translate no step, because nobody knows what they read.
+
+    Args:
+        models: the models of a server, in order.
+        source: tag of a request.
+        target: tag of a request.
+    """
+    known = list(models)
+    seconds = _with_target(known, target)
+    if not seconds or not source or language_of(source) == language_of(target):
+        return None
+    firsts = [model for model in known if names(_languages(model).source, source)]
+    steps = [(first, language) for first in firsts for language in targets_of(_languages(first), source)]
+    steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
+    for first, language in steps:
+        if second := _reader(seconds, first, language, target):
+            return ThroughPivot(first, second, language)
+    return None
+
+
+def sources_through(models: Iterable[ServedModel], target: str, direct: Container[str]) -> list[str]:
+    """Return the languages from which `find_pivot` finds a way to `target`, by the tags of their models.
+
+    Args:
+        models: the models of a server, in order.
+        target: tag of a request.
+        direct: languages that need no way. Models of these alone are left out, because the search takes long.
+    """
+    known = list(models)
+    seconds = _with_target(known, target)
+    found: dict[str, None] = {}
+    for first in known:
+        if not seconds or all(tag in direct for tag in _languages(first).source):
+            continue
+        for language in _languages(first).target:
+            if _reader(seconds, first, language, target):
+                found |= dict.fromkeys(sources_of(_languages(first), language))
+    of_target = language_of(target)
+    return [tag for tag in found if tag not in direct and tag != UNDETERMINED and language_of(tag) != of_target]
+
+
+def _with_target(models: Sequence[ServedModel], target: str) -> list[ServedModel]:
+    return [model for model in models if names(_languages(model).target, target)]
+
+
+def _reader(seconds: Sequence[ServedModel], first: ServedModel, language: str, target: str) -> ServedModel | None:
+    """Return the first of `seconds` that translates `language`, which the model `first` writes, to `target`."""
+    for second in seconds:
+        languages = _languages(second)
+        reads = second is not first and language != UNDETERMINED and names(languages.source, language)
+        if reads and has_pair(languages, language, target):
+            return second
+    return None
+
+
+def _languages(model: ServedModel) -> Languages:
+    return model.description.manifest.languages
+
 
 _REMEMBERED_PAIRS = 1024
 # How often models are checked for disuse: so many times in the time after which they are unloaded.

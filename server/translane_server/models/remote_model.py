@@ -18,8 +18,7 @@ from translane_server.bundle.bundle import MANIFEST, file_entry, load_bundle, pa
 from translane_server.bundle.manifest import FileEntry, Manifest
 from translane_server.core.errors import BundleError
 from translane_server.models.cache import Hold, ModelCache
-from translane_server.models.download import DownloadError, Link, download
-from translane_server.models.links import links_of
+from translane_server.models.download import DownloadError, Link, download, links_of
 from translane_server.settings.model_sources import ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 

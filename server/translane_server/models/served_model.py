@@ -14,8 +14,8 @@ from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, Score, Translations
 from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
-from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.model_list import ModelDescription, model_message
+from translane_server.models.version import LoadedModel
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import REFUSED, RELOADED, ModelMetrics
 from translane_server.text.stored_glossaries import StoredGlossaries

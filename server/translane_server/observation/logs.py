@@ -1,8 +1,10 @@
-"""The log: one line for each event, as plain text or JSON, on standard error.
+"""Logs of the server and of its workers.
 
 ``extra=data(…)`` adds keys and values to a record, in both formats. The lines of a traced call also have the ids
 `trace_id` and `span_id`. The server logs the texts of requests only if the
 setting ``log_texts`` is on.
+
+At `info`, calls of the service have a line. At `debug`, all calls have one, with everything that was noted of them.
 """
 
 from __future__ import annotations
@@ -125,3 +127,36 @@ def _plain(value: Any) -> str:
     if type(value) is int or type(value) is float:
         return repr(value)
     return _one_line(json.dumps(value, ensure_ascii=False, default=str))
+
+
+_log = logging.getLogger(__name__)
+
+
+def is_logged(*, is_probe: bool) -> bool:
+    """Whether a call gets a line. Probes, such as health checks, would drown the others at `info`."""
+    return _log.isEnabledFor(logging.DEBUG if is_probe else logging.INFO)
+
+
+def log_call(
+    method: str, code: str, seconds: float, caller: str, size: int, peer: str, noted: Mapping[str, Any]
+) -> None:
+    """Log the end of a call that `is_logged`.
+
+    Args:
+        method: the name of the method.
+        code: the status code.
+        seconds: how long the call took.
+        caller: the holder of its key, or the name under which its calls share their limits.
+        size: bytes of the request.
+        peer: the other end of the connection.
+        noted: what the call's handler has noted.
+    """
+    line: dict[str, Any] = {"method": method, "code": code, "milliseconds": round(seconds * 1000, 3), "caller": caller}
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("request", extra=data(**line, bytes=size, peer=peer, **noted))
+        return
+    if "model" in noted:
+        line["model"] = noted["model"]
+    if (sentences := noted.get("sentences", noted.get("texts"))) is not None:
+        line["sentences"] = sentences
+    _log.info("request", extra=data(**line, bytes=size))

@@ -9,7 +9,7 @@ import yaml
 
 from translane.command_error import CommandError
 from translane_server.core.errors import SettingsError
-from translane_server.core.standard_output import write_output
+from translane_server.core.terminal import write_output
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings.loader import load_settings

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from ray import serve
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.access.guard import Guard
+from translane_server.access.authenticator import Guard
 from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering, ended_at_deadline
 from translane_server.api.call import Method

@@ -16,15 +16,13 @@ import numpy as np
 from translane_server.bundle.manifest import COMPUTED_IN
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.core.errors import DeviceError
-from translane_server.runtime.attention import AttentionGraph
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
+from translane_server.runtime.buffers import AttentionGraph, EncodeBuffers, StepBuffers
 from translane_server.runtime.cache import HostCache
-from translane_server.runtime.encode_buffers import EncodeBuffers
 from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
-from translane_server.runtime.step_buffers import StepBuffers
 
 _STEPS_AT_ONCE = 64  # bounds the tokens that are kept until the last step
 

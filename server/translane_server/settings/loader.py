@@ -23,7 +23,7 @@ from pydantic_core import ErrorDetails
 from translane.arguments import Parser, hint, with_default
 from translane_server.core.errors import SettingsError
 from translane_server.core.files import read_regular
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 
 # Each command reads the variables with its own prefix. The server's prefix is also the start of the other prefixes.
 _COMMANDS = ("TRAIN", "DISTILL", "EXPORT", "EXPLAIN", "CLIENT", "RAY", "BATCH")

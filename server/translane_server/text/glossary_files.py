@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import NamedTuple
 
 from translane_server.core.errors import GlossaryError
-from translane_server.core.printable import shown
+from translane_server.core.terminal import shown
 from translane_server.text.characters import composed
 from translane_server.text.glossary import Term
 from translane_server.text.language_tags import LONGEST_TAG

@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 
 from translane_server.core.files import parse_json
-from translane_server.core.printable import printable, shown
+from translane_server.core.terminal import printable, shown
 from translane_server.text.sentencepiece_tokenizer import join_surfaces
 
 _UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for the unknown token

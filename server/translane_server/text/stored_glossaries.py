@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from translane_server.core.printable import listed, shown
+from translane_server.core.terminal import listed, shown
 from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import UNDETERMINED, language_of, lookup
 

@@ -15,7 +15,7 @@ from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sent
 from translane_server.text.tag_projection import AlignedText, place
 from translane_server.text.unknown_parts import token_spans
 from translane_server.translation.languages import LanguagePair
-from translane_server.translation.resolved_options import ResolvedOptions, Returned
+from translane_server.translation.options import ResolvedOptions, Returned
 from translane_server.translation.segmentation import Segment
 
 # A longer part of the source replaces no token [characters]. Each of many tokens may be aligned with the same part.

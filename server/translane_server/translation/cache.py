@@ -15,7 +15,7 @@ from translane.options import Options
 from translane.requests import TranslationRequest
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, TermOutcome, TermReport, Translation, Treatment
 from translane_server.text.stored_glossaries import StoredGlossaries
-from translane_server.translation.option_checks import is_sampled
+from translane_server.translation.options import is_sampled
 from translane_server.translation.terms import most_reports
 
 _KEY_BYTES = 32  # of a digest: nobody finds two texts with the same one

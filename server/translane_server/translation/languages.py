@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from translane_server.bundle.manifest import Languages, LanguageTokens
 from translane_server.core.errors import FieldViolation
-from translane_server.core.printable import listed, shown
+from translane_server.core.terminal import listed, shown
 from translane_server.text.language_tags import AUTO, is_auto, lookup, meaning
 from translane_server.text.tokenizer import Tokenizer
 

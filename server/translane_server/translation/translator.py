@@ -1,9 +1,9 @@
-"""Translates texts with one version of a model."""
+"""Translates, streams and scores texts with one version of a model."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,16 +17,86 @@ from translane_server.engine.sequence import CommittedTokens, Sentence, Sentence
 from translane_server.observation.call_trace import CallTrace, ModelRun
 from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.text.stored_glossaries import StoredGlossaries
-from translane_server.text.tokenizer import Tokenizer
+from translane_server.text.tokenizer import Detokenizer, Tokenizer
 from translane_server.translation.answers import request_timing
 from translane_server.translation.cache import AnswerCache, Recalled
 from translane_server.translation.limits import RequestLimits, option_characters
 from translane_server.translation.reader import PreparedRequest, TranslateReader
 from translane_server.translation.score import ScoreReader
 from translane_server.translation.segmentation import Segment
-from translane_server.translation.streaming import StreamedSentence, StreamEnd, stream_text
 from translane_server.translation.tokenizer_pool import LITTLE_WORK, TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedSentence:
+    """A sentence to decode, and the functions that turn its tokens into text.
+
+    Attributes:
+        sentence: the sentence.
+        surfaces: returns what each token adds to the text, as UTF-8.
+        text: returns the whole text of the best hypothesis.
+    """
+
+    sentence: Sentence
+    surfaces: Callable[[CommittedTokens], Sequence[bytes]]
+    text: Callable[[SentenceResult], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """What a stream leaves when all sentences are decoded.
+
+    Attributes:
+        rest: the text that is not sent yet.
+        results: the result of each sentence.
+    """
+
+    rest: str
+    results: tuple[SentenceResult, ...]
+
+
+async def stream_text(
+    dispatcher: Dispatcher,
+    sentences: Sequence[StreamedSentence],
+    gaps: Sequence[str],
+    *,
+    priority: int = 0,
+    caller: str = "",
+) -> AsyncGenerator[str | StreamEnd]:
+    """Decode `sentences` at the same time. Yield their texts in order, each part as soon as it is certain; and the end.
+
+    The deltas, which are never empty, and `StreamEnd.rest` concatenate to the texts of the sentences with `gaps` around
+    them. A caller who reads slowly gets larger deltas. Slow callers slow down no replica and use no more memory. If the
+    generator is closed early, the rows are freed.
+
+    Args:
+        dispatcher: decodes the sentences.
+        sentences: n sentences.
+        gaps: n + 1 texts: before, between and after the sentences.
+        priority: the priority of all sentences.
+        caller: who asks.
+
+    Raises:
+        RequestError: the dispatcher refuses, or decoding fails.
+    """
+    pending, *gaps_after = gaps
+    results: list[SentenceResult] = []
+    async with aclosing(dispatcher.stream([each.sentence for each in sentences], priority, caller)) as news:
+        for each, gap in zip(sentences, gaps_after, strict=True):
+            detokenizer = Detokenizer()
+            while isinstance(event := await anext(news), CommittedTokens):
+                if delta := detokenizer.push(each.surfaces(event)):
+                    yield pending + delta
+                    pending = ""
+            pending += detokenizer.finish(await each.text(event))
+            results.append(event)
+            if pending and len(results) < len(sentences):
+                yield pending
+                pending = ""
+            pending += gap
+    yield StreamEnd(pending, tuple(results))
+
 
 _TEXT: str = Format.TEXT
 

@@ -23,7 +23,7 @@ from helpers.ports import free_port
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server.access import guard
+from translane_server.access import authenticator
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.app import healthcheck
 from translane_server.core.errors import StartupError
@@ -33,7 +33,7 @@ trustme = pytest.importorskip("trustme")
 
 @pytest.fixture(autouse=True)
 def _files_are_looked_at_often(monkeypatch):
-    monkeypatch.setattr(guard, "INTERVAL", 0.02)
+    monkeypatch.setattr(authenticator, "INTERVAL", 0.02)
 
 
 @pytest.fixture(scope="module")

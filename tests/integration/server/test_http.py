@@ -247,7 +247,7 @@ async def test_requests_are_counted_by_both_ports():
 
 
 async def test_a_caller_is_its_address_and_not_what_it_says(caplog):
-    caplog.set_level("DEBUG", "translane_server.observation.access_log")
+    caplog.set_level("DEBUG", "translane_server.observation.logs")
     async with serving(http_port=0) as running:
         forged = {"translane-forwarded-peer": "ipv4:192.0.2.1:1", "x-forwarded-for": "192.0.2.1"}
         await call(running.server.http_port, "Translate", {"texts": ["a"]}, forged)

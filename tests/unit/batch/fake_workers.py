@@ -12,7 +12,7 @@ from translane_batch.reading import digest_of, sources_of
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.work_folder import WorkFolder
-from translane_server.core.whole_files import written_whole
+from translane_server.core.files import written_whole
 
 
 def translation_of(source: str) -> Answer:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from translane_server.access.key_ring import KeyRing
+from translane_server.access.authenticator import KeyRing
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.core.errors import ExpiredKeyError, MissingKeyError, UnknownKeyError
 from translane_server.observation.metrics import Metrics

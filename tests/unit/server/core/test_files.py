@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from translane_server.core.files import check_regular, open_regular, parse_json, read_regular
-from translane_server.core.printable import MOST_CHARACTERS, printable, shown
+from translane_server.core.terminal import MOST_CHARACTERS, printable, shown
 
 
 def make(kind: str, path: Path) -> None:

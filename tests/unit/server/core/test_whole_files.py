@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from translane_server.core.whole_files import remove_unfinished, replaced_whole, written_whole
+from translane_server.core.files import remove_unfinished, replaced_whole, written_whole
 
 
 def test_the_new_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from translane_server.models.download import DownloadError
-from translane_server.models.links import links_of
+from translane_server.models.download import DownloadError, links_of
 from translane_server.settings.model_sources import ModelUrl
 
 DIGEST = "0123456789abcdef" * 4
@@ -60,7 +59,7 @@ def test_passwords_are_headers(monkeypatch):
 def test_another_hub_without_encryption_gets_no_token_and_needs_a_digest():
     program = f"""
 from translane_server.settings.model_sources import ModelUrl
-from translane_server.models.links import links_of
+from translane_server.models.download import links_of
 url, headers, is_pinned = links_of(ModelUrl.parse("hf://owner/name@sha256:{DIGEST}"))("a")
 assert (url, headers) == ("http://hub.test/owner/name/resolve/main/a", {{}})
 links_of(ModelUrl.parse("hf://owner/name"))("a")

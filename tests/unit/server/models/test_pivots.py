@@ -4,8 +4,7 @@ import pytest
 
 from fakes.models import Model
 from translane_server.core.errors import ModelNotFoundError
-from translane_server.models.pivots import find_pivot
-from translane_server.models.registry import Registry
+from translane_server.models.registry import Registry, find_pivot
 
 
 def never(name, folder):

@@ -272,7 +272,7 @@ async def test_log_lines_have_the_ids(sent, monkeypatch):
         def emit(self, record):
             lines.append(json.loads(JsonFormatter().format(record)))
 
-    log, handler = logging.getLogger("translane_server.observation.access_log"), Lines()
+    log, handler = logging.getLogger("translane_server.observation.logs"), Lines()
     monkeypatch.setattr(log, "handlers", [handler])
     monkeypatch.setattr(log, "propagate", False)
     level = log.level

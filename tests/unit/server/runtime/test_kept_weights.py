@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from translane_server.runtime.kept_weights import keep_mapped
+from translane_server.runtime.sessions import keep_mapped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has mapped")
 

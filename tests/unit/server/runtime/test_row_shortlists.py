@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from translane_server.runtime.row_shortlists import RowShortlists, log_normalisers
+from translane_server.runtime.shortlist_step import RowShortlists, log_normalisers
 
 VOCABULARY = 5000
 

@@ -6,7 +6,7 @@ import pytest
 
 from translane.options import Options, Term
 from translane_server.translation.limits import TokenLimits
-from translane_server.translation.option_checks import UNRANGED, OptionLimits, check_options, ranges
+from translane_server.translation.options import UNRANGED, OptionLimits, check_options, ranges
 
 LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
 INF, NAN = float("inf"), float("nan")

@@ -10,12 +10,12 @@ from translane.requests import TranslationRequest
 from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, Hypothesis, SentenceResult, Timing
-from translane_server.models.limits import token_limits
+from translane_server.models.version import token_limits
 from translane_server.text.glossary import Glossary
-from translane_server.translation import request_plan
+from translane_server.translation import reader
 from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.options import resolve
 from translane_server.translation.reader import TranslateReader
-from translane_server.translation.resolved_options import resolve
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def resolved(monkeypatch):
         seen.append(options)
         return resolve(options, *others)
 
-    monkeypatch.setattr(request_plan, "resolve", seen_resolve)
+    monkeypatch.setattr(reader, "resolve", seen_resolve)
     return seen
 
 
@@ -101,12 +101,12 @@ def test_every_hypothesis_has_its_estimated_quality(prepare):
 
 
 def test_what_is_remembered_is_bounded(prepare, resolved):
-    for seed in range(request_plan._PLANS + 1):
+    for seed in range(reader._PLANS + 1):
         prepare(top_k=2, seed=seed)
-    prepare(top_k=2, seed=request_plan._PLANS)
-    assert len(resolved) == request_plan._PLANS + 1
+    prepare(top_k=2, seed=reader._PLANS)
+    assert len(resolved) == reader._PLANS + 1
     prepare(top_k=2, seed=0)
-    assert len(resolved) == request_plan._PLANS + 2
+    assert len(resolved) == reader._PLANS + 2
 
 
 def test_options_of_any_length_are_not_remembered(prepare, resolved):

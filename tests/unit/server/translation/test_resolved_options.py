@@ -7,8 +7,7 @@ from fakes.serving import UNKNOWN, FakeTokenizer
 from translane.options import Options, Term
 from translane_server.engine.options import DecodingOptions, Sampling
 from translane_server.translation.limits import TokenLimits
-from translane_server.translation.option_checks import OptionLimits
-from translane_server.translation.resolved_options import resolve
+from translane_server.translation.options import OptionLimits, resolve
 from translane_server.translation.segmentation import Segment
 
 TOKENIZER = FakeTokenizer()

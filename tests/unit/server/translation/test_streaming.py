@@ -10,7 +10,7 @@ from fakes.replicas import fake_replica
 from translane_server.core.errors import QueueFullError, UnavailableError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
-from translane_server.translation.streaming import StreamedSentence, StreamEnd, stream_text
+from translane_server.translation.translator import StreamedSentence, StreamEnd, stream_text
 from translane_server.workers.dispatcher import Dispatcher
 
 

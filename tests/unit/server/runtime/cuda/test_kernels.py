@@ -15,9 +15,7 @@ from helpers.cuda_on_cpu import SOURCE, CpuDevice, compile_kernels, kernels_libr
 from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda import kernels as kernels_module
-from translane_server.runtime.cuda.kernel_arguments import MOVES, SOURCES, Blocks
-from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
-from translane_server.runtime.cuda.move_groups import independent_groups
+from translane_server.runtime.cuda.kernels import MOVES, NAMES, SOURCES, Blocks, Kernels, independent_groups, load_ptx
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,9 @@
-"""Makes text from files and callers fit for a terminal, where control characters move the cursor or fake a line."""
+"""Text for terminals and logs."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 
 MOST_CHARACTERS = 1000
@@ -37,3 +39,17 @@ def listed(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN_NAMES
     first = ", ".join(printable(name, 100) for name in names[:_SHOWN_NAMES])
     return f"{first} and {more} more" if more > 0 else first
+
+
+def write_output(text: str) -> None:
+    """Write `text` and a line's end. A reader who has gone is no error.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again as it ends
+        if not isinstance(error, BrokenPipeError):
+            raise

@@ -1,7 +1,12 @@
-"""Inputs and outputs of decoder steps in main memory, at fixed addresses that the graphs are bound to."""
+"""Memory of decoder steps and encoder runs, bound once.
+
+The decoder's graph returns the query of one layer. The alignment graph compares the query with that layer's keys in the
+rows' cache.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +14,7 @@ import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.backend import Candidates, StepNeeds
+from translane_server.runtime.cache import CacheShape
 
 
 class StepBuffers:
@@ -108,3 +114,110 @@ class StepBuffers:
 def bind_host(bind: Any, name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
     """Bind a graph's input or output `name` to the start of an array in main memory, as a tensor of `shape`."""
     bind(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
+
+
+class AttentionGraph:
+    """Runs the alignment graph over rows 0 … n-1.
+
+    Args:
+        session: the graph.
+        shape: sizes of the rows' memory.
+        query: [R, H * D], of self-attention's type. The decoder writes the query here.
+        keys: address of the layer's cross-attention keys, [R, H, C, D].
+        source_lengths: source length of every row, [R].
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        shape: CacheShape,
+        *,
+        query: npt.NDArray[np.generic],
+        keys: int,
+        source_lengths: Int32Array,
+    ) -> None:
+        self._session = session
+        self._shape = shape
+        self._query = query
+        self._keys = keys
+        self._source_lengths = source_lengths
+        self._weights: FloatArray = np.zeros(shape.rows * shape.source_capacity, np.float32)
+        self._bindings: dict[int, Any] = {}  # by number of rows
+
+    def bind_query(self, binding: Any, n: int) -> None:
+        """Bind the decoder's query output over n rows."""
+        bind_host(binding.bind_output, "alignment_query", self._query, self._query_shape(n))
+
+    def run(self, n: int) -> FloatArray:
+        """Return the attention weights of the step that wrote the query, [n, C]. The next run overwrites them."""
+        binding = self._bindings.get(n)
+        if binding is None:
+            binding = self._bindings[n] = self._bind(n)
+        self._session.run_with_iobinding(binding)
+        capacity = self._shape.source_capacity
+        return self._weights[: n * capacity].reshape(n, capacity)
+
+    def close(self) -> None:
+        """Drop the bindings, which refer to memory of other objects."""
+        self._bindings.clear()
+
+    def _bind(self, n: int) -> Any:
+        shape, binding = self._shape, self._session.io_binding()
+        bind_host(binding.bind_input, "source_lengths", self._source_lengths, (n,))
+        bind_host(binding.bind_input, "alignment_query", self._query, self._query_shape(n))
+        block = (n, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
+        binding.bind_input("cross_key", "cpu", 0, shape.cross_dtype, block, self._keys)
+        bind_host(binding.bind_output, "attention", self._weights, (n, shape.source_capacity))
+        return binding
+
+    def _query_shape(self, n: int) -> tuple[int, int]:
+        return n, self._shape.query_width
+
+
+_MOST_BINDINGS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
+
+
+class EncodeBuffers:
+    """The sources of one encoder run, padded to the longest source.
+
+    Args:
+        tokens: maximum number of ids of a run, padding included.
+        pad: the id to pad with.
+    """
+
+    def __init__(self, tokens: int, pad: int) -> None:
+        self._pad = pad
+        self._source_ids: IntArray = np.zeros(tokens, np.int64)
+        self._source_lengths: Int32Array = np.ones(tokens, np.int32)
+        self._bindings: dict[tuple[int, int, int], Any] = {}  # by number of sources, padded length, and `start`
+
+    def write(self, sources: Sequence[Sequence[int]], longest: int) -> None:
+        """Write the inputs of the next run: `sources`, each padded to `longest` tokens."""
+        assert len(sources) * longest <= len(self._source_ids), "sources are too long"
+        self._source_lengths[: len(sources)] = [len(source) for source in sources]
+        padded = self._source_ids[: len(sources) * longest].reshape(-1, longest)  # [B, S]
+        padded.fill(self._pad)
+        for row, source in zip(padded, sources, strict=True):
+            row[: len(source)] = source
+
+    def bind_inputs(self, binding: Any, sources: int, longest: int) -> None:
+        """Bind the inputs of a run over so many sources of `longest` tokens."""
+        bind_host(binding.bind_input, "source_ids", self._source_ids, (sources, longest))
+        bind_host(binding.bind_input, "source_lengths", self._source_lengths, (sources,))
+
+    def binding(self, sources: int, longest: int, start: int, make: Callable[[int, int, int], Any]) -> Any:
+        """Return the binding of a run over so many sources of `longest` tokens whose output begins at `start`.
+
+        `make` makes a binding when it is first needed.
+        """
+        key = sources, longest, start
+        binding = self._bindings.get(key)
+        if binding is None:
+            if len(self._bindings) >= _MOST_BINDINGS:
+                self._bindings.clear()
+            binding = self._bindings[key] = make(*key)
+        return binding
+
+    def clear(self) -> None:
+        """Drop the bindings."""
+        self._bindings.clear()
