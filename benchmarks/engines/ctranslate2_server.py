@@ -115,7 +115,7 @@ class Service(translation_pb2_grpc.TranslationServiceServicer):
     async def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:  # noqa: ARG002, N802
         return pb.ListModelsResponse(
             models=[pb.Model(name=self._name, source_languages=self._source_languages)],
-            limits=pb.Limits(texts_per_request=WAITING_LIMIT, sentences_waiting=WAITING_LIMIT),
+            limits=pb.Limits(max_request_texts=WAITING_LIMIT, max_queue_size=WAITING_LIMIT),
         )
 
 

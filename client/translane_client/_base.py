@@ -157,7 +157,7 @@ class BaseClient:
     def _adopt_limits(self, info: ServerInfo) -> int:
         """Settles a batch size that was left open: no more than the server takes at once."""
         limits = info.limits
-        self._batch_size = min(DEFAULT_BATCH_SIZE, limits.texts_per_request or DEFAULT_BATCH_SIZE)
-        if limits.sentences_waiting:  # all requests under way fit into the queue
-            self._batch_size = min(self._batch_size, max(1, limits.sentences_waiting // self._concurrency))
+        self._batch_size = min(DEFAULT_BATCH_SIZE, limits.max_request_texts or DEFAULT_BATCH_SIZE)
+        if limits.max_queue_size:  # all requests under way fit into the queue
+            self._batch_size = min(self._batch_size, max(1, limits.max_queue_size // self._concurrency))
         return self._batch_size

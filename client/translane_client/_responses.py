@@ -28,7 +28,7 @@ def scores_of(response: pb.ScoreResponse, expected: int) -> list[Score]:
     """The scores of `expected` pairs. Internal: the server answered another number of scores."""
     if len(response.scores) != expected:
         raise Internal(f"the server answered {len(response.scores)} scores to {expected} inputs")
-    return list(map(conversions.score_of, response.scores))
+    return conversions.scores_of(response)
 
 
 class ReceivedStream:
@@ -64,6 +64,7 @@ class ReceivedStream:
                 conversions.hypothesis_of(response.hypothesis),
                 conversions.timing_of(response),
                 conversions.treatment_of(response),
+                tuple(response.models),
             )
         return new
 

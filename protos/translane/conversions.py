@@ -17,7 +17,9 @@ from translane.results import (
     Hypothesis,
     Limits,
     ModelInfo,
+    ModelState,
     Score,
+    Scores,
     ServerInfo,
     TermOutcome,
     TermReport,
@@ -61,6 +63,15 @@ _FINISH_REASON_OF: Mapping[int, FinishReason] = {
     pb.FINISH_REASON_END_OF_SENTENCE: FinishReason.END_OF_SENTENCE,
     pb.FINISH_REASON_MAX_LENGTH: FinishReason.MAX_LENGTH,
 }
+_STATES = {
+    ModelState.UNSPECIFIED: pb.MODEL_STATE_UNSPECIFIED,
+    ModelState.LOADING: pb.MODEL_STATE_LOADING,
+    ModelState.READY: pb.MODEL_STATE_READY,
+    ModelState.IDLE: pb.MODEL_STATE_IDLE,
+    ModelState.UNLOADED: pb.MODEL_STATE_UNLOADED,
+    ModelState.FAILED: pb.MODEL_STATE_FAILED,
+}
+_STATE_OF: Mapping[int, ModelState] = {value: name for name, value in _STATES.items()}
 _TERM_OUTCOME_OF: Mapping[int, TermOutcome] = {value: name for name, value in _TERM_OUTCOMES.items()}
 
 
@@ -168,10 +179,14 @@ def _format_of(number: int) -> str:
 
 def translate_response(answer: Translations) -> pb.TranslateResponse:
     """The answer to a call of Translate. Messages are filled in their places, because to copy them there is slow."""
-    response = pb.TranslateResponse(model=answer.model)
+    models = answer.models
+    response = pb.TranslateResponse(model=models[0] if len(models) == 1 else "")
     translations = response.translations
     for each in answer.translations:
-        _fill_translation(translations.add(), each)
+        message = translations.add()
+        _fill_translation(message, each)
+        if len(models) != 1:
+            message.models.extend(models or each.models)
     _fill_timing(response.timing, answer.timing)
     return response
 
@@ -185,22 +200,30 @@ def stream_response(delta: Delta) -> pb.TranslateStreamResponse:
             _fill_timing(response.timing, end.timing)
         if end.treatment:
             _fill_treatment(response.treatment, end.treatment)
+        response.models.extend(end.models)
     return response
 
 
-def score_message(score: Score) -> pb.Score:
-    """The message of a score."""
-    return pb.Score(total_log_prob=score.total_log_prob, token_log_probs=score.token_log_probs, tokens=score.tokens)
+def score_response(answer: Scores) -> pb.ScoreResponse:
+    """The answer to a call of Score."""
+    response = pb.ScoreResponse(model=answer.model)
+    for each in answer.scores:
+        response.scores.add(
+            total_log_prob=each.total_log_prob, token_log_probs=each.token_log_probs, tokens=each.tokens
+        )
+    _fill_timing(response.timing, answer.timing)
+    return response
 
 
 def translations_of(response: pb.TranslateResponse) -> list[Translation]:
-    """The translations of a response, each with the response's model and timing."""
+    """The translations of a response, each with its models and the response's timing."""
     timing = timing_of(response)
+    models = (response.model,) if response.model else ()
     return [
         Translation(
             hypotheses=tuple([hypothesis_of(hypothesis) for hypothesis in each.hypotheses]),
             source_tokens=each.source_tokens,
-            model=response.model,
+            models=tuple(each.models) or models,
             timing=timing,
             source_pieces=tuple(each.source_pieces),
             treatment=treatment_of(each),
@@ -209,9 +232,13 @@ def translations_of(response: pb.TranslateResponse) -> list[Translation]:
     ]
 
 
-def score_of(score: pb.Score) -> Score:
-    """A score."""
-    return Score(score.total_log_prob, tuple(score.token_log_probs), tuple(score.tokens))
+def scores_of(response: pb.ScoreResponse) -> list[Score]:
+    """The scores of a response, each with the response's model and timing."""
+    model, timing = response.model, timing_of(response)
+    return [
+        Score(each.total_log_prob, tuple(each.token_log_probs), tuple(each.tokens), model, timing)
+        for each in response.scores
+    ]
 
 
 def _fill_translation(message: pb.Translation, translation: Translation) -> None:
@@ -301,7 +328,7 @@ def _fill_timing(message: pb.Timing, timing: Timing) -> None:
     _set(message.total, timing.total)
 
 
-def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timing | None:
+def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse | pb.ScoreResponse) -> Timing | None:
     """Where the time of a request went; None if the server does not say."""
     if not response.HasField("timing"):
         return None
@@ -331,7 +358,7 @@ def server_info_of(response: pb.ListModelsResponse) -> ServerInfo:
     limits = response.limits
     return ServerInfo(
         version=response.server_version,
-        limits=Limits(limits.texts_per_request, limits.sentences_waiting, limits.beam_size),
+        limits=Limits(limits.max_request_texts, limits.max_queue_size, limits.max_beam_size),
         models=tuple(_model_info(model) for model in response.models),
     )
 
@@ -351,7 +378,45 @@ def _model_info(model: pb.Model) -> ModelInfo:
         default_max_length=model.default_max_length,
         decoding_defaults={field.name: _default(value) for field, value in model.decoding_defaults.ListFields()},
         glossaries=tuple(model.glossaries),
-        int8_kernels=model.int8_kernels,
+        state=_STATE_OF.get(model.state, ModelState.UNSPECIFIED),
+        max_beam_size=model.max_beam_size,
+        max_queue_size=model.max_queue_size,
+    )
+
+
+def list_models_response(info: ServerInfo) -> pb.ListModelsResponse:
+    """The answer to a call of ListModels."""
+    limits = info.limits
+    return pb.ListModelsResponse(
+        server_version=info.version,
+        limits=pb.Limits(
+            max_request_texts=limits.max_request_texts,
+            max_queue_size=limits.max_queue_size,
+            max_beam_size=limits.max_beam_size,
+        ),
+        models=map(model_message, info.models),
+    )
+
+
+def model_message(model: ModelInfo) -> pb.Model:
+    """The message that describes a model."""
+    return pb.Model(
+        name=model.name,
+        version=model.version,
+        source_languages=model.source_languages,
+        target_languages=model.target_languages,
+        precision=model.precision,
+        device=model.device,
+        license=model.license,
+        parameters=model.parameters,
+        max_source_tokens=model.max_source_tokens,
+        max_target_tokens=model.max_target_tokens,
+        default_max_length=model.default_max_length,
+        state=_STATES[model.state],
+        max_beam_size=model.max_beam_size,
+        max_queue_size=model.max_queue_size,
+        decoding_defaults=options_message(Options(**model.decoding_defaults)),
+        glossaries=model.glossaries,
     )
 
 

@@ -124,8 +124,8 @@ class Translation:
     """Best first; at least one."""
     source_tokens: int
     """Length of the source in tokens, with the end-of-sentence token; 0 for an empty text."""
-    model: str = ""
-    """Name of the model that translated the request; several names with ", " ("auto") or " + " (a third language)."""
+    models: tuple[str, ...] = ()
+    """Name of the model that translated the text. Two models translated one after the other."""
     timing: Timing | None = None
     """Timing of the request that the text travelled in."""
     source_pieces: tuple[str, ...] = ()
@@ -140,6 +140,11 @@ class Translation:
     def text(self) -> str:
         """The best hypothesis' text."""
         return self.hypotheses[0].text
+
+    @property
+    def model(self) -> str:
+        """The names of the models, joined by " + "."""
+        return " + ".join(self.models)
 
     @property
     def score(self) -> float | None:
@@ -157,8 +162,9 @@ class Translations:
     """The translations of a request's texts, in their order."""
 
     translations: Sequence[Translation]
-    """`model` and `timing` of each are those of the request, and are not filled."""
-    model: str
+    """`timing` of each is that of the request, and is not filled. Nor is `models`, unless it differs between them."""
+    models: tuple[str, ...]
+    """What translated every text; empty if this differs between the texts."""
     timing: Timing
 
 
@@ -171,6 +177,8 @@ class StreamedTranslation:
     timing: Timing | None = None
     treatment: Treatment | None = None
     """What the server did with the text besides translating it; None if it did nothing else."""
+    models: tuple[str, ...] = ()
+    """Name of the model that translated the text. Two models translated one after the other."""
 
     def __str__(self) -> str:
         return self.text
@@ -210,6 +218,10 @@ class Score:
     """Log-probability of each token, with the end-of-sentence token; they add up to the total."""
     tokens: tuple[str, ...] = ()
     """Filled where return_tokens was set: a token for each of token_log_probs."""
+    model: str = ""
+    """Name of the model that scored."""
+    timing: Timing | None = None
+    """Timing of the request that the pair travelled in."""
 
     @property
     def mean_log_prob(self) -> float:
@@ -222,6 +234,16 @@ class Score:
         return perplexity_of(self.mean_log_prob)
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of a request's inputs, in their order."""
+
+    scores: Sequence[Score]
+    """`model` and `timing` of each are those of the request, and are not filled."""
+    model: str
+    timing: Timing
+
+
 def perplexity_of(mean_log_prob: float) -> float:
     """exp(-mean_log_prob), or infinity where a float cannot hold the result."""
     try:
@@ -230,9 +252,26 @@ def perplexity_of(mean_log_prob: float) -> float:
         return math.inf
 
 
+class ModelState(StrEnum):
+    """Whether a model translates."""
+
+    UNSPECIFIED = "unspecified"
+    """The server gave no state, or a state that this client does not know."""
+    LOADING = "loading"
+    """It is loaded for the first time. Requests are refused until then."""
+    READY = "ready"
+    """It translates."""
+    IDLE = "idle"
+    """It was not used for a time, and is not in memory. The next request loads it, and waits for it."""
+    UNLOADED = "unloaded"
+    """It was unloaded by ModelService. Requests are refused."""
+    FAILED = "failed"
+    """Its decoding has failed. Requests are refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model that the server has loaded."""
+    """A model of a server, and its limits there."""
 
     name: str
     version: str
@@ -257,19 +296,23 @@ class ModelInfo:
     """Decoding option → its value where a request does not set it. Options without a default are absent."""
     glossaries: tuple[str, ...] = ()
     """Names of the stored glossaries for the model's languages."""
-    int8_kernels: str = ""
-    """Of an int8 model on a CPU: what multiplies on the server's processor, such as "AVX-512 VNNI"."""
+    state: ModelState = ModelState.UNSPECIFIED
+    """Whether it translates."""
+    max_beam_size: int = 0
+    """Most beams, and most hypotheses, of one text."""
+    max_queue_size: int = 0
+    """Most sentences that wait for a row of the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The server's limits on every request, whichever the model."""
 
-    texts_per_request: int
+    max_request_texts: int
     """Most texts in one request."""
-    sentences_waiting: int
-    """Most sentences that wait in the server's queue."""
-    beam_size: int
+    max_queue_size: int
+    """Most sentences that wait for a row; more are refused."""
+    max_beam_size: int
     """Most beams, and most hypotheses, of one text."""
 
 

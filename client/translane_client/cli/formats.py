@@ -74,7 +74,8 @@ def stream_json(index: int, translation: StreamedTranslation) -> str:
     """The line of JSON that ends the translation of text `index`."""
     timing = asdict(translation.timing) if translation.timing else None
     treatment = asdict(translation.treatment) if translation.treatment else None
-    return to_json({"index": index, **asdict(translation.hypothesis), "timing": timing, "treatment": treatment})
+    about = {"timing": timing, "treatment": treatment, "models": translation.models}
+    return to_json({"index": index, **asdict(translation.hypothesis), **about})
 
 
 def score_json(score: Score) -> str:

@@ -49,8 +49,8 @@ def table(info: ServerInfo) -> str:
             *lines,
             *(line for model in info.models for line in _details(model)),
             "",
-            f"server {printable(info.version)}: at most {limits.texts_per_request} texts per request, "
-            f"{limits.sentences_waiting} sentences waiting, beam size {limits.beam_size}",
+            f"server {printable(info.version)}: at most {limits.max_request_texts} texts per request, "
+            f"{limits.max_queue_size} sentences waiting, beam size {limits.max_beam_size}",
         ]
     )
 
@@ -76,8 +76,6 @@ def _details(model: ModelInfo) -> Iterator[str]:
         yield printable(f"{model.name} decodes by default with {defaults}")
     if model.glossaries:
         yield printable(f"{model.name} has the glossaries {', '.join(model.glossaries)}")
-    if model.int8_kernels:
-        yield printable(f"{model.name} computes int8 with {model.int8_kernels}")
 
 
 def _shown(value: object) -> str:

@@ -167,16 +167,18 @@ class TranslateResponse(_message.Message):
     def __init__(self, translations: _Optional[_Iterable[_Union[Translation, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
 
 class Translation(_message.Message):
-    __slots__ = ("hypotheses", "source_tokens", "source_pieces", "treatment")
+    __slots__ = ("hypotheses", "source_tokens", "source_pieces", "treatment", "models")
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
     TREATMENT_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
     source_tokens: int
     source_pieces: _containers.RepeatedScalarFieldContainer[str]
     treatment: Treatment
-    def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ...) -> None: ...
+    models: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Treatment(_message.Message):
     __slots__ = ("sentences", "cut_sentences", "preserved", "terms", "source_language", "pivot_language")
@@ -273,16 +275,18 @@ class TranslateStreamRequest(_message.Message):
     def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ...) -> None: ...
 
 class TranslateStreamResponse(_message.Message):
-    __slots__ = ("text_delta", "hypothesis", "timing", "treatment")
+    __slots__ = ("text_delta", "hypothesis", "timing", "treatment", "models")
     TEXT_DELTA_FIELD_NUMBER: _ClassVar[int]
     HYPOTHESIS_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
     TREATMENT_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
     text_delta: str
     hypothesis: Hypothesis
     timing: Timing
     treatment: Treatment
-    def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ...) -> None: ...
+    models: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ScoreRequest(_message.Message):
     __slots__ = ("inputs", "model", "source_language", "target_language", "return_tokens")
@@ -307,10 +311,14 @@ class ScoreInput(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class ScoreResponse(_message.Message):
-    __slots__ = ("scores",)
+    __slots__ = ("scores", "model", "timing")
     SCORES_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    TIMING_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[Score]
-    def __init__(self, scores: _Optional[_Iterable[_Union[Score, _Mapping]]] = ...) -> None: ...
+    model: str
+    timing: Timing
+    def __init__(self, scores: _Optional[_Iterable[_Union[Score, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
 
 class Score(_message.Message):
     __slots__ = ("total_log_prob", "token_log_probs", "tokens")
@@ -337,7 +345,7 @@ class ListModelsResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., server_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "sentences_waiting", "decoding_defaults", "glossaries", "int8_kernels")
+    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "max_queue_size", "decoding_defaults", "glossaries")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
@@ -351,10 +359,9 @@ class Model(_message.Message):
     DEFAULT_MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     MAX_BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
-    SENTENCES_WAITING_FIELD_NUMBER: _ClassVar[int]
+    MAX_QUEUE_SIZE_FIELD_NUMBER: _ClassVar[int]
     DECODING_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
-    INT8_KERNELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     source_languages: _containers.RepeatedScalarFieldContainer[str]
@@ -368,18 +375,17 @@ class Model(_message.Message):
     default_max_length: int
     state: ModelState
     max_beam_size: int
-    sentences_waiting: int
+    max_queue_size: int
     decoding_defaults: DecodingOptions
     glossaries: _containers.RepeatedScalarFieldContainer[str]
-    int8_kernels: str
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., sentences_waiting: _Optional[int] = ..., decoding_defaults: _Optional[_Union[DecodingOptions, _Mapping]] = ..., glossaries: _Optional[_Iterable[str]] = ..., int8_kernels: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., decoding_defaults: _Optional[_Union[DecodingOptions, _Mapping]] = ..., glossaries: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("texts_per_request", "sentences_waiting", "beam_size")
-    TEXTS_PER_REQUEST_FIELD_NUMBER: _ClassVar[int]
-    SENTENCES_WAITING_FIELD_NUMBER: _ClassVar[int]
-    BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
-    texts_per_request: int
-    sentences_waiting: int
-    beam_size: int
-    def __init__(self, texts_per_request: _Optional[int] = ..., sentences_waiting: _Optional[int] = ..., beam_size: _Optional[int] = ...) -> None: ...
+    __slots__ = ("max_request_texts", "max_queue_size", "max_beam_size")
+    MAX_REQUEST_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_QUEUE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
+    max_request_texts: int
+    max_queue_size: int
+    max_beam_size: int
+    def __init__(self, max_request_texts: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., max_beam_size: _Optional[int] = ...) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from translane.conversions import model_message
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
 from translane_server.api.admission import CallLimits
@@ -38,16 +39,16 @@ class ModelService(ModelServiceServicer):
     async def LoadModel(self, request: pb.LoadModelRequest, _call: Call) -> pb.LoadModelResponse:  # noqa: N802
         with _refusals():
             model = await self._models.load(request.name)
-        return pb.LoadModelResponse(model=self._models.message(model))
+        return pb.LoadModelResponse(model=model_message(model.info(self._models.stored)))
 
     async def UnloadModel(self, request: pb.UnloadModelRequest, _call: Call) -> pb.UnloadModelResponse:  # noqa: N802
         model = await self._models.unload(request.name)
-        return pb.UnloadModelResponse(model=self._models.message(model))
+        return pb.UnloadModelResponse(model=model_message(model.info(self._models.stored)))
 
     async def ReloadModel(self, request: pb.ReloadModelRequest, _call: Call) -> pb.ReloadModelResponse:  # noqa: N802
         with _refusals():
             model, changed = await self._models.reload(request.name)
-        return pb.ReloadModelResponse(model=self._models.message(model), changed=changed)
+        return pb.ReloadModelResponse(model=model_message(model.info(self._models.stored)), changed=changed)
 
 
 class AdminPort:

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
+from importlib.metadata import version
 from typing import TypeVar
 
 from translane.conversions import (
-    score_message,
+    list_models_response,
+    score_response,
     scoring_request_of,
     stream_request_of,
     stream_response,
@@ -17,17 +19,18 @@ from translane.conversions import (
     translation_request_of,
 )
 from translane.options import Options
-from translane.results import Hypothesis
+from translane.results import Hypothesis, Limits, ModelInfo, ServerInfo
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.call import Call, Write
 from translane_server.core.errors import shutting_down
-from translane_server.models.model_list import model_list
 from translane_server.models.registry import Registry
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
 from translane_server.translation.translator import Ticket
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
+
+_VERSION = version("translane")  # reading it takes longer than all the rest of a call
 
 _Message = TypeVar("_Message")
 
@@ -97,8 +100,7 @@ class TranslationService:
         request = scoring_request_of(message)
         model = self._models.choose(request.model, request.source_language, request.target_language)
         with self._accepted(call, model.name):
-            scores = await model.score(request, _ticket(call))
-            response = pb.ScoreResponse(scores=map(score_message, scores))
+            response = score_response(await model.score(request, _ticket(call)))
         if self._log_texts:
             call.note(
                 source_texts=[source for source, _ in request.inputs],
@@ -107,7 +109,7 @@ class TranslationService:
         return response
 
     async def ListModels(self, _message: pb.ListModelsRequest, _call: Call) -> pb.ListModelsResponse:  # noqa: N802
-        return model_list(self._models.messages(), self._most_texts)
+        return list_models_response(server_info(self._models.infos(), self._most_texts))
 
     @contextmanager
     def _accepted(self, call: Call, model: str) -> Iterator[None]:
@@ -137,6 +139,13 @@ class TranslationService:
         """Log the texts of a request and their translations, if this is wanted."""
         if self._log_texts:
             call.note(source_texts=list(texts), translations=[each.text for each in hypotheses])
+
+
+def server_info(models: Sequence[ModelInfo], most_texts: int) -> ServerInfo:
+    """Return the models of a server, and the limits that hold for all of them."""
+    most_waiting = min((model.max_queue_size for model in models), default=0)
+    most_beams = min((model.max_beam_size for model in models), default=0)
+    return ServerInfo(_VERSION, Limits(most_texts, most_waiting, most_beams), tuple(models))
 
 
 def _ticket(call: Call, priority: int = 0) -> Ticket:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 
-from translane.conversions import options_message
-from translane.v1 import translation_pb2 as pb
+from translane.options import Options
+from translane.results import ModelInfo, ModelState
 from translane_server.bundle.manifest import Manifest
-from translane_server.core.cpus import int8_kernels
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.options import decoding_defaults
-
-_VERSION = version("translane")  # reading it takes longer than all the rest of a call
 
 
 @dataclass(frozen=True)
@@ -26,42 +21,28 @@ class ModelDescription:
     device: str
     limits: RequestLimits
 
-
-def kernels_of(manifest: Manifest, device: str) -> str:
-    """Return in words what multiplies int8 on this processor; empty where nothing does."""
-    computes = manifest.precision == "int8" and device == "cpu"
-    return int8_kernels() if computes else ""
-
-
-def model_message(model: ModelDescription, state: pb.ModelState, stored: StoredGlossaries) -> pb.Model:
-    """Return the message that describes a model. `stored` are the glossaries of the server."""
-    manifest, limits = model.manifest, model.limits
-    return pb.Model(
-        name=model.name,
-        version=manifest.version,
-        source_languages=manifest.source_languages,
-        target_languages=manifest.target_languages,
-        precision=manifest.precision,
-        device=model.device,
-        license=manifest.license,
-        parameters=manifest.architecture.parameters,
-        max_source_tokens=limits.tokens.source,
-        max_target_tokens=limits.tokens.target,
-        default_max_length=limits.tokens.default_max_length,
-        state=state,
-        max_beam_size=limits.beam_size,
-        sentences_waiting=limits.sentences_waiting,
-        decoding_defaults=options_message(decoding_defaults(limits)),
-        glossaries=stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages)),
-        int8_kernels=kernels_of(manifest, model.device),
-    )
+    def info(self, state: ModelState, stored: StoredGlossaries) -> ModelInfo:
+        """Return what callers are told of the model in this state. `stored` are the glossaries of the server."""
+        manifest, limits = self.manifest, self.limits
+        return ModelInfo(
+            name=self.name,
+            version=manifest.version,
+            source_languages=tuple(manifest.source_languages),
+            target_languages=tuple(manifest.target_languages),
+            precision=manifest.precision,
+            device=self.device,
+            license=manifest.license,
+            parameters=manifest.architecture.parameters,
+            max_source_tokens=limits.tokens.source,
+            max_target_tokens=limits.tokens.target,
+            default_max_length=limits.tokens.default_max_length,
+            decoding_defaults=_set_options(decoding_defaults(limits)),
+            glossaries=tuple(stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages))),
+            state=state,
+            max_beam_size=limits.max_beam_size,
+            max_queue_size=limits.max_queue_size,
+        )
 
 
-def model_list(models: Sequence[pb.Model], texts_per_request: int) -> pb.ListModelsResponse:
-    """Return the models of the server, and the limits that hold for all of them."""
-    limits = pb.Limits(
-        texts_per_request=texts_per_request,
-        sentences_waiting=min((model.sentences_waiting for model in models), default=0),
-        beam_size=min((model.max_beam_size for model in models), default=0),
-    )
-    return pb.ListModelsResponse(models=models, server_version=_VERSION, limits=limits)
+def _set_options(options: Options) -> dict[str, object]:
+    return {name: value for name in Options.__slots__ if (value := getattr(options, name)) is not None}

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from translane.v1 import translation_pb2 as pb
+from translane.results import ModelInfo, ModelState
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import ModelNotFoundError, StartupError, shutting_down, starting
 from translane_server.core.terminal import shown
@@ -175,7 +175,7 @@ class Registry:
     def has_failed(self) -> bool:
         """Whether decoding has failed, and no model translates or will translate."""
         states = {model.state for model in self._models.values()}
-        return pb.MODEL_STATE_FAILED in states and states <= {pb.MODEL_STATE_FAILED, pb.MODEL_STATE_UNLOADED}
+        return ModelState.FAILED in states and states <= {ModelState.FAILED, ModelState.UNLOADED}
 
     def add(self, model: ServedModel) -> None:
         """Serve `model` under its name."""
@@ -291,13 +291,9 @@ class Registry:
             return found
         raise no_model_to(target_language, self._models)
 
-    def messages(self) -> list[pb.Model]:
-        """Return the message that describes each model, in the order of their names."""
-        return [self.message(model) for _, model in sorted(self._models.items())]
-
-    def message(self, model: ServedModel) -> pb.Model:
-        """Return the message that describes a model."""
-        return model.message(self.stored)
+    def infos(self) -> list[ModelInfo]:
+        """Return what callers are told of each model, in the order of their names."""
+        return [model.info(self.stored) for _, model in sorted(self._models.items())]
 
     # Changes of the operator
 

@@ -6,15 +6,14 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
 
 from translane.requests import ScoringRequest, TranslationRequest
-from translane.results import Delta, Score, Translations
-from translane.v1 import translation_pb2 as pb
+from translane.results import Delta, ModelInfo, ModelState, Scores, Translations
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
-from translane_server.models.model_list import ModelDescription, model_message
+from translane_server.models.model_list import ModelDescription
 from translane_server.models.version import LoadedModel
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import REFUSED, RELOADED, ModelMetrics
@@ -70,7 +69,7 @@ class ServedModel:
         self.description = description
         self.changed: Callable[[], None] = lambda: None
         self.ready: LoadedModel | None = None
-        self.state: pb.ModelState = pb.MODEL_STATE_LOADING
+        self.state = ModelState.LOADING
         self._loader = loader
         self._metrics = metrics
         self._clock = clock
@@ -85,13 +84,13 @@ class ServedModel:
     @property
     def can_translate(self) -> bool:
         """Whether a request gets a translation, at once or after the model is loaded."""
-        if self.state == pb.MODEL_STATE_READY:
+        if self.state is ModelState.READY:
             return self.ready is not None and self.ready.is_available
-        return self.state == pb.MODEL_STATE_IDLE
+        return self.state is ModelState.IDLE
 
-    def message(self, stored: StoredGlossaries) -> pb.Model:
-        """Return the message that describes the model. `stored` are the glossaries of the server."""
-        return model_message(self.description, self.state, stored)
+    def info(self, stored: StoredGlossaries) -> ModelInfo:
+        """Return what callers are told of the model. `stored` are the glossaries of the server."""
+        return self.description.info(self.state, stored)
 
     # Changes of the operator
 
@@ -142,7 +141,7 @@ class ServedModel:
     async def unload(self) -> None:
         """Finish the running requests, and free the memory. New requests are refused until `load`."""
         async with self._change():
-            await self._unload(pb.MODEL_STATE_UNLOADED)
+            await self._unload(ModelState.UNLOADED)
 
     async def unload_if_unused(self, seconds: float) -> None:
         """Free the memory if no request has used the model for `seconds`. The next request loads the model."""
@@ -151,7 +150,7 @@ class ServedModel:
         async with self._change():
             if self._is_unused(seconds):
                 _log.info("not used for %g seconds: unloading", seconds, extra=data(model=self.name))
-                await self._unload(pb.MODEL_STATE_IDLE)
+                await self._unload(ModelState.IDLE)
 
     async def remove(self) -> None:
         """Finish the running requests, free the memory, and remove the series of the model from the metrics."""
@@ -189,7 +188,7 @@ class ServedModel:
                 async for delta in deltas:
                     yield delta
 
-    async def score(self, request: ScoringRequest, ticket: Ticket = FREE) -> Sequence[Score]:
+    async def score(self, request: ScoringRequest, ticket: Ticket = FREE) -> Scores:
         """See `Translator`. The request keeps its version of the model to its end."""
         started = time.perf_counter()
         with self.ready or await self.wait_until_ready() as version:
@@ -202,7 +201,7 @@ class ServedModel:
             UnavailableError: the model is loading for the first time, is unloaded, or cannot be loaded.
             QueueFullError: too many requests wait for the model.
         """
-        limit = self.description.limits.sentences_waiting
+        limit = self.description.limits.max_queue_size
         if self._waiting >= limit:
             raise QueueFullError(
                 f"{self._waiting} requests are waiting until {self.name} is loaded", retry_after=_RETRY_FULL
@@ -218,9 +217,9 @@ class ServedModel:
     async def _load_on_demand(self) -> None:
         if self._stopped:
             raise shutting_down()
-        if self.state == pb.MODEL_STATE_LOADING:
+        if self.state is ModelState.LOADING:
             raise starting()
-        if self.state != pb.MODEL_STATE_IDLE:
+        if self.state is not ModelState.IDLE:
             raise UnavailableError(f"the model {self.name} is unloaded", retry_after=_RETRY_LOADING)
         if (wait := self._tries_again_at - self._clock()) > 0:
             raise UnavailableError(
@@ -261,13 +260,13 @@ class ServedModel:
         old, self.ready = self.ready, new
         self.description = ModelDescription(self.name, new.manifest, new.device, new.limits)
         new.dispatcher.availability_changed = lambda: self.changed()
-        self._set_state(pb.MODEL_STATE_READY)
+        self._set_state(ModelState.READY)
         self._watch = asyncio.create_task(self._watch_failure(new))
         if old:
             self._retirement = asyncio.create_task(self._retire(old))
         await new.announce()
 
-    async def _unload(self, state: pb.ModelState) -> None:
+    async def _unload(self, state: ModelState) -> None:
         old, self.ready = self.ready, None
         self._tries_again_at = -float("inf")
         self._metrics.unwatch()
@@ -282,7 +281,7 @@ class ServedModel:
         # Readers and their caches refer to each other, and hold the tokenizer. Soon nothing else refers to them.
         asyncio.get_running_loop().call_later(_COLLECTING_DELAY, gc.collect)
 
-    def _set_state(self, state: pb.ModelState) -> None:
+    def _set_state(self, state: ModelState) -> None:
         if self._watch:
             self._watch.cancel()
             self._watch = None
@@ -295,6 +294,6 @@ class ServedModel:
 
     async def _watch_failure(self, model: LoadedModel) -> None:
         await model.dispatcher.failed.wait()
-        self.state = pb.MODEL_STATE_FAILED
+        self.state = ModelState.FAILED
         _log.error("decoding has failed, and the model translates nothing any more", extra=data(model=self.name))
         self.changed()

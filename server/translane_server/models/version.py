@@ -16,10 +16,10 @@ from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.choice import choose_bundle
 from translane_server.bundle.devices import Device
 from translane_server.bundle.manifest import Manifest, SearchDefaults
+from translane_server.core.cpus import int8_kernels
 from translane_server.core.errors import BundleError, SettingsError, StartupError
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
-from translane_server.models.model_list import kernels_of
 from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.model_metrics import ModelMetrics, Pids
@@ -306,13 +306,13 @@ class LoadedModel:
             self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
         self.metrics.set_memory(memory)
-        kernels = kernels_of(manifest, self.device)
+        computes_int8 = manifest.precision == "int8" and self.device == "cpu"
         facts = data(
             model=self.name,
             version=manifest.version,
             precision=manifest.precision,
             memory_mb=round(memory / 1e6),
-            **({"int8_kernels": kernels} if kernels else {}),
+            **({"int8_kernels": int8_kernels()} if computes_int8 else {}),
         )
         _log.info("serving on %s with %d rows", self.device, dispatcher.rows, extra=facts)
 

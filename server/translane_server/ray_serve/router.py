@@ -14,10 +14,11 @@ from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
+from translane.conversions import list_models_response, server_info_of
 from translane.v1 import translation_pb2 as pb
+from translane_server.api.service import server_info
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import MessageTooLargeError, ModelNotFoundError, RequestError, starting
-from translane_server.models.model_list import model_list
 from translane_server.ray_serve.calls import ATTEMPTS, RETRY_AFTER, Answer, Call, engines_lost, queue_full
 from translane_server.ray_serve.groups import group_of
 from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE, Rpcs
@@ -112,10 +113,10 @@ class Router(Rpcs):
         answers = await asyncio.gather(*(self._asked(group, MODELS, call) for group in self._handles))
         if failed := next((answer for answer in answers if answer.code is not grpc.StatusCode.OK), None):
             return failed
-        lists = [pb.ListModelsResponse.FromString(answer.message) for answer in answers]
-        models = sorted((model for each in lists for model in each.models), key=lambda model: model.name)
-        whole = model_list(models, min(each.limits.texts_per_request for each in lists))
-        return Answer(whole.SerializeToString())
+        infos = [server_info_of(pb.ListModelsResponse.FromString(answer.message)) for answer in answers]
+        models = sorted((model for each in infos for model in each.models), key=lambda model: model.name)
+        whole = server_info(models, min(each.limits.max_request_texts for each in infos))
+        return Answer(list_models_response(whole).SerializeToString())
 
     async def _group(self, path: str, call: Call) -> str:
         """Return the deployment that answers a call.

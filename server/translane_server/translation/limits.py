@@ -44,10 +44,10 @@ class TokenLimits:
 class RequestLimits:
     """The limits of every request, and the search of a request that sets none."""
 
-    texts_per_request: int
-    sentences_waiting: int
+    max_request_texts: int
+    max_queue_size: int
     tokens: TokenLimits
-    beam_size: int
+    max_beam_size: int
     search: SearchDefaults = field(default_factory=SearchDefaults)
 
 
@@ -158,19 +158,19 @@ def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
 
 def _texts(request: TranslationRequest, options: Options, limits: RequestLimits) -> list[FieldViolation]:
     texts = request.texts
-    if wrong := too_many("texts", len(texts), limits.texts_per_request):
+    if wrong := too_many("texts", len(texts), limits.max_request_texts):
         return wrong
     characters = CHARACTERS_PER_TOKEN * limits.tokens.source
     if max(map(len, texts), default=0) <= characters:
         return []
     if splitting(options) is not False:
-        characters *= limits.sentences_waiting
+        characters *= limits.max_queue_size
     field = request.field
     return [_too_long(field.format(n), text, characters) for n, text in enumerate(texts) if len(text) > characters]
 
 
 def _inputs(request: ScoringRequest, limits: RequestLimits) -> list[FieldViolation]:
-    if wrong := too_many("inputs", len(request.inputs), limits.texts_per_request):
+    if wrong := too_many("inputs", len(request.inputs), limits.max_request_texts):
         return wrong
     source, target = CHARACTERS_PER_TOKEN * limits.tokens.source, CHARACTERS_PER_TOKEN * limits.tokens.target
     for number, (text, translation) in enumerate(request.inputs):

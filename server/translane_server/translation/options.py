@@ -57,13 +57,13 @@ class OptionLimits:
 
     Attributes:
         tokens: limits of the lengths of source and target.
-        beam_size: maximum number of beams, and of hypotheses.
+        max_beam_size: maximum number of beams, and of hypotheses.
         alignment: whether the model can align target tokens to source tokens.
         shortlist: whether the model has a shortlist.
     """
 
     tokens: TokenLimits
-    beam_size: int
+    max_beam_size: int
     alignment: bool
     shortlist: bool = False
 
@@ -91,8 +91,8 @@ def ranges(limits: OptionLimits) -> Mapping[str, Range]:
     """Return the range of each option that has one."""
     positive, count = Range(0, above=True), Range(0)
     return {
-        "beam_size": Range(1, limits.beam_size),
-        "num_hypotheses": Range(1, limits.beam_size),
+        "beam_size": Range(1, limits.max_beam_size),
+        "num_hypotheses": Range(1, limits.max_beam_size),
         "length_penalty": Range(-10, 10),
         "patience": positive,
         "coverage_penalty": Range(-100, 100),
@@ -137,7 +137,7 @@ def search_options(limits: RequestLimits) -> Options:
     """
     search = limits.search
     values = search.model_dump(exclude={"beam_size", "min_length"}, exclude_none=True)
-    beams = min(search.beam_size or 1, limits.beam_size)
+    beams = min(search.beam_size or 1, limits.max_beam_size)
     exact: dict[str, Any] = {
         name: float32(value) if isinstance(value, float) else value for name, value in values.items()
     }
@@ -189,7 +189,7 @@ def _outside(options: Options, limits: OptionLimits) -> Iterator[FieldViolation]
 
 def _combinations(options: Options, limits: OptionLimits) -> Iterator[FieldViolation]:
     beams, sampled, alternatives = (
-        beam_size(options, limits.beam_size),
+        beam_size(options, limits.max_beam_size),
         is_sampled(options),
         options.return_alternatives,
     )
@@ -208,7 +208,7 @@ def _combinations(options: Options, limits: OptionLimits) -> Iterator[FieldViola
             yield _violation("patience", f"is {_shown(patience)}: patience * beam_size is less than num_hypotheses")
     if _has_terms(options) and (sampled or alternatives or beams < 2):
         name = "terminology" if options.terminology else "glossaries"
-        if limits.beam_size < 2:
+        if limits.max_beam_size < 2:
             yield _violation(name, "needs beams, and this server has a limit of one")
         else:
             other = "sampling" if sampled else "return_alternatives" if alternatives else "beam_size 1"
@@ -390,7 +390,7 @@ def resolve(
         kept = KeptTerms(own, sources.stored, spelling, tuple(options.suppressed_phrases))
 
     def decoding(options: Options) -> DecodingOptions:
-        scores = returns_score(options, limits.beam_size) or bool(options.return_quality)
+        scores = returns_score(options, limits.max_beam_size) or bool(options.return_quality)
         return _decoding(options, limits, uncounted, unknown, scores=scores)
 
     resolved = ResolvedOptions(
@@ -403,7 +403,7 @@ def resolve(
         own_seeds=options.seed is None,
         replace_unknowns=bool(options.replace_unknowns),
         returned=Returned(
-            score=returns_score(options, limits.beam_size),
+            score=returns_score(options, limits.max_beam_size),
             tokens=bool(options.return_tokens),
             token_scores=bool(options.return_token_scores),
             alignment=bool(options.return_alignment),
@@ -465,7 +465,7 @@ def _min_length(options: Options, max_length: int, tokens: TokenLimits) -> int:
 
 
 def _decoding(options: Options, limits: OptionLimits, uncounted: int, unknown: int, *, scores: bool) -> DecodingOptions:
-    beams, sampled = beam_size(options, limits.beam_size), is_sampled(options)
+    beams, sampled = beam_size(options, limits.max_beam_size), is_sampled(options)
     max_length = _max_length(options, uncounted, limits.tokens)
     decoding = DecodingOptions(
         max_length=max_length,

@@ -90,7 +90,7 @@ class RequestPlans:
         self._special_ids = manifest.special_ids
         self._defaults = search_options(limits)
         self._options = OptionLimits(
-            limits.tokens, limits.beam_size, manifest.alignment is not None, manifest.shortlist is not None
+            limits.tokens, limits.max_beam_size, manifest.alignment is not None, manifest.shortlist is not None
         )
         self._spelling = Spelling(tokenizer, manifest.special_ids.unk)
         self._stored = stored
@@ -372,7 +372,7 @@ class TranslateReader:
             budget: how long this may take.
             documents: the texts as blocks, if they have markup.
         """
-        segmentation, field, most = plan.segmentation, request.field, self._limits.sentences_waiting
+        segmentation, field, most = plan.segmentation, request.field, self._limits.max_queue_size
         prepared: list[PreparedText] = []
         wrong: list[FieldViolation] = []
         remaining = most

@@ -82,8 +82,12 @@ class ThroughPivot:
 
     @property
     def name(self) -> str:
-        """The names of both models, as an answer has them."""
+        """The names of both models, for logs."""
         return f"{self.first.name} + {self.second.name}"
+
+    @property
+    def _models(self) -> tuple[str, ...]:
+        return self.first.name, self.second.name
 
     async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
         """See `Translates`."""
@@ -101,7 +105,7 @@ class ThroughPivot:
         ]
         timing = _added(first.timing, second.timing, time.perf_counter() - started)
         ticket.note(source_tokens=sum(each.source_tokens for each in translations))
-        return Translations(translations, self.name, timing)
+        return Translations(translations, self._models, timing)
 
     async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """See `Translates`."""
@@ -118,6 +122,7 @@ class ThroughPivot:
                             hypothesis=_cut_off_as(before, end.hypothesis),
                             timing=_added(first.timing, end.timing, time.perf_counter() - started),
                             treatment=self._treatment(before, end.treatment),
+                            models=self._models,
                         )
                     yield Delta(delta.text, end)
 
@@ -203,12 +208,15 @@ class ByLanguage:
         for (language, numbers), answer in zip(parts.items(), answers, strict=True):
             for number, each in zip(numbers, answer.translations, strict=True):
                 treatment = replace(each.treatment or Treatment(), source_language=language)
-                found[number] = replace(each, treatment=treatment)
-        name = ", ".join(dict.fromkeys(answer.model for answer in answers))
+                found[number] = replace(each, treatment=treatment, models=answer.models)
+        models = list(dict.fromkeys(answer.models for answer in answers))
         translations = [found[number] for number in range(count)]
-        ticket.note(model=name, source_tokens=sum(each.source_tokens for each in translations))
+        ticket.note(
+            model=", ".join(" + ".join(each) for each in models),
+            source_tokens=sum(each.source_tokens for each in translations),
+        )
         timing = _slowest([answer.timing for answer in answers], time.perf_counter() - started)
-        return Translations(translations, name, timing)
+        return Translations(translations, models[0] if len(models) == 1 else (), timing)
 
     async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """See `Translates`."""

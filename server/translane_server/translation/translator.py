@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from translane.options import Format
 from translane.requests import ScoringRequest, TranslationRequest
-from translane.results import Delta, Score, StreamedTranslation, Timing, Translation, Translations
+from translane.results import Delta, Scores, StreamedTranslation, Timing, Translation, Translations
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
 from translane_server.observation.call_trace import CallTrace, ModelRun
@@ -227,7 +227,7 @@ class Translator:
             )
         times = (reading if started is None else started, reading, submitted)
         timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
-        return Translations(translations, self.name, timing)
+        return Translations(translations, (self.name,), timing)
 
     async def stream(
         self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
@@ -273,12 +273,10 @@ class Translator:
         timing = self._finished(times, prepared.sentences, end.results, generated, recalled, ticket)
         yield Delta(
             hypothesis.text if is_sent_whole else end.rest,
-            StreamedTranslation(hypothesis, timing, translation.treatment),
+            StreamedTranslation(hypothesis, timing, translation.treatment, (self.name,)),
         )
 
-    async def score(
-        self, request: ScoringRequest, ticket: Ticket = FREE, started: float | None = None
-    ) -> Sequence[Score]:
+    async def score(self, request: ScoringRequest, ticket: Ticket = FREE, started: float | None = None) -> Scores:
         """Return how probable the model finds the translations of a request. `started` is as in `translate`.
 
         Raises:
@@ -300,7 +298,7 @@ class Translator:
         )
         started = reading if started is None else started
         self._trace(ticket, (started, reading, submitted), sentences, results)
-        return scores
+        return Scores(scores, self.name, request_timing(results, self._clock() - started))
 
     def _recall(self, request: TranslationRequest, ticket: Ticket) -> Recalled | None:
         """Check the sizes of a request, let it pay, and find what is known of it. A text that is known pays, too."""

@@ -62,6 +62,7 @@ def streamed(request: pb.TranslateStreamRequest) -> Iterator[pb.TranslateStreamR
 def scored(request: pb.ScoreRequest) -> pb.ScoreResponse:
     """Each character of a target, and its end, has the probability 1/e."""
     return pb.ScoreResponse(
+        model="zh-en",
         scores=[
             pb.Score(
                 total_log_prob=-len(pair.target) - 1.0,
@@ -69,7 +70,7 @@ def scored(request: pb.ScoreRequest) -> pb.ScoreResponse:
                 tokens=[*pair.target, "</s>"] if request.return_tokens else [],
             )
             for pair in request.inputs
-        ]
+        ],
     )
 
 
@@ -134,7 +135,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     script: deque[Behaviour] = field(default_factory=deque)
     always: Behaviour | None = None
     limits: pb.Limits = field(
-        default_factory=lambda: pb.Limits(texts_per_request=64, sentences_waiting=256, beam_size=1)
+        default_factory=lambda: pb.Limits(max_request_texts=64, max_queue_size=256, max_beam_size=1)
     )
     requests: list[Any] = field(default_factory=list)
     time_remaining: list[float] = field(default_factory=list)  # [s]; infinite where there is no deadline

@@ -66,7 +66,7 @@ def test_the_first_batch_being_slowest_changes_no_order(server: FakeServer, conn
 
 
 def test_batches_fit_the_servers_limit_which_is_asked_once(server: FakeServer, connect):
-    server.limits.texts_per_request = 3
+    server.limits.max_request_texts = 3
     client = connect(server.address)
     for _ in range(2):
         assert len(client.translate(list("abcdefgh"))) == 8
@@ -76,7 +76,7 @@ def test_batches_fit_the_servers_limit_which_is_asked_once(server: FakeServer, c
 
 @pytest.mark.parametrize(("waiting", "concurrency", "size"), [(20, 4, 5), (3, 4, 1), (1000, 4, 64)])
 def test_the_requests_under_way_fit_the_servers_queue(server: FakeServer, connect, waiting, concurrency, size):
-    server.limits.sentences_waiting = waiting
+    server.limits.max_queue_size = waiting
     assert len(connect(server.address, concurrency=concurrency).translate(["a"] * 70)) == 70
     assert max(server.sizes()) == size
 
@@ -211,7 +211,7 @@ def test_all_of_a_hypothesis_arrives(server: FakeServer, connect):
 def test_models_and_limits(server: FakeServer, connect):
     client = connect(server.address)
     info = client.server_info()
-    assert (info.version, info.limits.texts_per_request, info.limits.sentences_waiting) == ("0.1.0", 64, 256)
+    assert (info.version, info.limits.max_request_texts, info.limits.max_queue_size) == ("0.1.0", 64, 256)
     (model,) = client.models()
     assert info.models == (model,)
     assert (model.name, model.source_languages, model.parameters) == ("zh-en", ("zh-Hans", "zh-Hant"), 9_876_543)

@@ -52,7 +52,7 @@ def pair_of(bundle):
 
 def translations(bundle, texts, *, together=True, **options):
     """The answers of a server."""
-    limits = RequestLimits(len(texts), len(texts), TokenLimits(16, 16, 16), beam_size=4)
+    limits = RequestLimits(len(texts), len(texts), TokenLimits(16, 16, 16), max_beam_size=4)
     reader = TranslateReader(bundle.manifest, load_tokenizer(bundle), limits)
     prepared = reader.read(TranslationRequest(texts, options=checked_options({**AS_THEY_ARE, **options})))
     with BundleDecoder(bundle) as decoder:

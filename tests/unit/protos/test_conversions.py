@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from translane import conversions
-from translane.results import Delta, StreamedTranslation, Timing, Translations
+from translane.results import Delta, Scores, StreamedTranslation, Timing, Translations
 from translane.v1 import translation_pb2 as pb
+
+NO_TIME = Timing(0, 0, 0, 0)
 
 
 def filled(message: Any) -> Any:
@@ -47,18 +49,23 @@ def test_options_that_are_remembered_are_told_apart():
     assert found == [2, 3, 2]
 
 
-def test_translations_come_back():
+@pytest.mark.parametrize("several", [False, True])
+def test_translations_come_back(several):
     message = filled(pb.TranslateResponse())
     message.timing.queue.nanos = 999_999_999
-    (translation, *_) = conversions.translations_of(message)
-    plain = Translations([translation], translation.model, translation.timing or Timing(0, 0, 0, 0))
+    if several:  # two models one after the other, or a model for each text
+        message.model = ""
+    else:
+        del message.translations[0].models[:]
+    (translation,) = conversions.translations_of(message)
+    plain = Translations([translation], () if several else translation.models, translation.timing or NO_TIME)
     assert conversions.translate_response(plain) == message
 
 
 def test_what_is_not_there_stays_unset():
     message = pb.TranslateResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="x")])], model="m")
     (translation,) = conversions.translations_of(message)
-    response = conversions.translate_response(Translations([translation], "m", Timing(0, 0, 0, 0)))
+    response = conversions.translate_response(Translations([translation], ("m",), NO_TIME))
     assert response.translations == message.translations
     assert {field.name for field, _ in response.timing.ListFields()} == {"queue", "encode", "decode", "total"}
 
@@ -66,7 +73,7 @@ def test_what_is_not_there_stays_unset():
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.123456789, 0.9999999999, 1.0, 59.5, 86400.25])
 def test_durations_are_told_to_the_nanosecond(seconds):
     timing = Timing(seconds, seconds, seconds, seconds)
-    message = conversions.translate_response(Translations([], "", timing)).timing
+    message = conversions.translate_response(Translations([], (), timing)).timing
     for duration in (message.queue, message.encode, message.decode, message.total):
         assert duration.ToNanoseconds() == round(seconds * 1e9)
         assert 0 <= duration.nanos < 1_000_000_000
@@ -78,14 +85,22 @@ def test_the_end_of_a_stream_comes_back():
         conversions.hypothesis_of(message.hypothesis),
         conversions.timing_of(message),
         conversions.treatment_of(message),
+        tuple(message.models),
     )
     assert conversions.stream_response(Delta(message.text_delta, end)) == message
     assert conversions.stream_response(Delta("x")) == pb.TranslateStreamResponse(text_delta="x")
 
 
 def test_scores_come_back():
-    message = filled(pb.Score())
-    assert conversions.score_message(conversions.score_of(message)) == message
+    message = filled(pb.ScoreResponse())
+    (score,) = conversions.scores_of(message)
+    assert conversions.score_response(Scores([score], score.model, score.timing or NO_TIME)) == message
+
+
+def test_models_and_limits_come_back():
+    message = filled(pb.ListModelsResponse())
+    message.models[0].decoding_defaults.CopyFrom(pb.DecodingOptions(beam_size=4, length_penalty=0.5))
+    assert conversions.list_models_response(conversions.server_info_of(message)) == message
 
 
 def test_requests_keep_their_fields():

@@ -158,7 +158,7 @@ def test_json_has_everything(command: Command):
         ],
         "source_tokens": 3,
         "source_pieces": ["▁", "猫", "</s>"],
-        "model": "zh-en",
+        "models": ["zh-en"],
         "timing": None,
         "treatment": None,
     }

@@ -23,7 +23,7 @@ def test_models_as_a_table(command: Command):
 def test_models_as_json(command: Command):
     assert command("models", "--json") == 0
     shown = json.loads(command.out)
-    assert shown["limits"]["texts_per_request"] == 64
+    assert shown["limits"]["max_request_texts"] == 64
     assert shown["models"][0]["source_languages"] == ["zh-Hans", "zh-Hant"]
 
 

@@ -82,6 +82,8 @@ def test_json_has_everything(command: Command):
         "mean_log_prob": -1.0,
         "token_log_probs": [-1.0, -1.0, -1.0],
         "tokens": ["a", "b", "</s>"],
+        "model": "zh-en",
+        "timing": None,
     }
 
 

@@ -119,6 +119,7 @@ def test_json_is_a_line_for_each_delta_and_one_for_the_end(command: Command):
         "quality": None,
         "timing": {"queue": 0.0, "encode": 0.0, "decode": 0.0, "total": 2.0, "cached_texts": 0},
         "treatment": None,
+        "models": [],
     }
     assert [(line["index"], line["text"]) for line in lines[4:]] == [(1, "")]
 

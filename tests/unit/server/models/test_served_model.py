@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from fakes.models import request_to, turns
-from translane.v1 import translation_pb2 as pb
+from translane.results import ModelState
 from translane_server.core.errors import BundleError, QueueFullError
 from translane_server.models import served_model
 
 
 async def test_before_the_first_load_requests_are_refused(model):
-    assert model.state == pb.MODEL_STATE_LOADING
+    assert model.state == ModelState.LOADING
     assert not model.can_translate
     assert await model.refuses() == "the server is starting"
     await model.load()
@@ -40,9 +40,9 @@ async def test_a_model_in_use_is_not_unloaded(model):
     await model.unload_if_unused(3600)
     with request_to(model.ready):
         await model.unload_if_unused(0)
-    assert model.state == pb.MODEL_STATE_READY
+    assert model.state == ModelState.READY
     await model.unload_if_unused(0)
-    assert model.state == pb.MODEL_STATE_IDLE
+    assert model.state == ModelState.IDLE
     assert model.can_translate
     assert model.ready is None
 
@@ -91,7 +91,7 @@ async def test_a_failed_model_is_loaded_again(model):
     failed.dispatcher.failed.set()
     assert not model.can_translate
     await turns()
-    assert changes == [pb.MODEL_STATE_READY, pb.MODEL_STATE_FAILED]
+    assert changes == [ModelState.READY, ModelState.FAILED]
     assert await model.reload(), "the same version, loaded anew"
     await turns()
     assert failed.dispatcher.stopped

@@ -71,8 +71,8 @@ class Handle:
         if self.results:
             result = self.results.pop(0)
         elif arguments[0] == MODELS:
-            model = pb.Model(name=self.name, sentences_waiting=9, max_beam_size=len(self.calls))
-            limits = pb.Limits(texts_per_request=len(self.name))
+            model = pb.Model(name=self.name, max_queue_size=9, max_beam_size=len(self.calls))
+            limits = pb.Limits(max_request_texts=len(self.name))
             result = Answer(pb.ListModelsResponse(models=[model], limits=limits).SerializeToString())
         else:
             result = Answer(self.name.encode())
@@ -105,7 +105,7 @@ async def test_the_models_of_all_deployments_are_listed():
     router = Router({"b": Handle("other", ("en", "fr")), "a": Handle("one", ("zh", "en"))}, MESSAGE_BYTES)
     listed = pb.ListModelsResponse.FromString((await router.answer_unary(MODELS, call(pb.ListModelsRequest()))).message)
     assert [model.name for model in listed.models] == ["one", "other"]
-    assert (listed.limits.texts_per_request, listed.limits.beam_size) == (3, 1)
+    assert (listed.limits.max_request_texts, listed.limits.max_beam_size) == (3, 1)
 
 
 async def test_one_deployment_that_refuses_to_list_is_the_answer():

@@ -17,7 +17,7 @@ from translane_server.translation.limits import RequestLimits, TokenLimits, chec
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.score import ScoreReader
 
-LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), beam_size=4)
+LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), max_beam_size=4)
 REQUESTS: dict[Any, Any] = {
     pb.TranslateRequest: translation_request_of,
     pb.TranslateStreamRequest: stream_request_of,

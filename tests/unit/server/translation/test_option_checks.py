@@ -8,7 +8,7 @@ from translane.options import Options, Term
 from translane_server.translation.limits import TokenLimits
 from translane_server.translation.options import UNRANGED, OptionLimits, check_options, ranges
 
-LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
+LIMITS = OptionLimits(TokenLimits(32, 24, 20), max_beam_size=6, alignment=True)
 INF, NAN = float("inf"), float("nan")
 
 

@@ -11,7 +11,7 @@ from translane_server.translation.options import OptionLimits, resolve
 from translane_server.translation.segmentation import Segment
 
 TOKENIZER = FakeTokenizer()
-LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
+LIMITS = OptionLimits(TokenLimits(32, 24, 20), max_beam_size=6, alignment=True)
 
 
 def resolved(limits=LIMITS, **options):

@@ -76,7 +76,7 @@ class Step(Model):
             Translation((Hypothesis(f"{self.name}({text})", None, reason),), len(text), treatment=treatment)
             for text in request.texts
         ]
-        return Translations(translations, self.name, self._timing())
+        return Translations(translations, (self.name,), self._timing())
 
     async def stream(self, request, ticket=FREE):
         self.steps.requests.append((self.name, request))
@@ -149,7 +149,7 @@ async def test_the_answer_tells_of_both_steps(make_registry):
     (translation,) = answer.translations
     assert translation.treatment == Treatment(len("de--en"), 2, 2, pivot_language="en")
     assert translation.source_tokens == len("de--en(a)")
-    assert answer.model == "de--en + en--zho_Hans"
+    assert answer.models == ("de--en", "en--zho_Hans")
     timing = answer.timing
     assert (timing.queue, timing.encode, timing.decode) == (len("de--en") + len("en--zho_Hans"), 2, 4)
     assert 0 < timing.total < 2
@@ -281,7 +281,8 @@ async def test_languages_at_the_same_time_take_as_long_as_the_slowest(make_regis
         f"de--en({GERMAN})",
         f"fr--en({FRENCH})",
     ]
-    assert answer.model == "fr--en, de--en"
+    assert answer.models == ()
+    assert [each.models for each in answer.translations] == [("fr--en",), ("de--en",), ("fr--en",)]
     timing = answer.timing
     assert (timing.queue, timing.encode, timing.decode, timing.cached_texts) == (6, 1, 2, 12)
     assert 0 < timing.total < 20

@@ -13,7 +13,7 @@ from translane_server.engine.sequence import Hypothesis, SentenceResult, Timing
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.score import ScoreReader
 
-LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), beam_size=4)
+LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), max_beam_size=4)
 reader = ScoreReader(make_manifest(), FakeTokenizer(), LIMITS)
 
 

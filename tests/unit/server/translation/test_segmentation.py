@@ -28,7 +28,7 @@ def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=Fa
         source_languages=["en"],
         special_ids={"pad": 0, "unk": UNKNOWN, "bos": 2, "eos": 3, "decoder_start": 2},
     )
-    limits = RequestLimits(8, sentences, TokenLimits(most_tokens, 24, 20), beam_size=6)
+    limits = RequestLimits(8, sentences, TokenLimits(most_tokens, 24, 20), max_beam_size=6)
     reader = TranslateReader(manifest, WithUnknowns(), limits)
     request = TranslationRequest(texts, options=checked_options(options), format=format_, streamed=stream)
     reader.check(request)

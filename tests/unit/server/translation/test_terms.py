@@ -194,7 +194,7 @@ REQUESTS = 4  # of each seed
 def test_no_term_refuses_a_request_and_what_is_applied_is_there(seed):
     pick = random.Random(seed)
     stored = StoredGlossaries([stored_of(pick, "one"), stored_of(pick, "two")])
-    limits = RequestLimits(8, 512, TokenLimits(SOURCES, TARGET, TARGET), beam_size=6)
+    limits = RequestLimits(8, 512, TokenLimits(SOURCES, TARGET, TARGET), max_beam_size=6)
     tokenizer = LetterTokenizer()
     special_ids = make_manifest().special_ids.model_dump() | {"unk": tokenizer.UNKNOWN}
     reader = TranslateReader(make_manifest(special_ids=special_ids), tokenizer, limits, lambda: stored)
@@ -231,7 +231,7 @@ def request_for(texts, *glossaries):
 
 
 def reader_with(stored):
-    limits = RequestLimits(4, 8, TokenLimits(SOURCES, TARGET, TARGET), beam_size=6)
+    limits = RequestLimits(4, 8, TokenLimits(SOURCES, TARGET, TARGET), max_beam_size=6)
     return TranslateReader(make_manifest(), TOKENIZER, limits, stored)
 
 
