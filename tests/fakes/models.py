@@ -15,8 +15,7 @@ from translane_server.core.errors import UnavailableError
 from translane_server.models.model_list import ModelDescription
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import LoadedModel, limits_of
-from translane_server.observation.metrics import Metrics
-from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher

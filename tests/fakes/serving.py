@@ -21,9 +21,8 @@ from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import LoadedModel, answer_cache, limits_of
-from translane_server.observation.call_trace import Tracer
-from translane_server.observation.metrics import Metrics
-from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.observation.metrics import Metrics, ModelMetrics
+from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer

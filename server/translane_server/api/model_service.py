@@ -15,8 +15,8 @@ from translane_server.api.listening import ADMIN_HOST
 from translane_server.api.reflection import enable_reflection
 from translane_server.core.errors import ModelRefusedError, StartupError
 from translane_server.models.registry import Registry
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import Tracer
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
 

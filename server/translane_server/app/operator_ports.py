@@ -9,9 +9,9 @@ from translane_server.access.certificates import Certificates
 from translane_server.api.health import HealthPort, HealthService
 from translane_server.api.listening import ADMIN_HOST, address_of, listening_on
 from translane_server.api.model_service import AdminPort
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
+from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
 
 

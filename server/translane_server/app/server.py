@@ -22,8 +22,8 @@ from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.descriptors import connection_limit, watch_connections
 from translane_server.app.operator_ports import OperatorPorts
 from translane_server.models.registry import Registry
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
 
 if TYPE_CHECKING:

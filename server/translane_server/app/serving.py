@@ -14,7 +14,7 @@ from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.trace_setup import traces
+from translane_server.observation.tracing import traces
 from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from translane_server.http.connection import HEADER_BYTES, Connection, Connectio
 from translane_server.http.json_messages import most_values
 from translane_server.http.listener import Listener
 from translane_server.models.registry import Registry
-from translane_server.observation.load import read_load
+from translane_server.observation.load import ServerLoad
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
 
@@ -145,7 +145,7 @@ class HttpPort:
         translate_stream = Rpc(rpcs, streamed, service.TranslateStream, pb.TranslateStreamRequest)
         score = Rpc(rpcs, unary(SERVICE_NAME, "Score"), service.Score, pb.ScoreRequest)
         list_models = partial(Rpc, rpcs, unary(SERVICE_NAME, "ListModels"), service.ListModels, pb.ListModelsRequest)
-        shown = status_page(partial(read_load, metrics.registry))
+        shown = status_page(partial(ServerLoad.of, metrics))
         return application(
             {"/v1/translate": translate, "/v1/stream": translate_stream, "/v1/score": score},
             {"/v1/models": list_models(), "/status.json": list_models(show=shown)},

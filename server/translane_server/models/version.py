@@ -22,7 +22,7 @@ from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data, logged_always
-from translane_server.observation.model_metrics import ModelMetrics, Pids
+from translane_server.observation.metrics import ModelMetrics, Pids
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer

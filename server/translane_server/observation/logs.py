@@ -17,8 +17,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
-from translane_server.observation.call_trace import trace_ids
 from translane_server.observation.log_writer import LineHandler
+from translane_server.observation.tracing import trace_ids
 
 _ATTRIBUTE = "translane_data"
 # A plain value may hold these characters, letters and digits. A value with any other character is quoted as JSON, so

@@ -28,12 +28,11 @@ from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import StartupError
 from translane_server.models.build import loaded_models
-from translane_server.observation.call_trace import Tracer
-from translane_server.observation.load import read_load
+from translane_server.observation.load import ServerLoad
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
-from translane_server.observation.trace_setup import traces
+from translane_server.observation.tracing import Tracer, traces
 from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
@@ -144,7 +143,7 @@ class Engine(Rpcs):
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""
-        return {LOAD: load_of(read_load(self._metrics.registry))}
+        return {LOAD: load_of(ServerLoad.of(self._metrics))}
 
     async def stop(self) -> None:
         """End the engine. Serve waits before until the last call is answered, or has taken too long."""

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from translane_server.engine.sequence import StepStats
-from translane_server.observation.metrics import REJECTIONS, Metrics
-from translane_server.observation.model_metrics import RELOADED
+from translane_server.observation.metrics import REJECTIONS, RELOADED, Metrics
 
 
 @pytest.fixture
