@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from translane.v1.models_pb2_grpc import ModelServiceServicer
 from translane_server.access.certificates import Certificates
 from translane_server.api.health import HealthPort, HealthService
 from translane_server.api.listening import ADMIN_HOST, address_of, listening_on
 from translane_server.api.model_service import AdminPort
+from translane_server.http.metrics_port import MetricsPort
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.metrics_server import MetricsServer
 from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
 
@@ -51,7 +49,7 @@ class OperatorPorts:
         self._models = models
         self._certificates = certificates
         self._tracer = tracer
-        self._metrics_server: MetricsServer | None = None
+        self._metrics_port: MetricsPort | None = None
         self._admin_port: AdminPort | None = None
         self._health_port: HealthPort | None = None
 
@@ -64,8 +62,9 @@ class OperatorPorts:
         settings = self._settings
         context = self._certificates.ssl_context() if self._certificates else None
         with listening_on(settings.host, settings.metrics_port):
-            self._metrics_server = MetricsServer(self._metrics.registry, settings.host, settings.metrics_port, context)
-        self.metrics = self._metrics_server.port
+            self._metrics_port = MetricsPort(self._metrics.registry, settings.host, settings.metrics_port, context)
+        await self._metrics_port.start()
+        self.metrics = self._metrics_port.port
         if settings.admin_port is not None:
             with listening_on(ADMIN_HOST, settings.admin_port):
                 self._admin_port = AdminPort(
@@ -89,5 +88,5 @@ class OperatorPorts:
         """Close the ports of metrics and of health checks, which answer until the server has drained."""
         if self._health_port:
             await self._health_port.stop()
-        if self._metrics_server:
-            await asyncio.to_thread(self._metrics_server.stop)
+        if self._metrics_port:
+            await self._metrics_port.stop()
