@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -247,7 +248,7 @@ class Distribution:
 
 @cache
 def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
-    return tuple(floatToGoString(bound) for bound in (*bounds, float("inf")))
+    return tuple([floatToGoString(bound) for bound in (*bounds, math.inf)])  # type: ignore[no-untyped-call]
 
 
 _Value = float | Distribution | Mapping[str, float]
