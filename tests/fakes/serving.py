@@ -246,13 +246,13 @@ async def serving(
     glossaries.load()
     registry = make_registry(
         model,
-        limits_of(settings, model.manifest),
+        limits_of(settings.of_model("m"), model.manifest),
         metrics,
         lambda of_model: make_dispatcher(backend, of_model, settings.max_queue_size),
         most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
-        answers=lambda of_model: answer_cache(settings, of_model, lambda: glossaries.current),
+        answers=lambda of_model: answer_cache(settings.of_model("m"), of_model, lambda: glossaries.current),
     )
     server = Server(settings, registry, metrics, tracer)
     try:

@@ -48,7 +48,10 @@ async def engine(monkeypatch, **changes):
     @asynccontextmanager
     async def loaded(_settings, metrics, _cpus):
         registry = make_registry(
-            model, limits_of(settings, model.manifest), metrics, lambda of_model: make_dispatcher(backend, of_model)
+            model,
+            limits_of(settings.of_model("m"), model.manifest),
+            metrics,
+            lambda of_model: make_dispatcher(backend, of_model),
         )
         await registry.start()
         try:
