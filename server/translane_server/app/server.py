@@ -15,11 +15,17 @@ from translane_server.access.authenticator import Guard, warn_of_what_is_missing
 from translane_server.access.certificates import Certificates
 from translane_server.api.grpc_port import GrpcPort, grpc_port
 from translane_server.api.health import HealthPort, HealthService
-from translane_server.api.listening import Ports, address_of, listening_on, log_addresses
 from translane_server.api.model_service import AdminPort, ModelService
 from translane_server.api.reflection import enable_reflection
 from translane_server.api.service import SERVICE_NAME, TranslationService
-from translane_server.app.ports import OperatorPorts, connection_limit
+from translane_server.app.ports import (
+    OperatorPorts,
+    Ports,
+    address_of,
+    connection_limit,
+    listening_on,
+    log_addresses,
+)
 from translane_server.http.server import HttpServer
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics

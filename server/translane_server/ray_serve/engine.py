@@ -23,8 +23,8 @@ from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering, ended_at_deadline
 from translane_server.api.call import Method
 from translane_server.api.grpc_port import call_limits
-from translane_server.api.listening import address_of, listening_on
 from translane_server.api.service import SERVICE_NAME, TranslationService
+from translane_server.app.ports import address_of, listening_on
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import StartupError
 from translane_server.http.metrics_port import MetricsPort
