@@ -15,8 +15,7 @@ from translane_server.core.errors import UnavailableError
 from translane_server.models.model_list import ModelDescription
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import LoadedModel, limits_of
-from translane_server.observation.metrics import Metrics
-from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
@@ -86,7 +85,7 @@ class Model(ServedModel):
     """A served model with its fake loader."""
 
     def __init__(self, metrics: Metrics, name: str = "m", newest: str = "1", **languages: Any) -> None:
-        limits = limits_of(make_settings(max_request_texts=2, max_queue_size=3), make_manifest())
+        limits = limits_of(make_settings(max_request_texts=2, max_queue_size=3).of_model(name), make_manifest())
         of_model = metrics.of_model(name)
         self.loader = FakeLoader(name, newest, limits, of_model, languages)
         description = ModelDescription(name, self.loader.manifest("0"), "cpu", limits)

@@ -21,9 +21,8 @@ from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import LoadedModel, answer_cache, limits_of
-from translane_server.observation.call_trace import Tracer
-from translane_server.observation.metrics import Metrics
-from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.observation.metrics import Metrics, ModelMetrics
+from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer
@@ -247,13 +246,13 @@ async def serving(
     glossaries.load()
     registry = make_registry(
         model,
-        limits_of(settings, model.manifest),
+        limits_of(settings.of_model("m"), model.manifest),
         metrics,
         lambda of_model: make_dispatcher(backend, of_model, settings.max_queue_size),
         most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
-        answers=lambda of_model: answer_cache(settings, of_model, lambda: glossaries.current),
+        answers=lambda of_model: answer_cache(settings.of_model("m"), of_model, lambda: glossaries.current),
     )
     server = Server(settings, registry, metrics, tracer)
     try:

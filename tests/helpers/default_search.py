@@ -95,7 +95,9 @@ def compare(name: str, files: int, sentences: int, *, renormalize: bool = False,
 
 def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, texts: list[str], tally: Tally) -> None:
     manifest = _manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
-    reader = TranslateReader(manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS), manifest))
+    reader = TranslateReader(
+        manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS).of_model("m"), manifest)
+    )
     sentences = reader.read(TranslationRequest(texts, options=checked_options(AS_THEY_ARE))).sentences
     beams = model.generation_config.num_beams or 1
     sources = [sentence.source_ids for sentence in sentences]

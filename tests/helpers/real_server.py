@@ -11,8 +11,8 @@ from translane.v1 import translation_pb2_grpc
 from translane_server.app.server import Server
 from translane_server.bundle.bundle import Bundle
 from translane_server.models.build import build_registry
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import Tracer
 from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
 

@@ -18,9 +18,9 @@ from translane_server.api.admission import Admission
 from translane_server.api.call import Call, Metadata, Method, Transport
 from translane_server.api.status import CODES, internal, status_of
 from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
-from translane_server.observation.call_trace import Tracer, set_current_trace
 from translane_server.observation.logs import is_logged, log_call
 from translane_server.observation.metrics import REJECTIONS
+from translane_server.observation.tracing import Tracer, set_current_trace
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from prometheus_client import Counter
 
 from translane_server.access.allowances import Charge
 from translane_server.core.errors import RequestError
-from translane_server.observation.call_trace import CallTrace
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import CallTrace
 
 Metadata = Sequence[tuple[str, str | bytes]]
 Write = Callable[[Any], Awaitable[None]]

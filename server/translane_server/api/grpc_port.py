@@ -17,8 +17,8 @@ from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Method
 from translane_server.api.callers import name_in_certificate
 from translane_server.core.errors import UnknownMethodError
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -11,14 +11,16 @@ from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceS
 from translane_server.api.admission import CallLimits
 from translane_server.api.call import Call
 from translane_server.api.grpc_port import GrpcPort
-from translane_server.api.listening import ADMIN_HOST
 from translane_server.api.reflection import enable_reflection
 from translane_server.core.errors import ModelRefusedError, StartupError
 from translane_server.models.registry import Registry
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import Tracer
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
+
+# The port listens on this address alone: whoever can log in to the machine may use it, and nobody else.
+ADMIN_HOST = "127.0.0.1"
 
 _MAX_MESSAGE_BYTES = 4096
 _MAX_STREAMS = 16  # calls at once on a connection

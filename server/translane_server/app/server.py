@@ -14,16 +14,22 @@ from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_
 from translane_server.access.authenticator import Guard, warn_of_what_is_missing
 from translane_server.access.certificates import Certificates
 from translane_server.api.grpc_port import GrpcPort, grpc_port
-from translane_server.api.health import HealthService
-from translane_server.api.listening import Ports, address_of, listening_on, log_addresses
-from translane_server.api.model_service import ModelService
+from translane_server.api.health import HealthPort, HealthService
+from translane_server.api.model_service import AdminPort, ModelService
 from translane_server.api.reflection import enable_reflection
 from translane_server.api.service import SERVICE_NAME, TranslationService
-from translane_server.app.descriptors import connection_limit, watch_connections
-from translane_server.app.operator_ports import OperatorPorts
+from translane_server.app.ports import (
+    OperatorPorts,
+    Ports,
+    address_of,
+    connection_limit,
+    listening_on,
+    log_addresses,
+)
+from translane_server.http.server import HttpServer
 from translane_server.models.registry import Registry
-from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -75,9 +81,15 @@ class Server:
         self.guard = guard or Guard(settings, metrics)
         self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
         self._health = HealthService()
-        self._connection_watch: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
-        self._operator_ports = self._make_operator_ports()
+        self._operator_ports = OperatorPorts(
+            settings,
+            metrics,
+            self._health,
+            ModelService(models),
+            self.guard.certificates if settings.metrics_tls else None,
+            tracer,
+        )
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpPort | None = None
         self.failed = asyncio.Event()
@@ -98,16 +110,15 @@ class Server:
         connections = connection_limit(settings.max_connections)
         self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
         port = self._open_grpc(connections)
-        ports = self._operator_ports
-        await ports.open()
-        self.metrics_port = ports.metrics
+        await self._operator_ports.open()
         self._following = asyncio.create_task(self.guard.follow())
-        self._connection_watch = asyncio.create_task(watch_connections(connections))
         await port.server.start()
         if self._http:
             await self._http.start(port.answering, self._service, self.models, self._health)
-        http = self._http.port if self._http else None
-        log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
+        opened = self._operator_ports
+        self.metrics_port = _number(opened.metrics_port) or 0
+        http, health, admin = map(_number, (self._http, opened.health_port, opened.admin_port))
+        log_addresses(settings, Ports(self.port, self.metrics_port, http, health, admin))
         warn_of_what_is_missing(settings)
 
     def _open_grpc(self, connections: int) -> GrpcPort:
@@ -134,17 +145,6 @@ class Server:
             else:
                 self.port = server.add_insecure_port(address)
         return port
-
-    def _make_operator_ports(self) -> OperatorPorts:
-        settings, certificates = self._settings, self.guard.certificates
-        return OperatorPorts(
-            settings,
-            self.metrics,
-            self._health,
-            ModelService(self.models),
-            certificates=certificates if settings.metrics_tls else None,
-            tracer=self._tracer,
-        )
 
     @property
     def can_translate(self) -> bool:
@@ -179,8 +179,6 @@ class Server:
             self._http.drain()
         await self._operator_ports.drain()
         self._health.close()
-        if self._connection_watch:
-            self._connection_watch.cancel()
         if self._following:
             self._following.cancel()
         drained = await _first(self._service.idle(), hurry, grace)
@@ -207,6 +205,10 @@ class Server:
         if self.models.has_failed and not self.failed.is_set():
             _log.error("decoding has failed, and nothing is translated any more; the server ends")
             self.failed.set()
+
+
+def _number(port: HttpServer | AdminPort | HealthPort | None) -> int | None:
+    return port.port if port else None
 
 
 async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None, seconds: float) -> bool:

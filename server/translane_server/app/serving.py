@@ -1,23 +1,26 @@
-"""Checks models, starts the server, waits for a signal, and drains."""
+"""Checks models, starts the server, waits for a signal, and drains. A service manager hears of it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Callable, Mapping
 
 from translane_server.app.check import check
 from translane_server.app.server import Server
-from translane_server.app.service_manager import ServiceManager
 from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.trace_setup import traces
+from translane_server.observation.tracing import traces
 from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
+
+# Longest wait for a manager that does not read [seconds]. The event loop waits meanwhile.
+_TIMEOUT = 0.1
 
 
 def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
@@ -37,6 +40,41 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         metrics = Metrics()
         server = Server(settings, build_registry(settings, metrics), metrics, tracer)
         return asyncio.run(_serve(settings, server, manager))
+
+
+class ServiceManager:
+    """The manager that listens at a socket.
+
+    The messages are those of https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
+
+    Args:
+        address: path of a unix datagram socket, or the name of an abstract one after "@"; the manager hands it over in
+            the variable NOTIFY_SOCKET. Without an address nobody is told anything.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address
+
+    def ready(self) -> None:
+        """The server translates."""
+        self._tell("READY=1\nSTATUS=translating")
+
+    def stopping(self) -> None:
+        """The server finishes the requests that run, and ends."""
+        self._tell("STOPPING=1\nSTATUS=finishing what is running")
+
+    def _tell(self, state: str) -> None:
+        """Send `state`. A manager that cannot be told is no reason to end: the log says so."""
+        if not self._address:
+            return
+        # The name of an abstract socket starts with a zero byte.
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(_TIMEOUT)
+                sender.sendto(state.encode(), address)
+        except (OSError, ValueError) as error:  # ValueError: a zero byte within a path
+            _log.warning("the service manager at NOTIFY_SOCKET cannot be told anything: %s", error)
 
 
 class _Signals:

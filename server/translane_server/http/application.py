@@ -71,9 +71,6 @@ _SENT = ("authorization", "content-type", "request-timeout", "traceparent", "tra
 _READ = ("retry-after",)
 _REMEMBERED = 7200
 
-# The load of a model that has no metrics yet.
-_NO_LOAD = ModelLoad(0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0)
-
 
 def application(
     rpcs: Mapping[str, ASGIApp],
@@ -173,7 +170,7 @@ def status_report(listed: pb.ListModelsResponse, load: ServerLoad, uptime: float
     """
     content: dict[str, Any] = json_format.MessageToDict(listed)
     for model in content.setdefault("models", []):
-        model["load"] = _named(asdict(load.models.get(model["name"], _NO_LOAD)))
+        model["load"] = _named(asdict(load.models.get(model["name"], ModelLoad())))
     of_server = {name: value for name, value in vars(load).items() if name != "models"}
     return content | {"uptimeSeconds": round(uptime, 3)} | _named(of_server)
 

@@ -16,7 +16,7 @@ from translane_server.core.errors import QueueFullError, StartupError, Unavailab
 from translane_server.models.model_list import ModelDescription
 from translane_server.models.version import LoadedModel
 from translane_server.observation.logs import data
-from translane_server.observation.model_metrics import REFUSED, RELOADED, ModelMetrics
+from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.translator import FREE, Ticket
 

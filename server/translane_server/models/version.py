@@ -22,8 +22,8 @@ from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data, logged_always
-from translane_server.observation.model_metrics import ModelMetrics, Pids
-from translane_server.settings.server_settings import ServerSettings
+from translane_server.observation.metrics import ModelMetrics, Pids
+from translane_server.settings.server_settings import ModelSettings
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.translation.cache import AnswerCache
@@ -42,7 +42,7 @@ from translane_server.workers.worker import Worker
 _DEFAULT_MAX_TOKENS = 256
 
 
-def limits_of(settings: ServerSettings, manifest: Manifest) -> RequestLimits:
+def limits_of(settings: ModelSettings, manifest: Manifest) -> RequestLimits:
     """The limits of requests to a model, and its search defaults.
 
     Raises:
@@ -57,7 +57,7 @@ def limits_of(settings: ServerSettings, manifest: Manifest) -> RequestLimits:
     )
 
 
-def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
+def token_limits(settings: ModelSettings, manifest: Manifest) -> TokenLimits:
     """The limits that both `settings` and the model allow.
 
     Raises:
@@ -69,7 +69,7 @@ def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
     return TokenLimits(source, target, default, min(_search(settings, manifest).min_length or 0, default))
 
 
-def _search(settings: ServerSettings, manifest: Manifest) -> SearchDefaults:
+def _search(settings: ModelSettings, manifest: Manifest) -> SearchDefaults:
     return manifest.decoding_defaults.search if settings.decoding_defaults else SearchDefaults()
 
 
@@ -95,7 +95,7 @@ class CheckedModel(NamedTuple):
 
 
 def make_dispatcher(
-    name: str, settings: ServerSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
+    name: str, settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
 ) -> tuple[Dispatcher, Pids]:
     """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
 
@@ -110,7 +110,16 @@ def make_dispatcher(
         The dispatcher, and the processes of its replicas.
     """
     manifest = model.bundle.manifest
-    plan = place_replicas(settings, manifest.architecture.parameters, model.device, cpus)
+    plan = place_replicas(
+        manifest.architecture.parameters,
+        model.device,
+        cpus,
+        rows_of=settings.rows_of,
+        beam_limit=settings.beam_limit,
+        rows=settings.max_batch_size,
+        replicas=settings.replicas,
+        threads=settings.threads,
+    )
     alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
     _log.info("replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=name))
     ids = manifest.special_ids
@@ -152,7 +161,7 @@ def make_dispatcher(
 
 
 def answer_cache(
-    settings: ServerSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
+    settings: ModelSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
 ) -> AnswerCache | None:
     """Make the cache of a version's answers by the settings of its model; None without one."""
     if not settings.cache_bytes:
@@ -371,7 +380,7 @@ class ModelLoader:
         self,
         name: str,
         folder: Path,
-        settings: ServerSettings,
+        settings: ModelSettings,
         metrics: ModelMetrics,
         cpus: Callable[[], int],
         pool: TokenizerPool,

@@ -1,27 +1,11 @@
-"""How busy the server and its models are, read from the metrics. The figures that only grow give rates."""
+"""How busy the server and its models are. The figures that only grow give rates."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry
-
-# The samples that are read. A registry collects nothing else for them.
-_OF_SERVER = ("translane_open_calls", "translane_open_calls_limit", "translane_rejected_total")
-_OF_MODELS = (
-    "translane_rows",
-    "translane_rows_limit",
-    "translane_sentences_waiting",
-    "translane_sentences_waiting_limit",
-    "translane_request_duration_seconds_count",
-    "translane_request_duration_seconds_sum",
-    "translane_queue_duration_seconds_count",
-    "translane_source_tokens_total",
-    "translane_generated_tokens_total",
-    "translane_model_memory_bytes",
-)
+from translane_server.observation.metrics import Metrics, ModelMetrics
 
 
 @dataclass(frozen=True)
@@ -41,16 +25,33 @@ class ModelLoad:
         generated_tokens: tokens of the hypotheses that were returned.
     """
 
-    rows_busy: int
-    rows_limit: int
-    sentences_waiting: int
-    sentences_waiting_limit: int
-    memory_bytes: int
-    requests: int
-    request_seconds: float
-    sentences: int
-    source_tokens: int
-    generated_tokens: int
+    rows_busy: int = 0
+    rows_limit: int = 0
+    sentences_waiting: int = 0
+    sentences_waiting_limit: int = 0
+    memory_bytes: int = 0
+    requests: int = 0
+    request_seconds: float = 0.0
+    sentences: int = 0
+    source_tokens: int = 0
+    generated_tokens: int = 0
+
+    @classmethod
+    def of(cls, metrics: ModelMetrics) -> ModelLoad:
+        """Return the load of the model whose series are `metrics`."""
+        watched = metrics.watched
+        return cls(
+            rows_busy=watched.active_rows() if watched else 0,
+            rows_limit=watched.rows if watched else 0,
+            sentences_waiting=watched.waiting() if watched else 0,
+            sentences_waiting_limit=watched.waiting_limit if watched else 0,
+            memory_bytes=metrics.memory,
+            requests=metrics.requests.count,
+            request_seconds=metrics.requests.sum,
+            sentences=metrics.queue.count,
+            source_tokens=metrics.source_tokens,
+            generated_tokens=metrics.generated_tokens.value,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,35 +70,12 @@ class ServerLoad:
     refused: int
     models: Mapping[str, ModelLoad]
 
-
-def read_load(registry: CollectorRegistry) -> ServerLoad:
-    """Return the load that the metrics in `registry` tell of."""
-    of_server: dict[str, float] = defaultdict(float)
-    of_models: dict[str, dict[str, float]] = {}
-    for family in registry.restricted_registry([*_OF_SERVER, *_OF_MODELS]).collect():
-        for sample in family.samples:
-            if sample.name in _OF_SERVER:
-                of_server[sample.name] += sample.value
-            elif sample.labels.get("state", "active") == "active":
-                of_models.setdefault(sample.labels["model"], defaultdict(float))[sample.name] = sample.value
-    return ServerLoad(
-        open_calls=int(of_server["translane_open_calls"]),
-        open_calls_limit=int(of_server["translane_open_calls_limit"]),
-        refused=int(of_server["translane_rejected_total"]),
-        models={name: _model_load(values) for name, values in of_models.items()},
-    )
-
-
-def _model_load(values: Mapping[str, float]) -> ModelLoad:
-    return ModelLoad(
-        rows_busy=int(values["translane_rows"]),
-        rows_limit=int(values["translane_rows_limit"]),
-        sentences_waiting=int(values["translane_sentences_waiting"]),
-        sentences_waiting_limit=int(values["translane_sentences_waiting_limit"]),
-        memory_bytes=int(values["translane_model_memory_bytes"]),
-        requests=int(values["translane_request_duration_seconds_count"]),
-        request_seconds=values["translane_request_duration_seconds_sum"],
-        sentences=int(values["translane_queue_duration_seconds_count"]),
-        source_tokens=int(values["translane_source_tokens_total"]),
-        generated_tokens=int(values["translane_generated_tokens_total"]),
-    )
+    @classmethod
+    def of(cls, metrics: Metrics) -> ServerLoad:
+        """Return the load of the server with these metrics."""
+        return cls(
+            open_calls=metrics.open_calls(),
+            open_calls_limit=metrics.open_calls_limit,
+            refused=sum(int(sample.value) for family in metrics.rejected.collect() for sample in family.samples),
+            models={name: ModelLoad.of(model) for name, model in metrics.models.items()},
+        )

@@ -12,10 +12,9 @@ import os
 import select
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 
-# Size of the lines that wait [bytes]. A longer line is taken if none waits.
+# Most bytes that wait. A longer record is taken if nothing waits.
 _MOST_BYTES = 1 << 20
 
 # A pipe that is ready takes so many bytes at once without a wait.
@@ -28,8 +27,6 @@ _GATHERING_TIME = 0.02
 _LAST_TIME = 1.0
 _SHORT_TIME = 0.05
 
-_FOR_EVER = float("inf")
-
 
 class LineHandler(logging.Handler):
     """Writes lines to a file descriptor, in order.
@@ -38,8 +35,8 @@ class LineHandler(logging.Handler):
     suffice. This needs no thread, so it is right for replicas, which fork. Between `start` and `stop`, a thread writes,
     and no call waits.
 
-    Lines that the descriptor refuses, as a full disk does, are dropped and counted too. The next line that is written
-    tells how many lines are missing.
+    Lines that the descriptor refuses, as a full disk does, are dropped and counted too. Before the next line that is
+    written, the log says how many lines are missing.
 
     Args:
         descriptor: file descriptor; the caller closes it.
@@ -50,11 +47,10 @@ class LineHandler(logging.Handler):
         self._descriptor = descriptor
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLOUT)
-        self._changed = threading.Condition()
-        self._lines: deque[tuple[bytes, int]] = deque()  # with how many lines are missing before them
-        self._size = 0  # of the lines [bytes]
-        self._written = 0  # of the first line [bytes]
+        self._changed = threading.Condition()  # guards the fields below
+        self._waiting = bytearray()  # lines, of which the first one may be written in part
         self._dropped = 0
+        self._is_within = False  # whether a part of the first line is written
         self._is_torn = False  # whether the last line that was written has no end
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -79,19 +75,15 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self._encoded(record)
+            lines = self._encoded(record)
         except Exception:  # noqa: BLE001 the handlers of the standard library treat a bad record so
             self.handleError(record)
             return
         with self._changed:
-            if self._lines and self._size + len(line) > _MOST_BYTES:
-                self._dropped += 1
+            if self._waiting and len(self._waiting) + len(lines) > _MOST_BYTES:
+                self._dropped += lines.count(b"\n")
                 return
-            missing, self._dropped = self._dropped, 0
-            if missing:
-                line = self._encoded(_told(missing)) + line
-            self._lines.append((line, missing))
-            self._size += len(line)
+            self._waiting += lines
             self._changed.notify_all()
         if not (self._thread and self._thread.is_alive()):
             self._write(_SHORT_TIME)
@@ -102,45 +94,48 @@ class LineHandler(logging.Handler):
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._lines or self._stopping.is_set())
-                if not self._lines:
+                self._changed.wait_for(lambda: self._waiting or self._stopping.is_set())
+                if not self._waiting:
                     return
-            self._write(_FOR_EVER)
+            self._write(None)
             self._stopping.wait(_GATHERING_TIME)
 
-    def _write(self, seconds: float) -> None:
-        """Write the lines that wait, for `seconds` at most.
+    def _write(self, seconds: float | None) -> None:
+        """Write what waits, for `seconds` at most; None for as long as it takes.
 
         Only one thread calls it at a time: the one of `start`, or whoever emits, one after the other as `Handler` does.
         """
-        ends = time.monotonic() + seconds
-        while self._lines:
-            line, missing = self._lines[0]
-            part = line[self._written : self._written + _WRITTEN_AT_ONCE]
-            if self._is_torn:
-                part = b"\n" + part[:-1]
-            left = ends - time.monotonic()
+        ends = None if seconds is None else time.monotonic() + seconds
+        while self._waiting:
+            left = None if ends is None else max(0.0, 1000 * (ends - time.monotonic()))
+            if not self._ready.poll(left):
+                return
+            with self._changed:
+                missing = 0 if self._is_within else self._dropped
+                before = b"\n" * self._is_torn + (self._encoded(_told(missing)) if missing else b"")
+                part = before + self._waiting[: _WRITTEN_AT_ONCE - len(before)]
             try:
-                if not self._ready.poll(None if left == _FOR_EVER else max(0.0, 1000 * left)):
-                    return
                 written = os.write(self._descriptor, part)
             except BlockingIOError:  # another process was faster
                 continue
             except OSError:  # no space is left, or there is no reader any more
-                self._is_torn = self._is_torn or self._written > 0
-                self._next(dropped=1 + missing)
+                self._drop_line()
                 continue
-            self._written += written - self._is_torn
-            self._is_torn = False
-            if self._written == len(line):
-                self._next(dropped=0)
+            with self._changed:
+                if written < len(before):
+                    self._is_torn = True
+                    continue
+                self._dropped -= missing
+                self._is_torn = False
+                self._is_within = part[written - 1 : written] != b"\n"
+                del self._waiting[: written - len(before)]
 
-    def _next(self, dropped: int) -> None:
+    def _drop_line(self) -> None:
         with self._changed:
-            line, _ = self._lines.popleft()
-            self._size -= len(line)
-            self._written = 0  # of the next line
-            self._dropped += dropped
+            del self._waiting[: self._waiting.index(b"\n") + 1]
+            self._dropped += 1
+            self._is_torn = self._is_torn or self._is_within
+            self._is_within = False
 
 
 @contextlib.contextmanager

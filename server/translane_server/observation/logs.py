@@ -15,10 +15,11 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, TextIO
 
-from translane_server.observation.call_trace import trace_ids
 from translane_server.observation.log_writer import LineHandler
+from translane_server.observation.tracing import trace_ids
 
 _ATTRIBUTE = "translane_data"
 # A plain value may hold these characters, letters and digits. A value with any other character is quoted as JSON, so
@@ -112,7 +113,12 @@ class JsonFormatter(_Formatter):
 
 
 def _timestamp(record: logging.LogRecord) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
+    return f"{_second(int(record.created))}.{int(record.msecs):03}Z"
+
+
+@lru_cache(1)  # most lines are written in the same second as the one before
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _one_line(text: str) -> str:

@@ -1,9 +1,15 @@
-"""The metrics of the server. docs/server.md describes each metric; a test compares the two."""
+"""The metrics of the server and of its models. docs/server.md describes each metric; a test compares the two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,8 +22,68 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-from translane_server.observation.model_metrics import REQUEST_BUCKETS, ModelFamilies, ModelMetrics
+# Upper bounds of the buckets [seconds]: of times that a caller waits, and of single runs of the model. The first ones
+# are for small models, whose steps take a fraction of a millisecond.
+_REQUEST_BUCKETS = (
+    *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
+    *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0),
+)
+_STEP_BUCKETS = (
+    *(0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.00075),
+    *(0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0),
+)
+_ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0, 512.0, 1024.0)
+
+# The families of models, with what they mean. Each series has the label `model`.
+_OF_MODELS = {
+    "translane_request_duration_seconds": "From receiving a request to its translations.",
+    "translane_queue_duration_seconds": "From a sentence's acceptance to entering the running batch.",
+    "translane_time_to_first_token_seconds": "From a sentence's acceptance to its first token.",
+    "translane_encode_duration_seconds": "One run of the encoder over waiting sentences.",
+    "translane_decode_step_duration_seconds": "One step of the decoder.",
+    "translane_step_rows": "Rows of a decoder step.",
+    "translane_row_move_duration_seconds": "One copy of hypotheses to other rows, after a decoder step.",
+    "translane_rows_moved_total": "Rows overwritten with copies of other rows.",
+    "translane_rows": "Rows by state: active or free.",
+    "translane_rows_limit": "Rows of all replicas: hypotheses that decode at once.",
+    "translane_sentences_waiting_limit": "Most sentences that may wait: the setting max_queue_size.",
+    "translane_sentences_waiting": "Sentences that wait for a row.",
+    "translane_replica_losses_total": "Replicas that were lost.",
+    "translane_sentences_repeated_total": "Sentences that were decoded again after a loss or a failed step.",
+    "translane_source_tokens_total": "Tokens encoded.",
+    "translane_row_steps_total": "Tokens decoded, in all rows.",
+    "translane_generated_tokens_total": "Tokens of the hypotheses that were returned.",
+    "translane_cache_texts_total": "Texts of answered requests, by whether the cache had them: hit or miss.",
+    "translane_cache_evictions_total": "Translations that the cache has forgotten for others.",
+    "translane_cache_entries": "Translations in the cache.",
+    "translane_cache_bytes": "Memory of the translations in the cache.",
+    "translane_model_loaded": "Whether the model is in memory and translates: 1 or 0.",
+    "translane_model_memory_bytes": "Memory of the model's replicas when it was loaded; memory that they share counts"
+    " once.",
+    "translane_model_reloads_total": "New versions of the model, by outcome: reloaded or refused.",
+    "translane_model": "The model served: version, precision and device, as labels.",
+    "translane_replica_cpu_seconds_total": "Processor time of a replica's process.",
+    "translane_replica_resident_memory_bytes": "Memory of a replica's process, with memory that replicas share.",
+}
+# The label that a family has beside `model`.
+_LABELS = {
+    "translane_rows": "state",
+    "translane_cache_texts_total": "outcome",
+    "translane_model_reloads_total": "outcome",
+    "translane_replica_cpu_seconds_total": "replica",
+    "translane_replica_resident_memory_bytes": "replica",
+}
 
 # The distributions that hold ONNX Runtime: for CPUs, and for GPUs.
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
@@ -39,6 +105,22 @@ REJECTIONS = (
     "UNAVAILABLE",
 )
 
+# The outcomes of a reload that finds another version of a model.
+RELOADED, REFUSED = "reloaded", "refused"
+
+Pids = Sequence[Callable[[], int]]
+"""Returns the process of each replica; -1 if the process does not run."""
+
+Measured = tuple[
+    Sequence[tuple[float, int]],
+    Sequence[float],
+    Sequence[tuple[float, int]],
+    Sequence[tuple[float, int]],
+    Sequence[float],
+]
+"""What a replica has measured: seconds and tokens of each encoder run; seconds for which each sentence waited; seconds
+and rows of each decoder step; seconds and rows of each copy of rows; seconds to the first token of each sentence."""
+
 
 class Metrics:
     """The metrics of one server, in a registry of their own."""
@@ -59,7 +141,7 @@ class Metrics:
             "grpc_server_handling_seconds",
             "From an RPC's arrival to its answer.",
             method,
-            buckets=REQUEST_BUCKETS,
+            buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
         self._calls = Gauge("translane_open_calls", "Calls that are open.", registry=registry)
@@ -67,7 +149,8 @@ class Metrics:
             "translane_open_calls_limit", "Most calls that may be open: the setting max_calls.", registry=registry
         )
         self._call_bytes = Gauge("translane_open_call_bytes", "Bytes of the messages of open calls.", registry=registry)
-        self._of_models = ModelFamilies(registry)
+        self.models: dict[str, ModelMetrics] = {}
+        registry.register(_Models(self.models))
         self.rejected = Counter(
             "translane_rejected_total", "Requests refused before decoding.", ("reason",), registry=registry
         )
@@ -87,13 +170,15 @@ class Metrics:
         self.key_sentences = Counter(
             "translane_key_sentences_total", "Sentences of requests with a key.", ("key",), registry=registry
         )
+        self.watch_calls(lambda: 0, lambda: 0, 0)
 
     def of_model(self, name: str) -> ModelMetrics:
         """Make the series of the model `name`. `ModelMetrics.remove` removes them."""
-        return ModelMetrics(self._of_models, name)
+        return ModelMetrics(name, self.models)
 
     def watch_calls(self, calls: Callable[[], int], size: Callable[[], int], limit: int) -> None:
         """Read the gauges of open calls at each scrape. The limit of open calls stays as it is."""
+        self.open_calls, self.open_calls_limit = calls, limit
         self._calls.set_function(calls)
         self._call_bytes.set_function(size)
         self._call_limit.set(limit)
@@ -107,3 +192,249 @@ def _runtime_version() -> str:
         except PackageNotFoundError:
             continue
     return ""
+
+
+class Count:
+    """A number that only grows. Only one thread counts, so there is no lock."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def inc(self, number: int = 1) -> None:
+        """Add `number`."""
+        self.value += number
+
+
+class Distribution:
+    """Counts values by size. Only one thread observes, so there is no lock.
+
+    Args:
+        bounds: upper bounds of the buckets, without infinity.
+
+    Attributes:
+        sum: sum of all values.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_exemplars", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._exemplars: dict[int, Exemplar] = {}
+        self.sum = 0.0
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return sum(self._counts)
+
+    def observe(self, value: float, exemplar: dict[str, str] | None = None) -> None:
+        """Count a value. Its bucket shows the last exemplar that it got."""
+        bucket = bisect_left(self._bounds, value)
+        self._counts[bucket] += 1
+        self.sum += value
+        if exemplar:
+            self._exemplars[bucket] = Exemplar(exemplar, value, time.time())
+
+    def buckets(self) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+        """Return the bound of each bucket, how many values are at most as large, and its exemplar if it has one."""
+        counts = accumulate(self._counts)
+        pairs = enumerate(zip(_written(self._bounds), counts, strict=True))
+        exemplars = self._exemplars
+        return [(*pair, exemplars[place]) if place in exemplars else pair for place, pair in pairs]
+
+
+@cache
+def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return tuple([floatToGoString(bound) for bound in (*bounds, math.inf)])  # type: ignore[no-untyped-call]
+
+
+_Value = float | Distribution | Mapping[str, float]
+
+
+class _Watched(NamedTuple):
+    """What is read of the loaded version of a model at each scrape; see `ModelMetrics.watch`."""
+
+    rows: int
+    active_rows: Callable[[], int]
+    waiting: Callable[[], int]
+    waiting_limit: int
+    replicas: Sequence[ProcessCollector]
+
+
+class ModelMetrics:
+    """The series of one model. Its versions share them: a reload does not interrupt a counter.
+
+    Args:
+        name: the model's name.
+        models: the series of all models, by the models' names. The new ones join them.
+
+    Attributes:
+        watched: the version that is loaded; None if none is.
+        memory: memory of its replicas when it was loaded [bytes]; 0 if it is not known.
+    """
+
+    def __init__(self, name: str, models: dict[str, ModelMetrics]) -> None:
+        self._name = name
+        self._models = models
+        models[name] = self
+        self.requests, self.queue, self._first_token = (Distribution(_REQUEST_BUCKETS) for _ in range(3))
+        self._encode, self._step, self._move = (Distribution(_STEP_BUCKETS) for _ in range(3))
+        self._step_rows = Distribution(_ROW_BUCKETS)
+        self.losses, self.repeats, self.cache_evictions, self.generated_tokens = Count(), Count(), Count(), Count()
+        self.source_tokens = self._row_steps = self._moved_rows = 0
+        self._cache_texts = {"hit": 0, "miss": 0}
+        self._reloads = {RELOADED: 0, REFUSED: 0}
+        self.description: Mapping[str, str] = {}
+        self.watched: _Watched | None = None
+        self._cache: tuple[Callable[[], int], Callable[[], int]] | None = None
+        self.memory = 0
+
+    def describe(self, *, version: str, precision: str, device: str) -> None:
+        """Set the labels of the version that is served."""
+        self.description = {"version": version, "precision": precision, "device": device}
+
+    def watch(
+        self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int], waiting_limit: int, pids: Pids
+    ) -> None:
+        """Report the version that is loaded. The gauges of its batches and processes are read at each scrape.
+
+        Args:
+            rows: number of rows of all replicas.
+            active_rows: returns how many of the rows are decoding.
+            waiting: returns the number of sentences that wait.
+            waiting_limit: most sentences that may wait.
+            pids: the processes of the replicas.
+        """
+        replicas = [ProcessCollector(pid=pid, registry=None) for pid in pids]
+        self.watched = _Watched(rows, active_rows, waiting, waiting_limit, replicas)
+
+    def watch_cache(self, entries: Callable[[], int], size: Callable[[], int]) -> None:
+        """Read the number of translations in the version's cache, and their memory [bytes], at each scrape."""
+        self._cache = (entries, size)
+
+    def count_cached(self, hits: int, misses: int) -> None:
+        """Count the texts of a request that were in the cache, and those that were not."""
+        self._cache_texts["hit"] += hits
+        self._cache_texts["miss"] += misses
+
+    def set_memory(self, size: int) -> None:
+        """Report the memory of all replicas [bytes]; 0 if it is not known."""
+        self.memory = size
+
+    def unwatch(self) -> None:
+        """Report that no version is loaded."""
+        self.watched = self._cache = None
+        self.memory = 0
+
+    def count_reload(self, outcome: str) -> None:
+        """Count a new version that was found: RELOADED or REFUSED."""
+        self._reloads[outcome] += 1
+
+    def remove(self) -> None:
+        """Remove the series of the model, which is not served any more."""
+        if self._models.get(self._name) is self:
+            del self._models[self._name]
+
+    def observe(self, measured: Measured) -> None:
+        """Add what a replica has measured."""
+        encodes, queue_times, steps, moves, first_token_times = measured
+        for seconds, tokens in encodes:
+            self._encode.observe(seconds)
+            self.source_tokens += tokens
+        for seconds in queue_times:
+            self.queue.observe(seconds)
+        for seconds, rows in steps:
+            self._step.observe(seconds)
+            self._step_rows.observe(rows)
+            self._row_steps += rows
+        for seconds, rows in moves:
+            self._move.observe(seconds)
+            self._moved_rows += rows
+        for seconds in first_token_times:
+            self._first_token.observe(seconds)
+
+    def values(self) -> Mapping[str, _Value]:
+        """Return the value of each family: one, or one for each value of another label."""
+        watched, cached = self.watched, self._cache
+        found: dict[str, _Value] = {
+            "translane_request_duration_seconds": self.requests,
+            "translane_queue_duration_seconds": self.queue,
+            "translane_time_to_first_token_seconds": self._first_token,
+            "translane_encode_duration_seconds": self._encode,
+            "translane_decode_step_duration_seconds": self._step,
+            "translane_step_rows": self._step_rows,
+            "translane_row_move_duration_seconds": self._move,
+            "translane_rows_moved_total": self._moved_rows,
+            "translane_replica_losses_total": self.losses.value,
+            "translane_sentences_repeated_total": self.repeats.value,
+            "translane_source_tokens_total": self.source_tokens,
+            "translane_row_steps_total": self._row_steps,
+            "translane_generated_tokens_total": self.generated_tokens.value,
+            "translane_cache_texts_total": self._cache_texts,
+            "translane_cache_evictions_total": self.cache_evictions.value,
+            "translane_model_loaded": watched is not None,
+            "translane_model_memory_bytes": self.memory,
+            "translane_model_reloads_total": self._reloads,
+        }
+        if cached:
+            found["translane_cache_entries"], found["translane_cache_bytes"] = (read() for read in cached)
+        if watched:
+            active = watched.active_rows()
+            found["translane_rows"] = {"active": active, "free": watched.rows - active}
+            found["translane_rows_limit"] = watched.rows
+            found["translane_sentences_waiting"] = watched.waiting()
+            found["translane_sentences_waiting_limit"] = watched.waiting_limit
+            found |= _of_processes(watched.replicas)
+        return found
+
+
+def _of_processes(replicas: Iterable[ProcessCollector]) -> Mapping[str, Mapping[str, float]]:
+    """Return processor time and memory of the replicas whose processes exist, on systems with /proc."""
+    seconds, memory = {}, {}
+    for number, process in enumerate(replicas):
+        if found := {family.name: family.samples[0].value for family in process.collect()}:
+            seconds[str(number)] = found["process_cpu_seconds"]
+            memory[str(number)] = found["process_resident_memory_bytes"]
+    return {"translane_replica_cpu_seconds_total": seconds, "translane_replica_resident_memory_bytes": memory}
+
+
+class _Models(Collector):
+    """Collects the series of all models.
+
+    A scrape comes on another thread than what is counted. It reads plain numbers, and one may be newer than another.
+    """
+
+    def __init__(self, models: Mapping[str, ModelMetrics]) -> None:
+        self._models = models
+
+    def describe(self) -> Iterable[Metric]:
+        return self.collect()
+
+    def collect(self) -> Iterable[Metric]:
+        families = {name: _family(name, meaning) for name, meaning in _OF_MODELS.items()}
+        for model, metrics in list(self._models.items()):
+            for name, value in metrics.values().items():
+                if isinstance(value, Distribution):
+                    families[name].add_metric((model,), value.buckets(), value.sum)
+                elif isinstance(value, Mapping):
+                    for label, number in value.items():
+                        families[name].add_metric((model, label), number)
+                else:
+                    families[name].add_metric((model,), value)
+            if metrics.description:
+                families["translane_model"].add_metric((model,), metrics.description)
+        return families.values()
+
+
+def _family(name: str, meaning: str) -> Any:
+    labels = ("model", _LABELS[name]) if name in _LABELS else ("model",)
+    if name == "translane_model":
+        kind: type[Metric] = InfoMetricFamily
+    elif name.endswith("_seconds") or name == "translane_step_rows":
+        kind = HistogramMetricFamily
+    else:
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return kind(name, meaning, labels=labels)  # type: ignore[call-arg]  # all of them take labels

@@ -1,219 +1,194 @@
-"""Spans of calls, by OpenTelemetry. Imported only where traces are on.
+"""The trace of the current call, as the rest of the server sees it, and whether traces are on.
 
-Names and attributes follow the semantic conventions of RPC spans
-(https://opentelemetry.io/docs/specs/semconv/rpc/rpc-spans/). A span holds numbers, names and codes, and never a text.
+The standard variables of OpenTelemetry say that. Nothing of OpenTelemetry is imported where traces are off.
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 
 from __future__ import annotations
 
-import heapq
 import logging
-import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
-from typing import Any
-from urllib.parse import unquote
-
-from opentelemetry import propagate
-from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import Getter
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, format_span_id, format_trace_id, set_span_in_context
-
-from translane_server.engine.sequence import Sentence, SentenceResult
-from translane_server.observation.call_trace import ModelRun
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol
 
 _log = logging.getLogger(__name__)
 
-# Most sentences of a model's span that have spans of their own: those that ended last.
-MOST_SENTENCES = 16
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
-# Longest time in which the last spans are sent when the server ends, and in which the exporter closes [seconds].
-LAST_SPANS_TIME = 2.0
-_CLOSING_TIME = 0.5
-
-_SERVICE = "translane-server"
-_UNNAMED_SERVICE = "unknown_service"  # the SDK's name of a service whose name is not set
-
-# The status codes that are the server's fault, by the semantic conventions.
-_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
-
-# The facts of a call that its span gets. No other fact is recorded: some are texts.
-_FACTS = ("model", "texts", "cached_texts", "source_tokens", "target_tokens", "generated_tokens")
-
-# What callers may send beside their trace. The server uses none of it, and need not read it.
-_BAGGAGE = "baggage"
-
-_NANOSECONDS = 1_000_000_000  # of a second
-
-Metadata = Sequence[tuple[str, str | bytes]]
+# The group of entry points in which packages offer exporters, and the names of OTLP's there.
+_EXPORTERS = "opentelemetry_traces_exporter"
+_OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 
-class Tracing:
-    """Makes the spans of calls, and sends them in the background. Implements `call_trace.Tracer`.
+class SentenceRun(NamedTuple):
+    """How a sentence was decoded: its times in each phase [seconds], and numbers.
 
-    Spans wait in a bounded queue. A thread of its own sends them. Where a receiver is slow or away, the oldest spans
-    are dropped. The SDK reads `OTEL_*` variables from the environment.
-
-    Args:
-        exporters: send spans.
-
-    Raises:
-        ValueError: a variable has a value that the SDK refuses.
+    Attributes:
+        queue: time of waiting for a row.
+        encode: time of the encoder run.
+        decode: time from the row to the last token.
+        steps: decoder steps in which the sentence took part.
+        row_steps: sum of the rows of these steps, those of other sentences included.
+        source_tokens: tokens of the source.
+        rows: most rows that the sentence takes.
+        tokens: tokens of its hypotheses.
     """
 
-    def __init__(self, exporters: Sequence[SpanExporter]) -> None:
-        self._exporters = exporters
-        self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
-        for exporter in exporters:
-            self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("translane", version("translane"))
-        self._propagator = propagate.get_global_textmap()
-        self._keys = self._propagator.fields - {_BAGGAGE}
-
-    def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> RecordedCall:
-        """See `call_trace.Tracer`."""
-        keys = self._keys
-        carrier = [pair for pair in metadata if pair[0] in keys]
-        parent = self._propagator.extract(carrier, Context(), _METADATA) if carrier else Context()
-        attributes = {"rpc.system.name": "grpc", "rpc.method": method}
-        return RecordedCall(self._tracer, parent, method, attributes, peer)
-
-    def stop(self) -> None:
-        """Send the last spans, for `LAST_SPANS_TIME` at most, and close."""
-        sending = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
-        sending.start()
-        sending.join(LAST_SPANS_TIME)
-        if sending.is_alive():
-            _log.warning("the last spans are dropped: they were not taken within %g seconds", LAST_SPANS_TIME)
-            for exporter in self._exporters:
-                exporter.shutdown()
-            sending.join(_CLOSING_TIME)
+    queue: float
+    encode: float
+    decode: float
+    steps: int
+    row_steps: int
+    source_tokens: int
+    rows: int
+    tokens: int
 
 
-class RecordedCall:
-    """The span of a call. Implements `call_trace.CallTrace`.
+@dataclass(frozen=True, slots=True)
+class ModelRun:
+    """What one model did for a request. Times are in seconds of `time.perf_counter`.
 
-    The spans below it are made afterwards, from measured times.
+    Attributes:
+        model: the model's name.
+        version: the model's version.
+        started: when the request was accepted.
+        reading: when the model was ready, and began to read the texts.
+        submitted: when the sentences were submitted.
+        ended: when the answer was ready.
+        sentences: how each sentence was decoded.
     """
 
-    __slots__ = ("_context", "_offset", "_span", "_tracer", "is_recorded")
+    model: str
+    version: str
+    started: float
+    reading: float
+    submitted: float
+    ended: float
+    sentences: Sequence[SentenceRun]
 
-    def __init__(self, tracer: Tracer, parent: Context, name: str, attributes: dict[str, Any], peer: str) -> None:
-        self._tracer = tracer
-        now = time.time_ns()
-        self._offset = now - time.perf_counter_ns()
-        self._span = span = tracer.start_span(name, parent, SpanKind.SERVER, attributes, start_time=now)
-        self.is_recorded = span.is_recording()
-        if self.is_recorded:
-            span.set_attributes(_peer(peer))
-            self._context = set_span_in_context(span, parent)
+
+class CallTrace(Protocol):
+    """The trace of a call that a caller or the sampler may record.
+
+    Attributes:
+        is_recorded: whether the sampler records the call. Otherwise spans are dropped, and the ids stay.
+        ids: `trace_id` and `span_id`, in hexadecimal digits.
+    """
 
     @property
-    def ids(self) -> Mapping[str, str]:
-        context = self._span.get_span_context()
-        return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
+    def is_recorded(self) -> bool: ...
+
+    @property
+    def ids(self) -> Mapping[str, str]: ...
 
     def add(self, run: ModelRun) -> None:
-        if not self.is_recorded:
-            return
-        ends = [run.submitted + sum(result.timing[:3]) for result in run.results]
-        attributes = {
-            "translane.model": run.model,
-            "translane.model_version": run.version,
-            "translane.sentences": len(run.sentences),
-        }
-        span, below = self._begin(f"model {run.model}", self._context, run.started, attributes)
-        self._span_of("read", below, run.reading, run.submitted)
-        for number in sorted(heapq.nlargest(MOST_SENTENCES, range(len(ends)), key=ends.__getitem__)):
-            self._add_sentence(below, number, run.submitted, run.sentences[number], run.results[number])
-        self._span_of("build", below, min(max(ends, default=run.submitted), run.ended), run.ended)
-        span.end(self._at(run.ended))
+        """Record what a model did, in a call that is recorded."""
 
     def refused(self, reason: str) -> None:
-        self._span.set_attribute("translane.reason", reason)
+        """Record the reason of an error; see `errors`."""
 
     def end(self, code: str, facts: Mapping[str, Any]) -> None:
-        span = self._span
-        if self.is_recorded:
-            span.set_attribute("rpc.response.status_code", code)
-            span.set_attributes({f"translane.{name}": facts[name] for name in _FACTS if name in facts})
-            if code in _FAULTS:
-                span.set_attribute("error.type", code)
-                span.set_status(StatusCode.ERROR)
-        span.end(time.perf_counter_ns() + self._offset)
-
-    def _add_sentence(
-        self, above: Context, number: int, submitted: float, sentence: Sentence, result: SentenceResult
-    ) -> None:
-        queue, encode, decode, steps, row_steps = result.timing
-        encoding = submitted + queue
-        decoding = encoding + encode
-        ended = decoding + decode
-        source = len(sentence.source_ids)
-        span, below = self._begin("sentence", above, submitted, {"translane.sentence": number})
-        self._span_of("queue", below, submitted, encoding)
-        self._span_of("encode", below, encoding, decoding, {"translane.source_tokens": source})
-        attributes = {
-            "translane.steps": steps,
-            "translane.rows": sentence.options.rows,
-            "translane.batch_rows": round(row_steps / max(steps, 1), 1),
-            "translane.tokens": sum([len(each.token_ids) + each.is_complete for each in result.hypotheses]),
-        }
-        self._span_of("decode", below, decoding, ended, attributes)
-        span.end(self._at(ended))
-
-    def _begin(
-        self, name: str, above: Context, started: float, attributes: dict[str, Any] | None = None
-    ) -> tuple[Span, Context]:
-        """Return a span that has not ended, and the context of the spans below it."""
-        span = self._tracer.start_span(name, above, attributes=attributes, start_time=self._at(started))
-        return span, set_span_in_context(span, above)
-
-    def _span_of(
-        self, name: str, above: Context, started: float, ended: float, attributes: dict[str, Any] | None = None
-    ) -> None:
-        span = self._tracer.start_span(name, above, attributes=attributes, start_time=self._at(started))
-        span.end(self._at(ended))
-
-    def _at(self, seconds: float) -> int:
-        """Return nanoseconds since 1970 of a time of `time.perf_counter`."""
-        return round(seconds * _NANOSECONDS) + self._offset
+        """End the call's span. `code` is the name of its status; texts among the `facts` are not recorded."""
 
 
-class _MetadataGetter(Getter[Metadata]):
-    """Reads a call's metadata. gRPC's keys are in small letters."""
+class Tracer(Protocol):
+    """Begins traces."""
 
-    def get(self, carrier: Metadata, key: str) -> list[str] | None:
-        found = [value for name, value in carrier if name == key and isinstance(value, str)]
-        return found or None
+    def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> CallTrace:
+        """Begin the span of a call that has just arrived.
 
-    def keys(self, carrier: Metadata) -> list[str]:
-        return [name for name, _ in carrier]
-
-
-_METADATA = _MetadataGetter()
-
-
-def _peer(peer: str) -> dict[str, Any]:
-    """Return the attributes of the other end of a connection, such as `ipv4:192.0.2.1:50000`."""
-    kind, _, rest = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return {"network.transport": "unix"} if kind == "unix" else {}
-    host, _, port = unquote(rest).rpartition(":")
-    found: dict[str, Any] = {"network.peer.address": host.strip("[]"), "network.transport": "tcp"}
-    return found | {"network.peer.port": int(port)} if port.isdecimal() else found
+        Args:
+            method: the method's full name, such as `translane.v1.TranslationService/Translate`.
+            metadata: keys and values that the caller sent.
+            peer: gRPC's name of the connection's other end.
+        """
 
 
-def _resource() -> Resource:
-    """Return what all spans say of this server. The environment's names come first."""
-    resource = Resource.create()
-    ours: dict[str, str] = {}
-    if str(resource.attributes.get(SERVICE_NAME, _UNNAMED_SERVICE)).startswith(_UNNAMED_SERVICE):
-        ours[SERVICE_NAME] = _SERVICE
-    if SERVICE_VERSION not in resource.attributes:
-        ours[SERVICE_VERSION] = version("translane")
-    return resource.merge(Resource(ours))
+_current: ContextVar[CallTrace | None] = ContextVar("call_trace", default=None)
+
+
+def set_current_trace(trace: CallTrace) -> None:
+    """Set the trace of the current call, in the call's own task."""
+    _current.set(trace)
+
+
+def trace_ids() -> Mapping[str, str]:
+    """Return the ids that a log line of the current call has; empty where calls are not traced."""
+    trace = _current.get()
+    return trace.ids if trace else {}
+
+
+def wanted_exporters(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the exporters that the environment asks for; empty if traces are off.
+
+    Traces are on if `OTEL_TRACES_EXPORTER` names an exporter, or if it is not set and there is an endpoint of OTLP.
+    """
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ()
+    asked = environ.get("OTEL_TRACES_EXPORTER", "").strip()
+    if not asked:
+        asked = "otlp" if _first(environ, _ENDPOINTS) else "none"
+    return tuple(dict.fromkeys(name for each in asked.split(",") if (name := each.strip()) not in ("", "none")))
+
+
+@contextmanager
+def traces(environ: Mapping[str, str]) -> Iterator[Tracer | None]:
+    """Give the tracer that the environment asks for; None if traces are off. Leaving the context sends the last spans.
+
+    Tracing keeps no server from translating. Where the variables are wrong, or a package is missing, a warning says so,
+    and traces are off.
+    """
+    names = wanted_exporters(environ)
+    tracing = None
+    try:
+        if names:
+            tracing = _tracing(names, environ)
+            _log.info("traces are sent by %s", ", ".join(names))
+    except ValueError as error:
+        _log.warning("traces are off, although OTEL_* variables ask for them: %s", error)
+    try:
+        yield tracing
+    finally:
+        if tracing:
+            tracing.stop()
+
+
+def _tracing(names: tuple[str, ...], environ: Mapping[str, str]) -> Any:
+    """Make what makes spans.
+
+    Raises:
+        ValueError: a package is missing, or a variable is wrong.
+    """
+    try:
+        from translane_server.observation.spans import Tracing
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise ValueError(f"{error.name} is not installed; install translane[otel]") from None
+    exporters = []
+    for name in names:
+        offered = _offered_as(name, environ)
+        found = next(iter(entry_points(group=_EXPORTERS, name=offered)), None)
+        if found is None:
+            raise ValueError(f"no installed package has the exporter {offered!r}")
+        try:
+            exporters.append(found.load()())
+        except Exception as error:  # any error of a package, about a variable that only it reads
+            raise ValueError(f"the exporter {offered!r} does not start: {error}") from error
+    return Tracing(exporters)
+
+
+def _offered_as(name: str, environ: Mapping[str, str]) -> str:
+    """Return the name of an exporter's entry point."""
+    if name != "otlp":
+        return name
+    protocol = _first(environ, _PROTOCOLS) or "grpc"
+    return _OTLP.get(protocol, f"otlp over {protocol}")
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((value for name in names if (value := environ.get(name, "").strip())), "")

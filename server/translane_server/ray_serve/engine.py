@@ -23,17 +23,16 @@ from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering, ended_at_deadline
 from translane_server.api.call import Method
 from translane_server.api.grpc_port import call_limits
-from translane_server.api.listening import address_of, listening_on
 from translane_server.api.service import SERVICE_NAME, TranslationService
+from translane_server.app.ports import address_of, listening_on
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import StartupError
+from translane_server.http.metrics_port import MetricsPort
 from translane_server.models.build import loaded_models
-from translane_server.observation.call_trace import Tracer
-from translane_server.observation.load import read_load
+from translane_server.observation.load import ServerLoad
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.metrics_server import MetricsServer
-from translane_server.observation.trace_setup import traces
+from translane_server.observation.tracing import Tracer, traces
 from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
@@ -67,8 +66,9 @@ class Engine(Rpcs):
         async with AsyncExitStack() as opened:
             tracer = opened.enter_context(traces(os.environ))
             await self._open(opened, Metrics(), tracer, _cpus())
-            metrics = _metrics_server(self._settings, self._metrics.registry)
-            opened.push_async_callback(asyncio.to_thread, metrics.stop)
+            metrics = _metrics_port(self._settings, self._metrics.registry)
+            opened.push_async_callback(metrics.stop)
+            await metrics.start()
             self._opened = opened.pop_all()
         # Serve awaits what an engine has under this name. Python itself, which cannot await, asks the class alone.
         self.__del__: Callable[[], Awaitable[None]] = self.stop
@@ -144,7 +144,7 @@ class Engine(Rpcs):
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""
-        return {LOAD: load_of(read_load(self._metrics.registry))}
+        return {LOAD: load_of(ServerLoad.of(self._metrics))}
 
     async def stop(self) -> None:
         """End the engine. Serve waits before until the last call is answered, or has taken too long."""
@@ -193,7 +193,7 @@ def _cpus() -> int:
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
 
 
-def _metrics_server(settings: ServerSettings, registry: CollectorRegistry) -> MetricsServer:
+def _metrics_port(settings: ServerSettings, registry: CollectorRegistry) -> MetricsPort:
     """Show the metrics of the engine on the first free port from the setting `metrics_port` on; 0 takes a free one.
 
     Raises:
@@ -204,7 +204,7 @@ def _metrics_server(settings: ServerSettings, registry: CollectorRegistry) -> Me
     for port in ports:
         with listening_on(settings.host, port):
             try:
-                return MetricsServer(registry, settings.host, port)
+                return MetricsPort(registry, settings.host, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise

@@ -11,7 +11,7 @@ import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
@@ -73,18 +73,6 @@ class Flag:
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
-@dataclass
-class _Layers:
-    """The values found so far, and the source of each value for error messages."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-
-    def add(self, name: str, value: Any, origin: str) -> None:
-        self.values[name] = value
-        self.origins[name] = origin
-
-
 def load_settings(
     cls: type[SettingsT],
     argv: Sequence[str],
@@ -108,18 +96,15 @@ def load_settings(
     """
     flags = _read_flags(cls, argv, _parser(cls, prog, env_prefix))
     variables = _read_environment(cls, environ, env_prefix)
-    layers = _Layers()
-    if file := flags.pop(_CONFIG, variables.pop(_CONFIG, None)):
-        for name, value in _read_file(cls, Path(file)).items():
-            layers.add(name, value, f"{name} in {file}")
-    for name, value in variables.items():
-        layers.add(name, value, _variable(env_prefix, name))
-    for name, value in flags.items():
-        layers.add(name, value, flag_name(cls, name))
+    file = flags.pop(_CONFIG, variables.pop(_CONFIG, None))
+    keys = _read_file(cls, Path(file)) if file else {}
+    origins = {name: f"{name} in {file}" for name in keys}
+    origins |= {name: _variable(env_prefix, name) for name in variables}
+    origins |= {name: flag_name(cls, name) for name in flags}
     try:
-        return cls(**layers.values)
+        return cls(**keys | variables | flags)
     except ValidationError as error:
-        raise SettingsError(_sentence(cls, error.errors()[0], layers, env_prefix)) from None
+        raise SettingsError(_sentence(cls, error.errors()[0], origins, env_prefix)) from None
 
 
 def flag_name(cls: type[Settings], name: str) -> str:
@@ -137,112 +122,16 @@ class SettingsParser(Parser):
 def _read_flags(cls: type[Settings], argv: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, Any]:
     # Positional arguments may stand on both sides of a flag; of what comes after "--", argparse reads only one way.
     values = vars(parser.parse_args(argv) if "--" in argv else parser.parse_intermixed_args(argv))
-    return {
-        name: [part for value in values[name] for part in _items(cls, name, value)]
-        if _is_list(cls, name)
-        else values[name]
-        for name in values
-    }
-
-
-def _items(cls: type[Settings], name: str, value: str) -> list[str]:
-    """The items of a list, as a flag or a variable has it."""
-    return re.split(_flag(cls.model_fields[name]).separator, value)
-
-
-def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
-    parser = SettingsParser(
-        prog,
-        usage=" ".join([prog, *_usage(cls)]),
-        description=(cls.__doc__ or "").strip(),
-        epilog=f"Environment twins: {_variable(env_prefix, _CONFIG)} is --{_CONFIG}. A flag wins over the"
-        " environment, the environment over the file, the file over the default.",
-        argument_default=argparse.SUPPRESS,
-    )
-    parser.short_help = (*_named_in_usage(cls), *cls.short_help) if cls.short_help else ()
-    _add_settings(parser, cls)
-    return parser
-
-
-def _add_settings(parser: argparse.ArgumentParser, cls: type[Settings]) -> None:
-    """Add a flag for each setting, and one for the settings file."""
-    parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; a key is a flag with _ for -")
-    section: argparse._ActionsContainer = parser
     for name, setting in cls.model_fields.items():
-        flag = _flag(setting)
-        if flag.in_file:
-            continue
-        if flag.heading:
-            section = parser.add_argument_group(flag.heading)
-        keywords: dict[str, Any] = {"help": _help(setting)}
-        if list(_kinds(setting.annotation)) == [bool]:
-            keywords |= {"action": argparse.BooleanOptionalAction}
-        else:
-            keywords |= {"metavar": _metavar(cls, name)}
-        if _is_list(cls, name):
-            keywords |= {"action": "append"}
-        if flag.positional:
-            many = {"nargs": "*", "action": "extend"} if _is_list(cls, name) else {"nargs": "?"}
-            section.add_argument(name, **keywords | many)  # the environment or the file may have it
-        else:
-            section.add_argument(*([flag.short] if flag.short else []), flag_name(cls, name), dest=name, **keywords)
-
-
-def _usage(cls: type[Settings]) -> Iterator[str]:
-    """The words after the command's name: flags of the usage, [options], positional arguments."""
-    named = _named_in_usage(cls)
-    yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in named if not _is_positional(cls, name))
-    yield "[options]"
-    for name in cls.model_fields:
-        if _is_positional(cls, name):
-            yield _metavar(cls, name) + (" ..." if _is_list(cls, name) else "")
-
-
-def _named_in_usage(cls: type[Settings]) -> list[str]:
-    return [name for name, setting in cls.model_fields.items() if setting.is_required() or _flag(setting).in_usage]
-
-
-def _flag(setting: FieldInfo) -> Flag:
-    return next((each for each in setting.metadata if isinstance(each, Flag)), Flag())
-
-
-def _is_positional(cls: type[Settings], name: str) -> bool:
-    return _flag(cls.model_fields[name]).positional
-
-
-def _metavar(cls: type[Settings], name: str) -> str:
-    setting = cls.model_fields[name]
-    flag = _flag(setting)
-    if flag.metavar or flag.positional:
-        return flag.metavar or flag_name(cls, name)
-    kind = next(_kinds(setting.annotation))
-    if typing.get_origin(kind) is Literal:
-        return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
-    return _METAVARS.get(kind, name.upper())
-
-
-def _kinds(annotation: Any) -> Iterator[Any]:
-    """The types of a value, without None. A list gives the types of its items, and a union gives its members."""
-    if annotation in (NoneType, Ellipsis):
-        return
-    parts = typing.get_args(annotation)
-    if not parts or typing.get_origin(annotation) is Literal:
-        yield annotation
-        return
-    for part in parts:
-        yield from _kinds(part)
-
-
-def _help(setting: FieldInfo) -> str:
-    """The description of a setting, and its default if it has one."""
-    description = (setting.description or "").replace("%", "%%")
-    return f"{description} (required)" if setting.is_required() else with_default(description, setting.default)
+        if name in values and _is_list(setting):
+            values[name] = [part for value in values[name] for part in _items(setting, value)]
+    return values
 
 
 def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, Any]:
     others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
-    fields = [name for name, setting in cls.model_fields.items() if not _flag(setting).in_file]
-    names = {_variable(env_prefix, name): name for name in (*fields, _CONFIG)}
+    settings = {name: setting for name, setting in cls.model_fields.items() if not _flag(setting).in_file}
+    names = {_variable(env_prefix, name): name for name in (*settings, _CONFIG)}
     values: dict[str, Any] = {}
     for variable, value in sorted(environ.items()):
         if not variable.startswith(env_prefix) or variable.startswith(others):
@@ -250,7 +139,8 @@ def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefi
         if variable not in names:
             raise SettingsError(f"unknown environment variable {variable}{hint(variable, names)}")
         name = names[variable]
-        values[name] = _items(cls, name, value) if _is_list(cls, name) else value
+        setting = settings.get(name)
+        values[name] = _items(setting, value) if setting and _is_list(setting) else value
     return values
 
 
@@ -269,7 +159,93 @@ def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
     return values
 
 
-def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_prefix: str) -> str:
+def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
+    """A parser with a flag for each setting, and one for the settings file."""
+    fields = {name: (setting, _flag(setting)) for name, setting in cls.model_fields.items()}
+    named = [name for name, (setting, flag) in fields.items() if setting.is_required() or flag.in_usage]
+    usage = [f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in named if not fields[name][1].positional]
+    usage.append("[options]")
+    usage += [
+        _metavar(cls, name) + (" ..." if _is_list(setting) else "")
+        for name, (setting, flag) in fields.items()
+        if flag.positional
+    ]
+    parser = SettingsParser(
+        prog,
+        usage=" ".join([prog, *usage]),
+        description=(cls.__doc__ or "").strip(),
+        epilog=f"Environment twins: {_variable(env_prefix, _CONFIG)} is --{_CONFIG}. A flag wins over the"
+        " environment, the environment over the file, the file over the default.",
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.short_help = (*named, *cls.short_help) if cls.short_help else ()
+    parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; a key is a flag with _ for -")
+    section: argparse._ActionsContainer = parser
+    for name, (setting, flag) in fields.items():
+        if flag.in_file:
+            continue
+        if flag.heading:
+            section = parser.add_argument_group(flag.heading)
+        keywords: dict[str, Any] = {"help": _help(setting)}
+        if list(_kinds(setting.annotation)) == [bool]:
+            keywords["action"] = argparse.BooleanOptionalAction
+        else:
+            keywords["metavar"] = _metavar(cls, name)
+        if flag.positional:
+            # It may be left out here, because the environment or the file may have it.
+            many = {"nargs": "*", "action": "extend"} if _is_list(setting) else {"nargs": "?"}
+            section.add_argument(name, **keywords | many)
+        else:
+            many = {"action": "append"} if _is_list(setting) else {}
+            spellings = [flag.short] if flag.short else []
+            section.add_argument(*spellings, flag_name(cls, name), dest=name, **keywords | many)
+    return parser
+
+
+def _metavar(cls: type[Settings], name: str) -> str:
+    setting = cls.model_fields[name]
+    flag = _flag(setting)
+    if flag.metavar or flag.positional:
+        return flag.metavar or flag_name(cls, name)
+    kind = next(_kinds(setting.annotation))
+    if typing.get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
+    return _METAVARS.get(kind, name.upper())
+
+
+def _help(setting: FieldInfo) -> str:
+    """The description of a setting, and its default if it has one."""
+    description = (setting.description or "").replace("%", "%%")
+    return f"{description} (required)" if setting.is_required() else with_default(description, setting.default)
+
+
+def _flag(setting: FieldInfo) -> Flag:
+    return next((each for each in setting.metadata if isinstance(each, Flag)), Flag())
+
+
+def _items(setting: FieldInfo, value: str) -> list[str]:
+    """The items of a list, as a flag or a variable has it."""
+    return re.split(_flag(setting).separator, value)
+
+
+def _is_list(setting: FieldInfo) -> bool:
+    annotation = setting.annotation
+    return any(typing.get_origin(part) in (tuple, list) for part in (annotation, *typing.get_args(annotation)))
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types of a value, without None. A list gives the types of its items, and a union gives its members."""
+    if annotation in (NoneType, Ellipsis):
+        return
+    parts = typing.get_args(annotation)
+    if not parts or typing.get_origin(annotation) is Literal:
+        yield annotation
+        return
+    for part in parts:
+        yield from _kinds(part)
+
+
+def _sentence(cls: type[Settings], problem: ErrorDetails, origins: Mapping[str, str], env_prefix: str) -> str:
     if not problem["loc"]:  # several settings contradict each other, and the message names them
         return what_is_wrong(problem)
     name = str(problem["loc"][0])
@@ -277,7 +253,7 @@ def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_p
         return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
     if name in cls.model_fields and _flag(cls.model_fields[name]).unquoted:
         problem["type"] = UNQUOTED
-    return f"{layers.origins.get(name, name)}: {what_is_wrong(problem)}"
+    return f"{origins.get(name, name)}: {what_is_wrong(problem)}"
 
 
 def what_is_wrong(problem: ErrorDetails) -> str:
@@ -290,12 +266,6 @@ def what_is_wrong(problem: ErrorDetails) -> str:
         return message
     choices = re.findall("'(.*?)'", problem["ctx"]["expected"]) if problem["type"] == "literal_error" else ()
     return f"{message}, not {shown(problem['input'])}{hint(str(problem['input']), choices)}"
-
-
-def _is_list(cls: type[Settings], name: str) -> bool:
-    setting = cls.model_fields.get(name)
-    annotation = setting.annotation if setting else None
-    return any(typing.get_origin(part) in (tuple, list) for part in (annotation, *typing.get_args(annotation)))
 
 
 def _variable(env_prefix: str, name: str) -> str:

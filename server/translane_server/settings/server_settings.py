@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,26 +31,72 @@ _ORIGIN = re.compile(r"\*|https?://[0-9a-z.\-\[\]:]{1,260}")
 
 _PORTS = ("port", "metrics_port", "http_port", "health_port", "admin_port")
 
-# The settings that the table of a model may change for that model.
-PER_MODEL = (
-    "device",
-    "replicas",
-    "threads",
-    "max_batch_size",
-    "encode_tokens",
-    "max_beam_size",
-    "max_source_tokens",
-    "max_target_tokens",
-    "max_queue_size",
-    "decoding_defaults",
-    "cache_bytes",
-)
-
 
 def _origin(text: str) -> str:
     if text and not _ORIGIN.fullmatch(text):
         raise ValueError("an origin is https://HOST, http://HOST:PORT or *, without a path")
     return text
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The settings of one model; `ServerSettings` describes each. The first ones may be in the table of a model.
+
+    Raises:
+        ValueError: the values contradict each other.
+    """
+
+    device: Literal["auto", "cpu", "cuda"]
+    replicas: int | None
+    threads: int | None
+    max_batch_size: int | None
+    encode_tokens: int
+    max_beam_size: int | None
+    max_source_tokens: int | None
+    max_target_tokens: int | None
+    max_queue_size: int
+    decoding_defaults: bool
+    cache_bytes: int
+    cache_shared: bool
+    max_request_texts: int
+    max_priority: int
+    replica_timeout: float
+    log_format: Literal["plain", "json"]
+    log_level: Literal["debug", "info", "warning", "error"]
+
+    def __post_init__(self) -> None:
+        if self.max_queue_size < self.max_request_texts:
+            raise ValueError(
+                f"--max-queue-size ({self.max_queue_size}) must be at least --max-request-texts"
+                f" ({self.max_request_texts}), or a request of that many texts could never be accepted"
+            )
+        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
+        if replicas > rows:
+            raise ValueError(
+                f"--replicas ({replicas}) must be at most --max-batch-size ({rows}), or one would have no row"
+            )
+        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
+            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
+            raise ValueError(
+                f"--max-beam-size ({self.max_beam_size}) must be at most --max-batch-size ({rows}){divided}:"
+                " a beam takes a row"
+            )
+
+    def rows_of(self, replicas: int) -> int:
+        """The setting `max_batch_size`, or its default for this number of replicas."""
+        return self.max_batch_size or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
+
+    @property
+    def beam_limit(self) -> int:
+        """The setting `max_beam_size`, or its default for the number of rows."""
+        replicas = self.replicas or 1
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
+
+
+_OF_MODELS = tuple(field.name for field in fields(ModelSettings))
+
+# The settings that the table of a model may change for that model.
+PER_MODEL = _OF_MODELS[: _OF_MODELS.index("cache_bytes") + 1]
 
 
 class ServerSettings(Settings):
@@ -322,15 +369,6 @@ class ServerSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _a_full_request_can_wait(self) -> ServerSettings:
-        if self.max_queue_size < self.max_request_texts:
-            raise ValueError(
-                f"--max-queue-size ({self.max_queue_size}) must be at least --max-request-texts"
-                f" ({self.max_request_texts}), or a request of that many texts could never be accepted"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _a_full_message_fits(self) -> ServerSettings:
         if self.max_bytes_in_flight * self.caller_share < self.max_message_bytes:
             raise ValueError(
@@ -341,27 +379,12 @@ class ServerSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _beams_have_rows(self) -> ServerSettings:
-        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
-        if replicas > rows:
-            raise ValueError(
-                f"--replicas ({replicas}) must be at most --max-batch-size ({rows}), or one would have no row"
-            )
-        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
-            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
-            raise ValueError(
-                f"--max-beam-size ({self.max_beam_size}) must be at most --max-batch-size ({rows}){divided}:"
-                " a beam takes a row"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _tables_are_settings(self) -> ServerSettings:
-        for name in self.model_settings:
+    def _models_can_translate(self) -> ServerSettings:
+        for name in ("", *self.model_settings):
             self.of_model(name)
         return self
 
-    def of_model(self, name: str) -> ServerSettings:
+    def of_model(self, name: str) -> ModelSettings:
         """The settings of the model `name`: these settings, with the values of the model's table.
 
         Raises:
@@ -369,24 +392,14 @@ class ServerSettings(Settings):
         """
         table = self.model_settings.get(name)
         if table is None:
-            return self
+            return ModelSettings(**{field: getattr(self, field) for field in _OF_MODELS})
         for key in table:
             if key not in PER_MODEL:
                 raise ValueError(f"model_settings.{name}: unknown key {key}{hint(key, PER_MODEL)}")
-        values = {field: getattr(self, field) for field in type(self).model_fields if field != "model_settings"}
         try:
-            return type(self).model_validate(values | dict(table))
+            changed = type(self).model_validate(dict(self) | {"model_settings": {}} | dict(table))
         except ValidationError as error:
             problem = error.errors()[0]
             key = "".join(f".{part}" for part in problem["loc"][:1])
             raise ValueError(f"model_settings.{name}{key}: {what_is_wrong(problem)}") from None
-
-    def rows_of(self, replicas: int) -> int:
-        """The setting `max_batch_size`, or its default for this number of replicas."""
-        return self.max_batch_size or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
-
-    @property
-    def beam_limit(self) -> int:
-        """The setting `max_beam_size`, or its default for the number of rows."""
-        replicas = self.replicas or 1
-        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
+        return changed.of_model(name)

@@ -14,8 +14,8 @@ from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, Scores, StreamedTranslation, Timing, Translation, Translations
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
-from translane_server.observation.call_trace import CallTrace, ModelRun
-from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.observation.metrics import ModelMetrics
+from translane_server.observation.tracing import CallTrace, ModelRun, SentenceRun
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
 from translane_server.translation.answers import request_timing
@@ -377,8 +377,14 @@ class Translator:
         results: Sequence[SentenceResult],
     ) -> None:
         """Record what the model did in the trace of the call. The times are the first three of `ModelRun`."""
-        if ticket.trace:
-            ticket.trace.add(ModelRun(self.name, self._version, *times, self._clock(), sentences, results))
+        if ticket.trace and ticket.trace.is_recorded:
+            runs = [
+                SentenceRun(
+                    *result.timing, len(sentence.source_ids), sentence.options.rows, _generated_tokens([result])
+                )
+                for sentence, result in zip(sentences, results, strict=True)
+            ]
+            ticket.trace.add(ModelRun(self.name, self._version, *times, self._clock(), runs))
 
 
 def _work(request: TranslationRequest) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from translane_server.bundle.devices import Device
 from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import SettingsError
-from translane_server.settings.server_settings import ServerSettings
 
 # In models with fewer parameters, the operators of a step are too short for several threads. In larger ones, a lone
 # sentence is decoded sooner by all threads together. Measured in docs/decoding-costs.md.
@@ -64,37 +63,47 @@ def divide_cpus(models: Sequence[str], cpus: int | None = None) -> dict[str, int
     return {name: max(1, part) for name, part in zip(models, parts, strict=False)}
 
 
-def place_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Placement:
-    """The replicas by the settings; or by default, the replicas that suit the size of the model.
+def place_replicas(
+    parameters: int,
+    device: Device,
+    cpus: int | None = None,
+    *,
+    rows_of: Callable[[int], int],
+    beam_limit: int,
+    rows: int | None = None,
+    replicas: int | None = None,
+    threads: int | None = None,
+) -> Placement:
+    """The replicas that are asked for; or by default, the replicas that suit the size of the model.
 
     Args:
-        settings: settings of the model.
         parameters: number of parameters of the model.
         device: the device that runs the model.
         cpus: number of CPUs of the model; by default the CPUs that this process may use.
+        rows_of: returns the number of rows of so many replicas together.
+        beam_limit: the largest beam, which a replica must have the rows for.
+        rows: number of rows of all replicas that is asked for; None if `rows_of` has defaults.
+        replicas: number of replicas that is asked for.
+        threads: number of threads of each replica that is asked for.
 
     Raises:
-        SettingsError: the settings ask for several replicas on CUDA.
+        SettingsError: several replicas are asked for on CUDA.
     """
     cpus = cpus or available_cpus()
-    if device == "cuda" and (settings.replicas or 1) > 1:
-        raise SettingsError(f"--replicas is {settings.replicas}, and on cuda there is one: a step takes the whole GPU")
-    if settings.replicas or settings.threads or device == "cuda" or parameters >= _LARGE_MODEL:
-        number = settings.replicas or 1
-        return Placement(divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
+    if device == "cuda" and (replicas or 1) > 1:
+        raise SettingsError(f"--replicas is {replicas}, and on cuda there is one: a step takes the whole GPU")
+    if replicas or threads or device == "cuda" or parameters >= _LARGE_MODEL:
+        number = replicas or 1
+        return Placement(divided(rows_of(number), number), threads or max(1, cpus // number))
     if parameters < _SMALL_MODEL:
-        return _small_plan(settings, cpus)
-    rows = settings.max_batch_size or max(settings.rows_of(1), _ROWS * cpus)
-    if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or rows // cpus < settings.beam_limit:
-        return Placement(divided(settings.rows_of(1), 1), cpus)
-    return Placement(divided(rows, cpus), threads=1, lone_threads=cpus)
-
-
-def _small_plan(settings: ServerSettings, cpus: int) -> Placement:
-    number = min(cpus, _MOST_SMALL_REPLICAS)
-    while number > 1 and settings.rows_of(number) // number < settings.beam_limit:
-        number -= 1
-    return Placement(divided(settings.rows_of(number), number), threads=1 if number > 1 else cpus)
+        number = min(cpus, _MOST_SMALL_REPLICAS)
+        while number > 1 and rows_of(number) // number < beam_limit:
+            number -= 1
+        return Placement(divided(rows_of(number), number), threads=1 if number > 1 else cpus)
+    most = rows or max(rows_of(1), _ROWS * cpus)
+    if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or most // cpus < beam_limit:
+        return Placement(divided(rows_of(1), 1), cpus)
+    return Placement(divided(most, cpus), threads=1, lone_threads=cpus)
 
 
 def divided(whole: int, number: int) -> tuple[int, ...]:

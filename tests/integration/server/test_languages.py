@@ -14,7 +14,7 @@ from helpers.real_server import serving_models
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.observation.trace_setup import traces
+from translane_server.observation.tracing import traces
 from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = pytest.mark.slow

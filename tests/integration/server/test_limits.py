@@ -14,7 +14,6 @@ from fakes.serving import serving
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.api.admission import READING
-from translane_server.app import descriptors
 
 SERVICE = "translane.v1.TranslationService"
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -209,17 +208,6 @@ async def test_connections_beyond_the_limit_are_closed_and_later_ones_taken():
         stub = translation_pb2_grpc.TranslationServiceStub(channel)
         answer = await stub.Translate(pb.TranslateRequest(texts=["a"]), wait_for_ready=True, timeout=20)
         assert answer.translations
-
-
-async def test_the_log_says_when_nearly_all_connections_are_taken(monkeypatch, caplog):
-    monkeypatch.setattr(descriptors, "_INTERVAL", 0.02)
-    async with serving(max_connections=4) as running, AsyncExitStack() as stack:
-        for _ in range(4):
-            channel = await stack.enter_async_context(of_a_connection_of_its_own(running))
-            await channel.channel_ready()
-        async with asyncio.timeout(10):
-            while "nearly all connections are taken" not in caplog.text:  # noqa: ASYNC110 the log has no event
-                await asyncio.sleep(0.02)
 
 
 async def test_an_idle_connection_is_closed():

@@ -59,7 +59,7 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
 
     async def start():
         bundle = load_bundle(folder)
-        settings = ServerSettings(model=(ModelPlace(folder),), max_batch_size=2)
+        settings = ServerSettings(model=(ModelPlace(folder),), max_batch_size=2).of_model("broken")
         limits = RequestLimits(256, 1024, TokenLimits(source=32, target=32, default_max_length=32), max_beam_size=2)
         model = CheckedModel(bundle, "cpu", load_tokenizer(bundle), limits, "")
         dispatcher, _ = make_dispatcher("broken", settings, model, Metrics().of_model("broken"), cpus=1)

@@ -88,7 +88,7 @@ async def make_service(engine):
 
 
 def make_service_of(model, engine, *, most_texts, glossaries=None):
-    limits = RequestLimits(most_texts, 2 * most_texts, token_limits(make_settings(), model.manifest), 6)
+    limits = RequestLimits(most_texts, 2 * most_texts, token_limits(make_settings().of_model("m"), model.manifest), 6)
     registry = make_registry(
         model, limits, Metrics(), lambda _metrics: engine, most_texts=most_texts, glossaries=glossaries
     )

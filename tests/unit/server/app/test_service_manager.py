@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from translane_server.app.service_manager import ServiceManager
+from translane_server.app.serving import ServiceManager
 
 
 @contextlib.contextmanager

@@ -1,12 +1,12 @@
 """The load of a server, read from its metrics."""
 
 from translane_server.engine.sequence import StepStats
-from translane_server.observation.load import ModelLoad, ServerLoad, read_load
+from translane_server.observation.load import ModelLoad, ServerLoad
 from translane_server.observation.metrics import Metrics
 
 
 def test_a_server_without_models():
-    assert read_load(Metrics().registry) == ServerLoad(open_calls=0, open_calls_limit=0, refused=0, models={})
+    assert ServerLoad.of(Metrics()) == ServerLoad(open_calls=0, open_calls_limit=0, refused=0, models={})
 
 
 def test_the_load_is_that_of_the_metrics():
@@ -22,7 +22,7 @@ def test_the_load_is_that_of_the_metrics():
     first.generated_tokens.inc(12)
     first.observe(StepStats([(0.1, 9)], [0.1, 0.2, 0.3], steps=[], moves=[], first_token_times=[]))
     second.count_reload("reloaded")
-    load = read_load(metrics.registry)
+    load = ServerLoad.of(metrics)
     assert (load.open_calls, load.open_calls_limit, load.refused) == (3, 7, 3)
     assert load.models == {
         "a": ModelLoad(
@@ -40,6 +40,6 @@ def test_the_load_is_that_of_the_metrics():
         "b": ModelLoad(0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0),
     }
     first.unwatch()
-    assert read_load(metrics.registry).models["a"].rows_limit == 0
+    assert ServerLoad.of(metrics).models["a"].rows_limit == 0
     second.remove()
-    assert read_load(metrics.registry).models.keys() == {"a"}
+    assert ServerLoad.of(metrics).models.keys() == {"a"}

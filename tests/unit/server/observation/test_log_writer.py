@@ -66,7 +66,7 @@ def test_nobody_waits_for_a_reader_and_missing_lines_are_counted(pipe, handler):
         handler.handle(record(f"{number} {LONG}"))
     assert time.monotonic() - began < 30  # a plain write waits for ever
     found = b""
-    while handler._lines:
+    while handler._waiting:
         found += read_all(pipe[0], b"\n", seconds=0.1)
     handler.handle(record("later"))
     lines = (found + read_all(pipe[0], b"later")).decode().splitlines()
@@ -137,7 +137,7 @@ def test_a_reader_that_has_gone(pipe):
     os.close(reading)
     handler = LineHandler(writing)
     handler.handle(record("nobody reads it"))
-    assert not handler._lines
+    assert not handler._waiting
     os.close(writing)
 
 

@@ -1,13 +1,13 @@
 """What a scrape shows."""
 
 import os
+import random
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from translane_server.engine.sequence import StepStats
-from translane_server.observation.metrics import REJECTIONS, Metrics
-from translane_server.observation.model_metrics import RELOADED
+from translane_server.observation.metrics import REJECTIONS, RELOADED, Metrics
 
 
 @pytest.fixture
@@ -122,3 +122,25 @@ def test_limits_of_open_calls(metrics):
     found = lines(metrics)
     assert "translane_open_calls 2.0" in found
     assert "translane_open_calls_limit 2048.0" in found
+
+
+def test_buckets_are_those_of_prometheus(metrics, model):
+    bounds = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075)
+    bounds += (0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
+    registry = CollectorRegistry()
+    name, meaning = "translane_request_duration_seconds", "From receiving a request to its translations."
+    theirs = Histogram(name, meaning, ("model",), buckets=bounds, registry=registry).labels("m")
+    chance = random.Random(1)
+    for value in (*bounds, 0.0, 11.0, *(chance.lognormvariate(-3, 2) for _ in range(500))):
+        model.requests.observe(value)
+        theirs.observe(value)
+    ours = [line for line in lines(metrics) if name in line]
+    assert ours == generate_latest(registry).decode().splitlines()
+    assert model.requests.count == len(bounds) + 502
+
+
+def test_a_scrape_may_name_what_it_wants(metrics, model):
+    watch(model)
+    found = generate_latest(metrics.registry.restricted_registry(["translane_rows_limit", "grpc_server_started_total"]))
+    assert b'translane_rows_limit{model="m"} 8.0' in found
+    assert b"translane_source_tokens" not in found

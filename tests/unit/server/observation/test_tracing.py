@@ -19,10 +19,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from fakes.serving import serving
 from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
-from translane_server.observation import tracing as tracing_module
+from translane_server.observation import spans as spans_module
 from translane_server.observation.logs import JsonFormatter
-from translane_server.observation.trace_setup import traces, wanted_exporters
-from translane_server.observation.tracing import Tracing
+from translane_server.observation.spans import Tracing
+from translane_server.observation.tracing import traces, wanted_exporters
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, UNSAMPLED = (("traceparent", f"00-{TRACE}-{PARENT}-{flag}") for flag in ("01", "00"))
@@ -152,7 +152,7 @@ async def test_sentences_that_decode_together(sent):
 
 
 async def test_of_many_sentences_the_last_ones_have_spans(sent, monkeypatch):
-    monkeypatch.setattr(tracing_module, "MOST_SENTENCES", 2)
+    monkeypatch.setattr(spans_module, "MOST_SENTENCES", 2)
     spans = await sent(lambda running: translate(running, "abcdefghi", "a", "bcdefghij", "c"), rows=8)
     assert tree_of(spans) == tree("Translate", "fake", sentences=2)
     assert [span.attributes["translane.sentence"] for span in spans if span.name == "sentence"] == [0, 2]
@@ -315,7 +315,7 @@ async def test_a_slow_receiver_slows_nothing(monkeypatch):
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "16")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
-    monkeypatch.setattr(tracing_module, "LAST_SPANS_TIME", 0.1)
+    monkeypatch.setattr(spans_module, "LAST_SPANS_TIME", 0.1)
     with Receiver(hangs=True) as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
         with traces(os.environ) as tracer:
@@ -328,7 +328,7 @@ async def test_a_slow_receiver_slows_nothing(monkeypatch):
 
 async def test_a_receiver_that_is_away_stops_nothing(monkeypatch, caplog):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr(tracing_module, "LAST_SPANS_TIME", 0.1)
+    monkeypatch.setattr(spans_module, "LAST_SPANS_TIME", 0.1)
     with traces(os.environ) as tracer:
         async with serving(tracer=tracer) as running:
             await asyncio.wait_for(translate(running, "abc"), 5)
@@ -375,7 +375,7 @@ def test_what_cannot_be_is_a_warning(environ, why, monkeypatch, caplog):
 
 
 def test_without_the_extra_there_is_a_warning(monkeypatch, caplog):
-    monkeypatch.delitem(sys.modules, "translane_server.observation.tracing")
+    monkeypatch.delitem(sys.modules, "translane_server.observation.spans")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with traces({"OTEL_TRACES_EXPORTER": "otlp"}) as tracer:
         assert tracer is None
@@ -386,7 +386,7 @@ def test_without_variables_nothing_of_opentelemetry_is_imported():
     check = """
 import sys
 from translane_server.app.serving import run
-from translane_server.observation.trace_setup import traces
+from translane_server.observation.tracing import traces
 with traces({}) as tracer:
     assert tracer is None
 print([name for name in sys.modules if name.startswith("opentelemetry")])

@@ -48,7 +48,10 @@ async def engine(monkeypatch, **changes):
     @asynccontextmanager
     async def loaded(_settings, metrics, _cpus):
         registry = make_registry(
-            model, limits_of(settings, model.manifest), metrics, lambda of_model: make_dispatcher(backend, of_model)
+            model,
+            limits_of(settings.of_model("m"), model.manifest),
+            metrics,
+            lambda of_model: make_dispatcher(backend, of_model),
         )
         await registry.start()
         try:
@@ -140,17 +143,10 @@ async def test_a_stream_waits_for_its_reader(monkeypatch):
 
 
 async def test_the_load_is_that_of_the_busiest_model():
-    registry = CollectorRegistry()
-    rows = Gauge("translane_rows", "", ["model", "state"], registry=registry)
-    limit = Gauge("translane_rows_limit", "", ["model"], registry=registry)
-    waiting = Gauge("translane_sentences_waiting", "", ["model"], registry=registry)
-    for model, active, queued in (("a", 5, 3), ("b", 1, 0)):
-        rows.labels(model, "active").set(active)
-        rows.labels(model, "free").set(32 - active)
-        limit.labels(model).set(32)
-        waiting.labels(model).set(queued)
     made: Any = Engine.__new__(Engine)
-    made._metrics = SimpleNamespace(registry=registry)
+    made._metrics = Metrics()
+    made._metrics.of_model("a").watch(32, lambda: 5, lambda: 3, 64, [])
+    made._metrics.of_model("b").watch(32, lambda: 1, lambda: 0, 64, [])
     assert await made.record_autoscaling_stats() == {LOAD: 0.25}
 
 
@@ -184,18 +180,19 @@ async def test_the_end_answers_what_runs_and_refuses_what_comes(monkeypatch):
         await ending
 
 
-def test_engines_of_a_node_take_the_next_free_port():
+async def test_engines_of_a_node_take_the_next_free_port():
     registry = CollectorRegistry()
     Gauge("shown", "", registry=registry).set(7)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        server = module._metrics_server(ServerSettings(models=Path("/m"), metrics_port=first), registry)
+        server = module._metrics_port(ServerSettings(models=Path("/m"), metrics_port=first), registry)
         try:
             assert first < server.port < first + module.METRICS_PORTS
-            with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
+            await server.start()
+            with await asyncio.to_thread(urlopen, f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
                 assert b"shown 7.0" in answer.read()
         finally:
-            server.stop()
+            await server.stop()
 
 
 def test_no_port_for_the_metrics_is_told(monkeypatch):
@@ -203,6 +200,6 @@ def test_no_port_for_the_metrics_is_told(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"no port from {port} to {port} is free for the metrics"):
-            module._metrics_server(ServerSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
+            module._metrics_port(ServerSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
     with pytest.raises(StartupError, match=r"cannot listen on 192\.0\.2\.1:0"):
-        module._metrics_server(ServerSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())
+        module._metrics_port(ServerSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())

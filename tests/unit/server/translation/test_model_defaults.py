@@ -31,7 +31,7 @@ SEARCHED = DecodingOptions(
 
 def limits(defaults=DEFAULTS, **settings):
     manifest = make_manifest(decoding_defaults={"max_length": 20, **defaults})
-    return limits_of(make_settings(**settings), manifest)
+    return limits_of(make_settings(**settings).of_model("m"), manifest)
 
 
 def decoding(defaults=DEFAULTS, *, streamed=False, settings=None, **options):

@@ -34,7 +34,7 @@ def resolved(monkeypatch):
 @pytest.fixture
 def prepare():
     manifest = make_manifest(target_languages=["en", "fr"])
-    limits = RequestLimits(4, 8, token_limits(make_settings(), manifest), max_beam_size=6)
+    limits = RequestLimits(4, 8, token_limits(make_settings().of_model("m"), manifest), max_beam_size=6)
     reader = TranslateReader(manifest, FakeTokenizer(), limits)
 
     def prepare(text="x", target="en", *, streamed=False, **options):

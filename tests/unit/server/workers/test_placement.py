@@ -10,7 +10,17 @@ SMALL, LARGE = 7_000_000, 80_000_000
 
 
 def plan(parameters=SMALL, device="cpu", cpus=2, **settings):
-    return place_replicas(make_settings(**settings), parameters, device, cpus)
+    given = make_settings(**settings).of_model("m")
+    return place_replicas(
+        parameters,
+        device,
+        cpus,
+        rows_of=given.rows_of,
+        beam_limit=given.beam_limit,
+        rows=given.max_batch_size,
+        replicas=given.replicas,
+        threads=given.threads,
+    )
 
 
 def test_a_small_model_has_a_replica_on_each_cpu():
@@ -59,7 +69,7 @@ def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
     assert len(planned.rows) == replicas
     assert sum(planned.rows) == (rows or max(64, 32 * replicas))
     assert planned.threads == (1 if replicas > 1 else 16)
-    assert min(planned.rows) >= make_settings(max_batch_size=rows, max_beam_size=max_beam_size).beam_limit
+    assert min(planned.rows) >= make_settings(max_batch_size=rows, max_beam_size=max_beam_size).of_model("m").beam_limit
 
 
 def test_cuda_has_one():

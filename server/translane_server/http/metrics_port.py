@@ -1,0 +1,93 @@
+"""The port of the metrics, for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from starlette.types import Receive, Scope, Send
+
+from translane_server.http.connection import Connection, ConnectionTimes
+from translane_server.http.server import HttpServer, Listener
+
+# The path of the metrics, and what others answer.
+_PATH = "/metrics"
+_INDEX = b'<!doctype html><html lang="en"><title>Translane</title><a href="/metrics">Metrics</a></html>\n'
+_NOT_FOUND = b"There is nothing here. The metrics are at /metrics.\n"
+
+# Most connections. One more closes the oldest, so clients that never end their requests stop no scrape.
+_CONNECTIONS = 8
+# Longest time of a request, and in which a client takes nothing of its answer [seconds].
+_REQUEST_TIME = 5.0
+
+Answer = tuple[int, list[tuple[str, str]], bytes]
+
+
+class MetricsPort(HttpServer):
+    """Listens from the start, and shows the metrics after `start`. A connection has one answer.
+
+    Args:
+        registry: the metrics.
+        host: address or name to listen on.
+        port: port to listen on; 0 takes a free one.
+        tls: the certificate of the port; None without TLS.
+
+    Raises:
+        OSError: the server cannot listen on the port.
+    """
+
+    def __init__(self, registry: CollectorRegistry, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        times = ConnectionTimes(_REQUEST_TIME, _REQUEST_TIME, _REQUEST_TIME, age=-1)
+        super().__init__(Listener(host, port, _CONNECTIONS, ends_oldest=True), times, tls=tls)
+        self._shown = make_wsgi_app(registry)
+        # A thread of its own: others may be busy for minutes with the files of models.
+        self._thread = ThreadPoolExecutor(1, "metrics")
+
+    async def start(self) -> None:
+        """Answer requests."""
+        await self.serve(self._answer)
+
+    async def stop(self, seconds: float = 0) -> None:
+        await super().stop(seconds)
+        self._thread.shutdown(wait=False)
+
+    async def _answer(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        connection: Connection = scope["state"]["connection"]
+        try:
+            with connection.answering():
+                status, headers, body = await self._found(scope)
+        except asyncio.CancelledError:
+            if not connection.is_lost:
+                raise
+            return
+        headers += [("content-length", str(len(body))), ("connection", "close")]
+        written = [(name.lower().encode(), value.encode()) for name, value in headers]
+        await send({"type": "http.response.start", "status": status, "headers": written})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _found(self, scope: Scope) -> Answer:
+        if scope["path"] == _PATH:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._page, scope))
+        if scope["path"] == "/" and scope["method"] == "GET":
+            return HTTPStatus.OK, [("content-type", "text/html; charset=utf-8")], _INDEX
+        return HTTPStatus.NOT_FOUND, [("content-type", "text/plain; charset=utf-8")], _NOT_FOUND
+
+    def _page(self, scope: Scope) -> Answer:
+        """Ask Prometheus's own WSGI application, which chooses the format, and may compress."""
+        sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        environ = {
+            "REQUEST_METHOD": scope["method"],
+            "PATH_INFO": _PATH,
+            "QUERY_STRING": scope["query_string"].decode("latin-1"),
+            "HTTP_ACCEPT": sent.get(b"accept", ""),
+            "HTTP_ACCEPT_ENCODING": sent.get(b"accept-encoding", ""),
+        }
+        begun: list[Any] = []
+        body = b"".join(self._shown(environ, lambda *status_and_headers: begun.extend(status_and_headers)))
+        status, headers = begun
+        return int(status.partition(" ")[0]), headers, body

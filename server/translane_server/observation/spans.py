@@ -1,0 +1,211 @@
+"""Spans of calls, by OpenTelemetry. Imported only where traces are on.
+
+Names and attributes follow the semantic conventions of RPC spans
+(https://opentelemetry.io/docs/specs/semconv/rpc/rpc-spans/). A span holds numbers, names and codes, and never a text.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import unquote
+
+from opentelemetry import propagate
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, format_span_id, format_trace_id, set_span_in_context
+
+from translane_server.observation.tracing import ModelRun, SentenceRun
+
+_log = logging.getLogger(__name__)
+
+# Most sentences of a model's span that have spans of their own: those that ended last.
+MOST_SENTENCES = 16
+
+# Longest time in which the last spans are sent when the server ends, and in which the exporter closes [seconds].
+LAST_SPANS_TIME = 2.0
+_CLOSING_TIME = 0.5
+
+_SERVICE = "translane-server"
+_UNNAMED_SERVICE = "unknown_service"  # the SDK's name of a service whose name is not set
+
+# The status codes that are the server's fault, by the semantic conventions.
+_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
+
+# The facts of a call that its span gets. No other fact is recorded: some are texts.
+_FACTS = ("model", "texts", "cached_texts", "source_tokens", "target_tokens", "generated_tokens")
+
+# What callers may send beside their trace. The server uses none of it, and need not read it.
+_BAGGAGE = "baggage"
+
+_NANOSECONDS = 1_000_000_000  # of a second
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+
+class Tracing:
+    """Makes the spans of calls, and sends them in the background. Implements `tracing.Tracer`.
+
+    Spans wait in a bounded queue. A thread of its own sends them. Where a receiver is slow or away, the oldest spans
+    are dropped. The SDK reads `OTEL_*` variables from the environment.
+
+    Args:
+        exporters: send spans.
+
+    Raises:
+        ValueError: a variable has a value that the SDK refuses.
+    """
+
+    def __init__(self, exporters: Sequence[SpanExporter]) -> None:
+        self._exporters = exporters
+        self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+        for exporter in exporters:
+            self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("translane", version("translane"))
+        self._propagator = propagate.get_global_textmap()
+        self._keys = self._propagator.fields - {_BAGGAGE}
+
+    def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> RecordedCall:
+        """See `tracing.Tracer`."""
+        keys = self._keys
+        carrier = [pair for pair in metadata if pair[0] in keys]
+        parent = self._propagator.extract(carrier, Context(), _METADATA) if carrier else Context()
+        attributes = {"rpc.system.name": "grpc", "rpc.method": method}
+        return RecordedCall(self._tracer, parent, method, attributes, peer)
+
+    def stop(self) -> None:
+        """Send the last spans, for `LAST_SPANS_TIME` at most, and close."""
+        sending = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        sending.start()
+        sending.join(LAST_SPANS_TIME)
+        if sending.is_alive():
+            _log.warning("the last spans are dropped: they were not taken within %g seconds", LAST_SPANS_TIME)
+            for exporter in self._exporters:
+                exporter.shutdown()
+            sending.join(_CLOSING_TIME)
+
+
+class RecordedCall:
+    """The span of a call. Implements `tracing.CallTrace`.
+
+    The spans below it are made afterwards, from measured times.
+    """
+
+    __slots__ = ("_context", "_offset", "_span", "_tracer", "is_recorded")
+
+    def __init__(self, tracer: Tracer, parent: Context, name: str, attributes: dict[str, Any], peer: str) -> None:
+        self._tracer = tracer
+        now = time.time_ns()
+        self._offset = now - time.perf_counter_ns()
+        self._span = span = tracer.start_span(name, parent, SpanKind.SERVER, attributes, start_time=now)
+        self.is_recorded = span.is_recording()
+        if self.is_recorded:
+            span.set_attributes(_peer(peer))
+            self._context = set_span_in_context(span, parent)
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        context = self._span.get_span_context()
+        return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
+
+    def add(self, run: ModelRun) -> None:
+        ends = [run.submitted + sum(sentence[:3]) for sentence in run.sentences]
+        attributes = {
+            "translane.model": run.model,
+            "translane.model_version": run.version,
+            "translane.sentences": len(run.sentences),
+        }
+        span, below = self._begin(f"model {run.model}", self._context, run.started, attributes)
+        self._span_of("read", below, run.reading, run.submitted)
+        for number in sorted(heapq.nlargest(MOST_SENTENCES, range(len(ends)), key=ends.__getitem__)):
+            self._add_sentence(below, number, run.submitted, run.sentences[number])
+        self._span_of("build", below, min(max(ends, default=run.submitted), run.ended), run.ended)
+        span.end(self._at(run.ended))
+
+    def refused(self, reason: str) -> None:
+        self._span.set_attribute("translane.reason", reason)
+
+    def end(self, code: str, facts: Mapping[str, Any]) -> None:
+        span = self._span
+        if self.is_recorded:
+            span.set_attribute("rpc.response.status_code", code)
+            span.set_attributes({f"translane.{name}": facts[name] for name in _FACTS if name in facts})
+            if code in _FAULTS:
+                span.set_attribute("error.type", code)
+                span.set_status(StatusCode.ERROR)
+        span.end(time.perf_counter_ns() + self._offset)
+
+    def _add_sentence(self, above: Context, number: int, submitted: float, run: SentenceRun) -> None:
+        encoding = submitted + run.queue
+        decoding = encoding + run.encode
+        ended = decoding + run.decode
+        span, below = self._begin("sentence", above, submitted, {"translane.sentence": number})
+        self._span_of("queue", below, submitted, encoding)
+        self._span_of("encode", below, encoding, decoding, {"translane.source_tokens": run.source_tokens})
+        attributes = {
+            "translane.steps": run.steps,
+            "translane.rows": run.rows,
+            "translane.batch_rows": round(run.row_steps / max(run.steps, 1), 1),
+            "translane.tokens": run.tokens,
+        }
+        self._span_of("decode", below, decoding, ended, attributes)
+        span.end(self._at(ended))
+
+    def _begin(
+        self, name: str, above: Context, started: float, attributes: dict[str, Any] | None = None
+    ) -> tuple[Span, Context]:
+        """Return a span that has not ended, and the context of the spans below it."""
+        span = self._tracer.start_span(name, above, attributes=attributes, start_time=self._at(started))
+        return span, set_span_in_context(span, above)
+
+    def _span_of(
+        self, name: str, above: Context, started: float, ended: float, attributes: dict[str, Any] | None = None
+    ) -> None:
+        self._begin(name, above, started, attributes)[0].end(self._at(ended))
+
+    def _at(self, seconds: float) -> int:
+        """Return nanoseconds since 1970 of a time of `time.perf_counter`."""
+        return round(seconds * _NANOSECONDS) + self._offset
+
+
+class _MetadataGetter(Getter[Metadata]):
+    """Reads a call's metadata. gRPC's keys are in small letters."""
+
+    def get(self, carrier: Metadata, key: str) -> list[str] | None:
+        found = [value for name, value in carrier if name == key and isinstance(value, str)]
+        return found or None
+
+    def keys(self, carrier: Metadata) -> list[str]:
+        return [name for name, _ in carrier]
+
+
+_METADATA = _MetadataGetter()
+
+
+def _peer(peer: str) -> dict[str, Any]:
+    """Return the attributes of the other end of a connection, such as `ipv4:192.0.2.1:50000`."""
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return {"network.transport": "unix"} if kind == "unix" else {}
+    host, _, port = unquote(rest).rpartition(":")
+    found: dict[str, Any] = {"network.peer.address": host.strip("[]"), "network.transport": "tcp"}
+    return found | {"network.peer.port": int(port)} if port.isdecimal() else found
+
+
+def _resource() -> Resource:
+    """Return what all spans say of this server. The environment's names come first."""
+    resource = Resource.create()
+    ours: dict[str, str] = {}
+    if str(resource.attributes.get(SERVICE_NAME, _UNNAMED_SERVICE)).startswith(_UNNAMED_SERVICE):
+        ours[SERVICE_NAME] = _SERVICE
+    if SERVICE_VERSION not in resource.attributes:
+        ours[SERVICE_VERSION] = version("translane")
+    return resource.merge(Resource(ours))
