@@ -59,9 +59,9 @@ async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
         for request in make_requests(number):
             calling = stub.Translate(request)
             await asyncio.sleep(0.01)
-            calling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await calling
+            if calling.cancel():  # a fast machine has answered by now
+                with pytest.raises(asyncio.CancelledError):
+                    await calling
 
     name = bundle.manifest.name
     async with serving_bundle(bundle, max_batch_size=ROWS, replicas=2) as running:
