@@ -120,11 +120,7 @@ async def ask_async(client: AsyncClient, call: ClientCall, **settings: Any) -> A
 
 def without_times(result: Translation | StreamedTranslation | Score | Iterable[Any]) -> Answer:
     """Return a result, or results, as they are compared."""
-    if isinstance(result, Score):
-        return result
-    if isinstance(result, Translation):
-        return replace(result, timing=None)
-    if isinstance(result, StreamedTranslation):
+    if isinstance(result, Translation | StreamedTranslation | Score):
         return replace(result, timing=None)
     return [without_times(each) for each in result]
 

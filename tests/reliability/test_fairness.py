@@ -32,6 +32,10 @@ HOGS = {
         8,
         pb.TranslateRequest(texts=["".join(SENTENCES[:8])] * 64, options=pb.DecodingOptions(beam_size=16)),
     ),
+    "large requests of beams": (
+        4,
+        pb.TranslateRequest(texts=(SENTENCES * 256)[:256], options=pb.DecodingOptions(beam_size=4)),
+    ),
     "the highest priority": (12, pb.TranslateRequest(texts=[*SENTENCES] * 4, priority=2**31 - 1)),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import logging
 import time
@@ -22,6 +21,7 @@ from translane_server.core.errors import (
 from translane_server.engine.sequence import CommittedTokens, EngineOutput, Sentence, SentenceResult, StepStats
 from translane_server.workers.fair_queue import FairQueue
 from translane_server.workers.inflight import AcceptedSequence, InFlight
+from translane_server.workers.quarantine import Quarantine
 from translane_server.workers.worker import State, Worker
 
 _log = logging.getLogger(__name__)
@@ -31,18 +31,22 @@ _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
 # Time in which another server takes over, or the model is loaded again [seconds].
 _RETRY_STOPPED = 1.0
 
-# After so many failures a sentence decodes alone.
+# After so many failures a sentence decodes alone. After a loss, so do the sentences that the lost worker had hardly
+# begun, if there are few: most sentences that end workers do so at once.
 _FAILURES_OF_SUSPECTS = 2
+_FEW_SUSPECTS = 8
 # A sentence that fails so often alone is at fault. A single such failure may be an accident.
 _MOST_FAILURES_ALONE = 2
 
-# After a loss nothing is sent for this time [seconds]. If several workers are lost together, the sentences of the
-# first one are then not sent to the next one, which has ended already, so that they do not seem to be the reason.
+# After a loss that no known suspect explains, nothing is sent for this time [seconds]. If several workers are lost
+# together, the sentences of the first one are then not sent to the next one, which has ended already, so that they do
+# not seem to be the reason.
 _SETTLING_TIME = 0.2
 
 # Lower priorities count as this one between callers, so that there are few levels.
 _LOWEST_LEVEL = -10
 
+_POISONED = "a sentence of this request ends every replica that decodes it"
 _FAILED = "decoding has failed, and this model translates nothing any more"
 
 _rows = attrgetter("rows")
@@ -100,6 +104,7 @@ class Dispatcher:
         self._again: deque[AcceptedSequence] = deque()  # sentences to decode again, before those in the queue
         self._alone: deque[AcceptedSequence] = deque()  # sentences to decode again, each alone in a worker
         self._kept: Worker | None = None  # the worker that decodes them
+        self._quarantine = Quarantine()
         self._settling: asyncio.TimerHandle | None = None  # after a loss; until then nothing is sent
         self._numbers = itertools.count()
         self._requests: set[InFlight] = set()  # requests that are not answered
@@ -235,6 +240,8 @@ class Dispatcher:
         if not sentences:
             return request
         self.check_room(len(sentences), caller)
+        if self._quarantine and any(map(self._quarantine.knows, sentences)):
+            raise PoisonedError(_POISONED)
         self._requests.add(request)
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
         now = self._clock()
@@ -295,12 +302,19 @@ class Dispatcher:
         if self._over:
             return False
         self._count_loss()
-        self._repeat(worker.clear(), PoisonedError("a sentence of this request ends every replica that decodes it"))
+        newest = worker.newest
+        sequences = worker.clear()
+        is_known = len(sequences) == 1 and sequences[0].is_suspect
+        if len(newest) <= _FEW_SUSPECTS:
+            for sequence in sequences:
+                sequence.is_suspect |= sequence.number in newest
+        self._repeat(sequences, PoisonedError(_POISONED))
         self.availability_changed()
-        if self._settling:
-            self._settling.cancel()
-        self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
-        return True
+        if not is_known:
+            if self._settling:
+                self._settling.cancel()
+            self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
+        return not is_known
 
     def returned(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
         if not self._over:
@@ -332,8 +346,8 @@ class Dispatcher:
     def _repeat(self, failed: abc.Sequence[AcceptedSequence], error: RequestError) -> None:
         """Decode these sequences again, or refuse the sequence whose fault the failure is.
 
-        Most failures are no sequence's fault, so after the first failure a sequence is decoded again as others are.
-        After the second one it is decoded alone, so that it cannot harm others.
+        Most failures are no sequence's fault, so after the first failure a sequence is decoded again as others are. A
+        suspect is decoded alone, so that it cannot harm others.
         """
         for sequence in failed:
             request = sequence.request
@@ -344,13 +358,19 @@ class Dispatcher:
             else:
                 sequence.failures_together += 1
             if sequence.failures_alone >= _MOST_FAILURES_ALONE:
-                _log.error("sentence %s is refused: %s", _digest(sequence.sentence), error)
+                _log.error("sentence %s is refused: %s", self._quarantine.name(sequence.sentence), error)
+                if isinstance(error, PoisonedError):
+                    self._quarantine.add(sequence.sentence, request.caller)
                 request.fail(error)
                 continue
             self._count_repeat()
             request.restart(sequence.place)
-            is_suspect = sequence.failures_alone + sequence.failures_together >= _FAILURES_OF_SUSPECTS
-            (self._alone if is_suspect else self._again).append(sequence)
+            failures = sequence.failures_alone + sequence.failures_together
+            sequence.is_suspect |= failures >= _FAILURES_OF_SUSPECTS
+            if sequence.failures_alone:  # its next trial decides
+                self._alone.appendleft(sequence)
+            else:
+                (self._alone if sequence.is_suspect else self._again).append(sequence)
 
     def _workers_up(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.is_up]
@@ -385,7 +405,12 @@ class Dispatcher:
             if self._again:  # they go first
                 return
         queue = self._queue
-        while (sequence := queue.first) and self._send(sequence, workers):
+        while sequence := queue.first:
+            if self._quarantine and self._is_refused(sequence):
+                queue.pop()
+                continue
+            if not self._send(sequence, workers):
+                return
             queue.pop()
             sequence.entry = None
 
@@ -395,14 +420,14 @@ class Dispatcher:
         While sequences are to be decoded alone, one worker is kept for them: it gets no others, until it has decoded
         the last of them. A worker that may hang gets none of these sequences: they would seem to be the reason.
         """
-        self._alone = deque(each for each in self._alone if not each.request.is_over)
-        self._again = deque(each for each in self._again if not each.request.is_over)
+        self._alone = deque(each for each in self._alone if not (each.request.is_over or self._is_refused(each)))
+        self._again = deque(each for each in self._again if not (each.request.is_over or self._is_refused(each)))
         responsive = [worker for worker in workers if worker.is_responsive]
         kept = self._kept if self._kept in workers else None
-        if self._alone and (kept or responsive):
-            kept = kept or min(responsive, key=_rows)
-            if not kept.sequences and kept in responsive:
-                kept.send(self._alone.popleft())
+        if self._alone:
+            kept = kept or self._worker_to_keep(responsive)
+            if kept and not kept.sequences and kept in responsive:
+                kept.send(self._next_alone())
         elif kept and not kept.sequences:
             kept = None
         self._kept = kept
@@ -410,6 +435,29 @@ class Dispatcher:
         while self._again and self._send(self._again[0], trusted):
             self._again.popleft()
         return [worker for worker in workers if worker is not kept]
+
+    def _next_alone(self) -> AcceptedSequence:
+        """Remove and return the next sequence to decode alone. Those of callers who send poison come last."""
+        alone, quarantine = self._alone, self._quarantine
+        places = [place for place, each in enumerate(alone) if not quarantine.knows_caller(each.request.caller)]
+        place = places[0] if places else 0
+        sequence = alone[place]
+        del alone[place]
+        return sequence
+
+    def _worker_to_keep(self, responsive: abc.Sequence[Worker]) -> Worker | None:
+        """A worker that has nothing to do, or soon returns; the one with the least to do where none returns."""
+        worker = min(responsive, key=_rows, default=None)
+        if worker and worker.rows and any(each.state is State.LOST for each in self._workers):
+            return None
+        return worker
+
+    def _is_refused(self, sequence: AcceptedSequence) -> bool:
+        """Refuse a sequence whose sentence was refused meanwhile."""
+        if not self._quarantine.knows(sequence.sentence):
+            return False
+        sequence.request.fail(PoisonedError(_POISONED))
+        return True
 
     def _fail_all(self, error: RequestError) -> None:
         self._queue.clear()
@@ -421,8 +469,3 @@ class Dispatcher:
             if request.missing:  # a slow reader of a stream still gets what is decoded
                 request.fail(error)
         self._requests.clear()
-
-
-def _digest(sentence: Sentence) -> str:
-    """A name of a sentence for the log, which must not have texts."""
-    return hashlib.sha256(repr((sentence.source_ids, sentence.forced_ids)).encode()).hexdigest()[:16]

@@ -18,9 +18,10 @@ class AcceptedSequence(Sequence):
         entry: its entry in the queue.
         failures_together: how often it was lost with its worker, or its step failed, together with others.
         failures_alone: how often this happened while it was alone.
+        is_suspect: whether it decodes alone from now on, so that it cannot harm others.
     """
 
-    __slots__ = ("entry", "failures_alone", "failures_together", "place", "request")
+    __slots__ = ("entry", "failures_alone", "failures_together", "is_suspect", "place", "request")
 
     def __init__(
         self, number: int, level: int, submitted_at: float, sentence: Sentence, request: InFlight, place: int
@@ -30,6 +31,7 @@ class AcceptedSequence(Sequence):
         self.place = place
         self.entry: Entry[AcceptedSequence] | None = None
         self.failures_together = self.failures_alone = 0
+        self.is_suspect = False
 
 
 class InFlight:

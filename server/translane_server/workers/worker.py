@@ -31,10 +31,12 @@ _RESPONSIVE_TICKS = 2
 _PATIENCE = 10
 
 # A worker that is lost for the first time in this time is replaced at once [seconds]. After the second loss the next
-# life waits, each time twice as long. Too many losses in this time are not overcome by another process.
+# life waits, each time twice as long. Too many losses in this time are not overcome by another process. A loss by a
+# known suspect does not count, and a life that has given results begins the count anew.
 _LOSS_WINDOW = 60.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
 _MOST_LOSSES = 8
+_CAUTIOUS = 4  # sequences of a life that follows one without results
 
 
 class State(enum.Enum):
@@ -110,6 +112,10 @@ class Worker:
         self.active_rows = 0
         self._waiting: dict[int, int] = {}  # number of a sequence without rows -> its cost
         self._waiting_cost = 0
+        self._most = 2 * self.capacity  # sequences
+        # Numbers of the sequences that were sent since the last output, and between the last two.
+        self._new: list[int] = []
+        self._newer: list[int] = []
         self._state = State.STARTING
         self._connect = connect
         self._patience = patience
@@ -121,6 +127,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._missed = 0  # looks at the present life since its last answer
+        self._has_results = False  # of the present life
         self._broke_early = False  # the present life has ended as soon as it had started
 
     @property
@@ -153,9 +160,10 @@ class Worker:
         """Whether to send a sequence to the worker.
 
         The sequences of a worker may take twice the rows that it has. The waiting ones are encoded together, before
-        rows are free, and then fill free rows at once. Sequences of much work do not wait here in numbers.
+        rows are free, and then fill free rows at once. Sequences of much work do not wait here in numbers. After a life
+        without results the next one begins with few sequences, among which the one at fault is found soon.
         """
-        if self.rows + sequence.rows > 2 * self.capacity:
+        if self.rows + sequence.rows > 2 * self.capacity or len(self.sequences) >= self._most:
             return False
         return not self._waiting or self._waiting_cost + sequence.cost() <= _WAITING_TOKENS * self.capacity
 
@@ -163,6 +171,7 @@ class Worker:
         """Let the worker decode a sequence."""
         number, rows = sequence.number, sequence.rows
         self.sequences[number] = sequence
+        self._newer.append(number)
         self.rows += rows
         if self._waiting or self.active_rows + rows > self.capacity:
             self._waiting[number] = cost = sequence.cost()
@@ -194,10 +203,18 @@ class Worker:
             self.active_rows += rows
         return sequence
 
+    @property
+    def newest(self) -> list[int]:
+        """Numbers of the sequences that the worker has hardly begun, in the order in which they were sent.
+
+        Of an output nobody knows what the worker had received when it sent it, so those before one output are new, too.
+        """
+        return [number for number in (*self._new, *self._newer) if number in self.sequences]
+
     def clear(self) -> list[AcceptedSequence]:
         """Remove and return all sequences, in the order in which they were sent."""
         sequences = list(self.sequences.values())
-        self.sequences, self._waiting = {}, {}
+        self.sequences, self._waiting, self._new, self._newer = {}, {}, [], []
         self.rows = self.active_rows = self._waiting_cost = 0
         return sequences
 
@@ -236,6 +253,10 @@ class Worker:
         """Take the output of a life; that of a former life does not count."""
         if connection is self.connection:
             self._missed = 0
+            if output.ended:
+                self._has_results = True
+                self._most = min(2 * self._most, 2 * self.capacity)
+            self._new, self._newer = self._newer, []
             self._listener.received(self, output)
 
     def broken(self, connection: WorkerConnection) -> None:
@@ -248,7 +269,11 @@ class Worker:
         self._enter(State.LOST)
         if self._watching:
             self._watching.cancel()
-        counts = self._listener.lost(self)
+        if self._has_results:  # so another process may overcome what others before did not
+            self._losses.clear()
+        else:
+            self._most = min(_CAUTIOUS, self._most)
+        counts = self._listener.lost(self) and not self._has_results
         if self._replaces:
             self._run(self._replace(counts=counts))
         else:
@@ -280,6 +305,7 @@ class Worker:
             if recent > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** (recent - 2), _LONGEST_DELAY))
             lost, self.connection = self.connection, self._connect()
+            self._has_results = False
             try:
                 await lost.stop()  # it has ended, so that two of them never take the memory of two
                 self._watch(self._patience)

@@ -71,7 +71,8 @@ class ObedientWorker(Worker):
         return self.state is State.STOPPED
 
     def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=()):
-        self._listener.received(self, EngineOutput(ended, dropped, committed, stats or StepStats.none(), failed))
+        output = EngineOutput(ended, dropped, committed, stats or StepStats.none(), failed)
+        self.received(self.connection, output)
 
     def fall(self):
         """All that it has is lost, a moment ago."""
@@ -108,9 +109,9 @@ async def turn():
         await asyncio.sleep(0)
 
 
-async def call(dispatcher, sentences=1, *, beam_size=1, priority=0, caller=""):
+async def call(dispatcher, sentences=1, *, beam_size=1, priority=0, caller="", source=7):
     """The task of a request of `sentences` sentences; it is accepted."""
-    sentence = Sentence([7, EOS], DecodingOptions(9, beam_size=beam_size))
+    sentence = Sentence([source, EOS], DecodingOptions(9, beam_size=beam_size))
     task = asyncio.create_task(dispatcher.decode([sentence] * sentences, priority, caller))
     await turn()
     if task.done():
@@ -396,7 +397,8 @@ async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
     assert replicas[1].give_up()
     assert engine.is_available
     await asyncio.sleep(0.3)  # after a loss, nothing is sent for a time
-    replicas[0].end(*replicas[0].numbers)
+    for _ in range(2):  # the lost one is decoded alone
+        replicas[0].end(*replicas[0].left)
     assert await request == (RESULT,) * 3
     replicas[1].come_back()
     replicas[0].lose()
@@ -492,7 +494,8 @@ async def test_sentences_wait_until_the_only_replica_returns():
     assert len(replica.sent) == 2
     replica.come_back()
     assert changes == [False, True]
-    replica.end(*replica.left)
+    while replica.left:
+        replica.end(*replica.left)
     assert await before == await meanwhile == (RESULT,) * 2
 
 
@@ -505,46 +508,74 @@ async def test_a_cancelled_sentence_is_not_decoded_again(engine, replicas):
 
 
 async def test_a_sentence_that_ends_two_replicas_alone_is_refused_alone(engine, replicas, caplog):
-    poison = await call(engine)
+    poison = await call(engine, source=8)
     replicas[0].lose()
     other = await call(engine)
-    replicas[1].end(replicas[1].numbers[1])
-    assert await other == (RESULT,)
+    assert sent(replicas) == [1, 1], "the suspect is alone"
     replicas[1].lose()
     with pytest.raises(PoisonedError):
         await poison
+    replicas[1].come_back()
+    replicas[1].end(*replicas[1].left)
+    assert await other == (RESULT,)
+    with pytest.raises(PoisonedError):
+        await call(engine, source=8)
+    assert sent(replicas) == [1, 2], "it is known"
     (line,) = caplog.messages
     assert line.startswith("sentence ")
     assert "ends every replica" in line
-    for replica in replicas:
-        replica.come_back()
+    replicas[0].come_back()
     assert engine.is_available
 
 
+async def test_copies_of_a_sentence_that_is_refused_are_refused(engine, replicas):
+    copies = [await call(engine, source=8) for _ in range(20)]
+    for _ in range(4):
+        replicas[0].lose()
+        replicas[0].come_back()
+    replicas[1].lose()
+    assert {type(each) for each in await asyncio.gather(*copies, return_exceptions=True)} == {PoisonedError}
+
+
+async def test_a_few_that_a_lost_replica_had_just_got_are_tried_alone(engine, replicas):
+    old = await call(engine, 2)
+    for replica in replicas:
+        replica.report()
+        replica.report()
+    new = [await call(engine, 2), await call(engine)]
+    replicas[0].lose()
+    assert [len(replica.left) for replica in replicas] == [0, 3], "the old one goes on elsewhere"
+    replicas[0].come_back()
+    for _ in range(2):
+        assert len(replicas[0].left) == 1
+        replicas[0].end(*replicas[0].left)
+    replicas[1].end(*replicas[1].left)
+    await asyncio.gather(old, *new)
+
+
 async def test_of_sentences_that_fail_together_twice_each_is_tried_alone():
-    replica = ObedientWorker()
+    replica = ObedientWorker(rows=16)
     engine = Dispatcher([replica], waiting_limit=99)
     await engine.start()
-    calls = [await call(engine) for _ in range(4)]
+    calls = [await call(engine, source=10 + number) for number in range(9)]
     poison = replica.sent[2].number
     for _ in range(2):
         replica.lose()
         replica.come_back()
     later = await call(engine)
-    for place in range(4):
-        assert replica.left == [place], "alone, while the later one waits"
-        if place == poison:
+    tried = []
+    while replica.left:
+        (number,) = replica.left
+        if number == poison:
             replica.lose()
             replica.come_back()
         else:
-            replica.end(place)
-    assert replica.left == [poison], "a single loss may be an accident"
-    replica.lose()
-    replica.come_back()
-    assert replica.left == [4]
-    replica.end(4)
+            replica.end(number)
+        tried.append(number)
+    assert tried.count(poison) == 2, "a single loss may be an accident"
+    assert sorted(set(tried)) == list(range(10))
     outcomes = await asyncio.gather(*calls, later, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [tuple, tuple, PoisonedError, tuple, tuple]
+    assert [type(outcome) for outcome in outcomes] == [tuple, tuple, PoisonedError, *[tuple] * 7]
 
 
 async def test_while_one_replica_decodes_the_suspects_the_other_goes_on(engine, replicas):
