@@ -44,6 +44,7 @@ class MetricsPort(HttpServer):
     def __init__(self, registry: CollectorRegistry, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         times = ConnectionTimes(_REQUEST_TIME, _REQUEST_TIME, _REQUEST_TIME, age=-1)
         super().__init__(Listener(host, port, _CONNECTIONS, ends_oldest=True), times, tls=tls)
+        self._state.connections = _Newest()  # type: ignore[assignment]  # it has what uvicorn calls
         self._shown = make_wsgi_app(registry)
         # A thread of its own: others may be busy for minutes with the files of models.
         self._thread = ThreadPoolExecutor(1, "metrics")
@@ -91,3 +92,21 @@ class MetricsPort(HttpServer):
         body = b"".join(self._shown(environ, lambda *status_and_headers: begun.extend(status_and_headers)))
         status, headers = begun
         return int(status.partition(" ")[0]), headers, body
+
+
+class _Newest(dict[Connection, None]):
+    """The connections of the port, the oldest first. One more than `_CONNECTIONS` ends the oldest.
+
+    The event loop of Ray (uvloop) accepts connections without asking the `Listener`, which also knows those that have
+    not ended their TLS handshake.
+    """
+
+    def add(self, connection: Connection) -> None:
+        if len(self) == _CONNECTIONS:
+            oldest = next(iter(self))
+            del self[oldest]
+            oldest.transport.abort()
+        self[connection] = None
+
+    def discard(self, connection: Connection) -> None:
+        self.pop(connection, None)

@@ -112,7 +112,7 @@ class LineHandler(logging.Handler):
                 return
             with self._changed:
                 missing = 0 if self._is_within else self._dropped
-                before = b"\n" * self._is_torn + (self._encoded(_told(missing)) if missing else b"")
+                before = (b"\n" if self._is_torn else b"") + (self._encoded(_told(missing)) if missing else b"")
                 part = before + self._waiting[: _WRITTEN_AT_ONCE - len(before)]
             try:
                 written = os.write(self._descriptor, part)

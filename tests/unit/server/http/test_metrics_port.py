@@ -108,17 +108,32 @@ async def test_an_address_of_ipv6(registry):
         assert b"sentences_total 3.0" in body
 
 
-async def test_silent_clients_stop_no_scrape_and_take_few_threads(port):
-    await answer(port)
-    before = threading.active_count()
+async def test_silent_clients_stop_no_scrape_and_take_no_thread(port):
     with ExitStack() as stack:
         silent = [stack.enter_context(connect(port)) for _ in range(50)]
         for connection in silent:
             connection.sendall(b"GET /metr")
         body, _ = await answer(port)
         assert b"sentences_total 3.0" in body
-        assert threading.active_count() <= before
+        assert [thread.name for thread in threading.enumerate() if "metrics" in thread.name] == ["metrics_0"]
         assert await all_of(silent[0]) == b""  # the oldest was closed
+
+
+def test_the_event_loop_of_ray_keeps_as_few_connections(registry):
+    uvloop = pytest.importorskip("uvloop", reason="Ray brings it")
+
+    async def scrape():
+        async with opened(registry) as port:
+            with ExitStack() as stack:
+                silent = [stack.enter_context(connect(port)) for _ in range(50)]
+                for connection in silent:
+                    connection.sendall(b"GET /metr")
+                assert b"sentences_total 3.0" in (await answer(port))[0]
+                assert len(port._state.connections) <= metrics_port._CONNECTIONS
+                assert await all_of(silent[0]) == b""
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scrape())
 
 
 async def test_a_slow_request_ends(registry, monkeypatch):
