@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 20
 _WRITTEN_AT_ONCE = select.PIPE_BUF
 
 # After it has written, the thread lets lines gather for this time [seconds]: a turn of it costs more than a line.
-_GATHERING_TIME = 0.02
+_GATHERING_TIME = 0.1
 
 # Time to write what waits, when the server ends, and when there is no thread for it [seconds].
 _LAST_TIME = 1.0

@@ -54,6 +54,9 @@ def configure_logging(
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("translane_server").setLevel(level.upper())
     logging.captureWarnings(True)
+    # No line has these, and to find them takes as long as to write the line (docs.python.org/3/howto/logging.html).
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
 
 
 def logged_always() -> Mapping[str, Any]:
