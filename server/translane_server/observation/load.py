@@ -73,9 +73,10 @@ class ServerLoad:
     @classmethod
     def of(cls, metrics: Metrics) -> ServerLoad:
         """Return the load of the server with these metrics."""
+        models = list(metrics.models.items())  # a copy: a new model is checked on another thread, and joins there
         return cls(
             open_calls=metrics.open_calls(),
             open_calls_limit=metrics.open_calls_limit,
             refused=sum(int(sample.value) for family in metrics.rejected.collect() for sample in family.samples),
-            models={name: ModelLoad.of(model) for name, model in metrics.models.items()},
+            models={name: ModelLoad.of(model) for name, model in models},
         )

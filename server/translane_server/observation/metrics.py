@@ -6,7 +6,7 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -132,11 +132,11 @@ class Metrics:
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
 
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+
         method = ("grpc_type", "grpc_service", "grpc_method")
-        self.started = Counter("grpc_server_started_total", "RPCs that came in.", method, registry=registry)
-        self.handled = Counter(
-            "grpc_server_handled_total", "RPCs that were answered.", (*method, "grpc_code"), registry=registry
-        )
+        self.started = counter("grpc_server_started_total", "RPCs that came in.", method)
+        self.handled = counter("grpc_server_handled_total", "RPCs that were answered.", (*method, "grpc_code"))
         self.handling = Histogram(
             "grpc_server_handling_seconds",
             "From an RPC's arrival to its answer.",
@@ -144,32 +144,25 @@ class Metrics:
             buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
-        self._calls = Gauge("translane_open_calls", "Calls that are open.", registry=registry)
-        self._call_limit = Gauge(
-            "translane_open_calls_limit", "Most calls that may be open: the setting max_calls.", registry=registry
-        )
-        self._call_bytes = Gauge("translane_open_call_bytes", "Bytes of the messages of open calls.", registry=registry)
+        self._calls = gauge("translane_open_calls", "Calls that are open.")
+        self._call_limit = gauge("translane_open_calls_limit", "Most calls that may be open: the setting max_calls.")
+        self._call_bytes = gauge("translane_open_call_bytes", "Bytes of the messages of open calls.")
         self.models: dict[str, ModelMetrics] = {}
         registry.register(_Models(self.models))
-        self.rejected = Counter(
-            "translane_rejected_total", "Requests refused before decoding.", ("reason",), registry=registry
-        )
+        self.rejected = counter("translane_rejected_total", "Requests refused before decoding.", ("reason",))
         for reason in REJECTIONS:
             self.rejected.labels(reason)
         build = Info("translane_build", "The versions of Translane and of ONNX Runtime, as labels.", registry=registry)
         build.info({"version": version("translane"), "onnxruntime": _runtime_version()})
-        self.http_requests = Counter(
-            "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",), registry=registry
+        self.http_requests = counter(
+            "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",)
         )
-        self.key_rejected = Counter(
+        self.key_rejected = counter(
             "translane_key_rejected_total",
             "Requests with a key that were refused before decoding.",
             ("key", "reason"),
-            registry=registry,
         )
-        self.key_sentences = Counter(
-            "translane_key_sentences_total", "Sentences of requests with a key.", ("key",), registry=registry
-        )
+        self.key_sentences = counter("translane_key_sentences_total", "Sentences of requests with a key.", ("key",))
         self.watch_calls(lambda: 0, lambda: 0, 0)
 
     def of_model(self, name: str) -> ModelMetrics:
