@@ -12,8 +12,7 @@ import pytest
 from fakes.serving import FakeTokenizer, make_manifest, make_settings
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import UnavailableError
-from translane_server.models.model_list import ModelDescription
-from translane_server.models.served_model import ServedModel
+from translane_server.models.served_model import ModelDescription, ServedModel
 from translane_server.models.version import LoadedModel, limits_of
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.translation.limits import RequestLimits

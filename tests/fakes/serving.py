@@ -17,9 +17,8 @@ from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
-from translane_server.models.served_model import ServedModel
+from translane_server.models.served_model import ModelDescription, ServedModel
 from translane_server.models.version import LoadedModel, answer_cache, limits_of
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import Tracer

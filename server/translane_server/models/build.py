@@ -12,10 +12,9 @@ from translane_server.core.errors import SettingsError, StartupError
 from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.model_list import ModelDescription
 from translane_server.models.registry import Registry
 from translane_server.models.remote_model import RemoteModel, remote_models
-from translane_server.models.served_model import ServedModel
+from translane_server.models.served_model import ModelDescription, ServedModel
 from translane_server.models.version import ModelLoader
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace, RemotePlace

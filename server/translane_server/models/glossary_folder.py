@@ -12,9 +12,8 @@ from pathlib import Path
 from translane_server.core.errors import GlossaryError, SettingsError
 from translane_server.core.file_changes import INTERVAL, Stamp, follow
 from translane_server.core.files import read_regular
+from translane_server.text.glossaries import MOST_BYTES, SUFFIX, StoredGlossaries, StoredGlossary, read_name, read_terms
 from translane_server.text.glossary import Glossary, Term
-from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, read_terms
-from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 
 MOST_FILES = 32
 MOST_TERMS = 200_000  # of all files: a term takes some 700 bytes

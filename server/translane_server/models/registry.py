@@ -29,8 +29,8 @@ from translane_server.models.choice import (
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
+from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.language_tags import UNDETERMINED, is_auto, language_of
-from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.translation.limits import Named
 from translane_server.translation.routing import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import TokenizerPool

@@ -1,4 +1,4 @@
-"""A model that the server serves under a name: which version is loaded, and how this changes."""
+"""A model of a server: what callers are told of it, its state, and its version in use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,58 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
+from translane.options import Options
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, ModelInfo, ModelState, Scores, Translations
+from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
-from translane_server.models.model_list import ModelDescription
 from translane_server.models.version import LoadedModel
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics
-from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.text.glossaries import StoredGlossaries
+from translane_server.translation.limits import RequestLimits
+from translane_server.translation.options import decoding_defaults
 from translane_server.translation.translator import FREE, Ticket
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """A model as callers see it: the version that is loaded, or the last one that was, or the first one to be."""
+
+    name: str
+    manifest: Manifest
+    device: str
+    limits: RequestLimits
+
+    def info(self, state: ModelState, stored: StoredGlossaries) -> ModelInfo:
+        """Return what callers are told of the model in this state. `stored` are the glossaries of the server."""
+        manifest, limits = self.manifest, self.limits
+        return ModelInfo(
+            name=self.name,
+            version=manifest.version,
+            source_languages=tuple(manifest.source_languages),
+            target_languages=tuple(manifest.target_languages),
+            precision=manifest.precision,
+            device=self.device,
+            license=manifest.license,
+            parameters=manifest.architecture.parameters,
+            max_source_tokens=limits.tokens.source,
+            max_target_tokens=limits.tokens.target,
+            default_max_length=limits.tokens.default_max_length,
+            decoding_defaults=_set_options(decoding_defaults(limits)),
+            glossaries=tuple(stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages))),
+            state=state,
+            max_beam_size=limits.max_beam_size,
+            max_queue_size=limits.max_queue_size,
+        )
+
+
+def _set_options(options: Options) -> dict[str, object]:
+    return {name: value for name in Options.__slots__ if (value := getattr(options, name)) is not None}
+
 
 # How long a caller should wait before it tries again [seconds].
 _RETRY_FULL = 1.0

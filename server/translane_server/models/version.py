@@ -24,7 +24,7 @@ from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.metrics import ModelMetrics, Pids
 from translane_server.settings.server_settings import ModelSettings
-from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits, TokenLimits

@@ -14,7 +14,7 @@ from typing import Any
 from translane.options import Options
 from translane.requests import TranslationRequest
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, TermOutcome, TermReport, Translation, Treatment
-from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.text.glossaries import StoredGlossaries
 from translane_server.translation.options import is_sampled
 from translane_server.translation.terms import most_reports
 

@@ -15,6 +15,7 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.engine.sequence import Sentence, SentenceResult
 from translane_server.text.characters import spaces_words, target_gaps
+from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.markup.document import Document, MarkupError
@@ -23,7 +24,6 @@ from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
 from translane_server.text.placeholders import PreservePatternError, PreservePatterns
 from translane_server.text.sentences import TooManySentencesError
-from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.answers import TranslationBuilder, empty_translation, rated_nothing
 from translane_server.translation.languages import LanguagePairs

@@ -16,7 +16,7 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
 from translane_server.observation.metrics import ModelMetrics
 from translane_server.observation.tracing import CallTrace, ModelRun, SentenceRun
-from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
 from translane_server.translation.answers import request_timing
 from translane_server.translation.cache import AnswerCache, Recalled

@@ -4,7 +4,7 @@ import pytest
 
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import InvalidRequestError, ModelNotFoundError
-from translane_server.ray_serve.groups import group_of
+from translane_server.ray_serve.router import group_of
 
 
 def model(source, target):

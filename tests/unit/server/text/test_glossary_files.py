@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_server.core.errors import GlossaryError
-from translane_server.text import glossary_files
+from translane_server.text import glossaries
 from translane_server.text.characters import composed
+from translane_server.text.glossaries import read_name, read_terms
 from translane_server.text.glossary import Term
-from translane_server.text.glossary_files import read_name, read_terms
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0"), min_size=1, max_size=20)
 PHRASES = PHRASES.map(str.strip).filter(lambda text: text and text[0] not in "#\ufeff")
@@ -61,7 +61,7 @@ def test_a_source_is_the_same_in_another_normal_form():
 
 
 def test_a_file_has_so_many_terms(monkeypatch):
-    monkeypatch.setattr(glossary_files, "MOST_TERMS", 2)
+    monkeypatch.setattr(glossaries, "MOST_TERMS", 2)
     assert len(list(read_terms(b"a\tx\nb\tx\n#\n"))) == 2
     with pytest.raises(GlossaryError, match="line 4: a file has at most 2 terms"):
         list(read_terms(b"a\tx\nb\tx\n#\nc\tx\n"))

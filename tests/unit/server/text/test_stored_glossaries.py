@@ -2,8 +2,8 @@
 
 import pytest
 
+from translane_server.text.glossaries import StoredGlossaries, StoredGlossary
 from translane_server.text.glossary import Glossary
-from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 
 STORED = StoredGlossaries(
     StoredGlossary(source, target, Glossary(name=name))

@@ -17,7 +17,7 @@ from translane.results import (
     Treatment,
 )
 from translane_server.bundle.manifest import SearchDefaults
-from translane_server.text.stored_glossaries import StoredGlossaries
+from translane_server.text.glossaries import StoredGlossaries
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.terms import MAX_REPORTS, MAX_REPORTS_OF_TEXT
 
