@@ -271,7 +271,7 @@ class Worker:
             self._watching.cancel()
         if self._has_results:  # so another process may overcome what others before did not
             self._losses.clear()
-        else:
+        elif self.sequences:
             self._most = min(_CAUTIOUS, self._most)
         counts = self._listener.lost(self) and not self._has_results
         if self._replaces:
@@ -305,14 +305,13 @@ class Worker:
             if recent > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** (recent - 2), _LONGEST_DELAY))
             lost, self.connection = self.connection, self._connect()
-            self._has_results = False
+            self._has_results = self._broke_early = False
             try:
                 await lost.stop()  # it has ended, so that two of them never take the memory of two
                 self._watch(self._patience)
                 await self.connection.start(self)
                 if not self._broke_early:
                     break
-                self._broke_early = False
             except StartupError as error:
                 if str(error) != refusal:
                     _log.error("%s does not start again: %s", self.connection.name, error)
