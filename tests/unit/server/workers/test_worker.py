@@ -1,6 +1,8 @@
 """Workers that come back: who is replaced when, how often, and what the dispatcher is told."""
 
 import asyncio
+import itertools
+import random
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import EngineOutput, StepStats
 from translane_server.workers import worker as workers
-from translane_server.workers.worker import Worker
+from translane_server.workers.worker import State, Worker
 
 
 class Life:
@@ -303,3 +305,51 @@ async def test_nothing_is_replaced_after_the_stop(listener):
     await asyncio.sleep(0.05)
     assert len(lives) == 1
     assert listener.news == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed, monkeypatch, caplog):
+    """Lives break at any time, refuse to start, or break at once; results come, and at last the worker is stopped."""
+    monkeypatch.setattr(workers, "_LONGEST_DELAY", 0.001)
+    monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
+    pick = random.Random(seed)
+
+    class Unsteady(Life):
+        async def start(self, listener):
+            self.listener = listener
+            await asyncio.sleep(0)
+            what = pick.choice(["starts", "starts", "refuses", "breaks"]) if lives[1:] else "starts"
+            if what == "refuses":
+                raise StartupError("no memory")
+            if what == "breaks":
+                self.end()
+
+    lives: list[Any] = []
+
+    def connect():
+        lives.append(Unsteady())
+        return lives[-1]
+
+    listener = Listener()
+    listener.goes_on = True
+    worker = Worker(connect)
+    await worker.start(listener)
+    for _ in range(30):
+        event = pick.choice(["break", "result", "former life", "wait"])
+        if event == "break":
+            lives[-1].end()
+        elif event == "result":
+            ended: list[Any] = [(1, None)] if pick.random() < 0.5 else []
+            worker.received(lives[-1], EngineOutput(ended, [], [], StepStats.none()))
+        elif event == "former life":
+            worker.broken(pick.choice(lives[:-1] or [Life()]))
+        else:
+            await until(lambda: worker.is_up)
+        told = [each for each in listener.news if isinstance(each, str)]
+        assert worker.is_up == (not told or told[-1] == "returned")
+    await worker.stop()
+    lives[-1].end()
+    await asyncio.sleep(0.01)
+    assert worker.state is State.STOPPED
+    told = [each for each in listener.news if isinstance(each, str)]
+    assert all(second != "lost" or first == "returned" for first, second in itertools.pairwise(told))
