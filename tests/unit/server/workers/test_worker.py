@@ -336,7 +336,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
     await worker.start(listener)
     for _ in range(30):
         event = pick.choice(["break", "result", "former life", "wait"])
-        if event == "break":
+        if event == "break" and worker.is_up:
             lives[-1].end()
         elif event == "result":
             ended: list[Any] = [(1, None)] if pick.random() < 0.5 else []
@@ -345,6 +345,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
             worker.broken(pick.choice(lives[:-1] or [Life()]))
         else:
             await until(lambda: worker.is_up)
+        assert not (worker.is_up and lives[-1].ended)
         told = [each for each in listener.news if isinstance(each, str)]
         assert worker.is_up == (not told or told[-1] == "returned")
     await worker.stop()
