@@ -10,7 +10,7 @@ from pathlib import Path
 from translane.results import ModelInfo
 from translane_batch.settings import BatchSettings
 from translane_server.bundle.bundle import MANIFEST, read_manifest
-from translane_server.bundle.choice import PRECISIONS
+from translane_server.bundle.devices import PRECISIONS
 from translane_server.bundle.manifest import Manifest
 from translane_server.models.folders import versions
 

@@ -86,10 +86,11 @@ CALLS = (
 )
 
 # So long that a fault comes before their end.
+LONG_TEXT = "".join(SENTENCES) * 6  # so long that a fast machine does not send the end with the beginning
 LONG_STREAMS = (
-    _stream("a long text", "".join(SENTENCES)),
-    _stream("beams of a long text", "".join(SENTENCES), beam_size=3),
-    _stream("a sample of a long text", "".join(SENTENCES), temperature=0.8, seed=7),
+    _stream("a long text", LONG_TEXT),
+    _stream("beams of a long text", LONG_TEXT, beam_size=3),
+    _stream("a sample of a long text", LONG_TEXT, temperature=0.8, seed=7),
 )
 
 

@@ -25,7 +25,7 @@ from translane_export.sources.bundle import BundleReader
 from translane_export.sources.readers import read_checkpoint
 from translane_export.torch_model import build_model
 from translane_server.bundle.bundle import MANIFEST, Bundle
-from translane_server.bundle.choice import choose_bundle
+from translane_server.bundle.devices import choose_bundle
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 

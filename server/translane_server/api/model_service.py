@@ -10,8 +10,7 @@ from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
 from translane_server.api.admission import CallLimits
 from translane_server.api.call import Call
-from translane_server.api.grpc_port import GrpcPort
-from translane_server.api.reflection import enable_reflection
+from translane_server.api.grpc_port import GrpcPort, enable_reflection
 from translane_server.core.errors import ModelRefusedError, StartupError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics

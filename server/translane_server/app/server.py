@@ -13,10 +13,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.authenticator import Guard, warn_of_what_is_missing
 from translane_server.access.certificates import Certificates
-from translane_server.api.grpc_port import GrpcPort, grpc_port
+from translane_server.api.grpc_port import GrpcPort, enable_reflection, grpc_port
 from translane_server.api.health import HealthPort, HealthService
 from translane_server.api.model_service import AdminPort, ModelService
-from translane_server.api.reflection import enable_reflection
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import (
     OperatorPorts,

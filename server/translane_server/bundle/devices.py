@@ -1,4 +1,4 @@
-"""Chooses the device that runs a model. A separate process tries CUDA and reports why it does not work."""
+"""Which devices can run a bundle, and which of a version's bundles runs on them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
+from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle, read_manifest
 from translane_server.bundle.manifest import Precision
-from translane_server.core.errors import DeviceError
+from translane_server.core.errors import BundleError, DeviceError
 
 Device = Literal["cpu", "cuda"]
 RequestedDevice = Literal["auto", "cpu", "cuda"]
@@ -95,3 +97,36 @@ def _name_of_signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name
         return f"signal {number}"
+
+
+# The names of the folders that a model's folder may have, one for each precision.
+PRECISIONS = tuple(dict.fromkeys((*ON_CUDA, *ON_CPU)))
+
+
+def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Device]:
+    """Load and check the bundle in `folder`; return the bundle and the device to run it on.
+
+    A folder with a manifest is a bundle. Any other folder may hold one bundle for each precision, in a subfolder of
+    that name. CUDA takes the first of fp16 and bf16 that is there, and a CPU the first of int8, fp32 and fp16.
+
+    Raises:
+        BundleError: there is no bundle; or a manifest or the chosen bundle is invalid.
+        DeviceError: the requested device does not work, or cannot run any of the bundles.
+    """
+    for precision in PRECISIONS:
+        entry = folder / precision
+        if not entry.is_dir() and (entry.is_symlink() or entry.exists()):
+            raise BundleError(f"model bundle {entry}: it should be a folder with a bundle of that precision")
+    names = [precision for precision in PRECISIONS if (folder / precision).is_dir()]
+    if not names or (folder / MANIFEST).exists():
+        bundle = load_bundle(folder)
+        return bundle, choose_device(requested, bundle.manifest.precision)
+    for name in names:
+        manifest = read_manifest(folder / name)
+        if manifest.precision != name:
+            raise BundleError(
+                f"model bundle {folder / name}: its precision is {manifest.precision}, unlike its folder's name"
+            )
+    precision, device = choose_precision(requested, names)
+    _log.info("model bundle %s: taking %s of %s", folder, precision, ", ".join(names))
+    return load_bundle(folder / precision), device

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from translane_server.bundle.bundle import MANIFEST, read_manifest
-from translane_server.bundle.choice import PRECISIONS
+from translane_server.bundle.devices import PRECISIONS
 from translane_server.core.errors import BundleError, SettingsError
 from translane_server.settings.model_sources import ModelPlace, is_model_name
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from translane_server.bundle.bundle import Bundle
-from translane_server.bundle.choice import choose_bundle
-from translane_server.bundle.devices import Device
+from translane_server.bundle.devices import Device, choose_bundle
 from translane_server.bundle.manifest import Manifest, SearchDefaults
 from translane_server.core.cpus import int8_kernels
 from translane_server.core.errors import BundleError, SettingsError, StartupError

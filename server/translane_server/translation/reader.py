@@ -37,7 +37,6 @@ from translane_server.translation.limits import (
     splitting,
     takes_too_long,
 )
-from translane_server.translation.merging import CutText, merge_translations
 from translane_server.translation.options import (
     OptionLimits,
     TermSources,
@@ -46,7 +45,14 @@ from translane_server.translation.options import (
     search_options,
     with_defaults,
 )
-from translane_server.translation.segmentation import SPLIT_ADVICE, Segment, Segmentation, tokenize
+from translane_server.translation.segmentation import (
+    SPLIT_ADVICE,
+    CutText,
+    Segment,
+    Segmentation,
+    merge_translations,
+    tokenize,
+)
 from translane_server.translation.terms import SentenceTerms, Spelling, most_reports
 
 # How many plans are remembered, and the maximum size of their options [characters].

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from translane.results import TermOutcome, TermReport
 from translane_server.engine.options import RequiredPhrase
-from translane_server.text.glossary import Glossary, Term
+from translane_server.text.glossary import Glossary, Term, Words
 from translane_server.text.tokenizer import Tokenizer
-from translane_server.text.words import Words
 
 _REMEMBERED_PHRASES = 8192  # of some 500 bytes each
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from translane_server.engine.sequence import Sentence
 
 _MOST_KNOWN = 4096
-_KNOWN_FOR = 3600.0  # seconds
+_KNOWN_FOR = 600.0  # seconds
 _CALLER_KNOWN_FOR = 60.0  # seconds
 
 

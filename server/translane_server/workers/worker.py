@@ -292,12 +292,12 @@ class Worker:
         Args:
             counts: whether the loss counts among those that are too many.
         """
-        refusal = ""  # why no life starts, which the log says once
+        refusals: set[str] = set()  # why no life starts; the log says each reason once
         while True:
             recent = self._count_loss(counts=counts)
             counts = True
             if recent > _MOST_LOSSES:
-                if not refusal:
+                if not refusals:
                     _log.error("%s was lost %d times in %g seconds", self.connection.name, recent, _LOSS_WINDOW)
                 self._enter(State.GIVEN_UP)
                 if not self._listener.given_up(self):
@@ -313,9 +313,9 @@ class Worker:
                 if not self._broke_early:
                     break
             except StartupError as error:
-                if str(error) != refusal:
+                if str(error) not in refusals:
                     _log.error("%s does not start again: %s", self.connection.name, error)
-                refusal = str(error)
+                refusals.add(str(error))
             except Exception:  # noqa: BLE001 such as no thread, or a bug; nobody else would start it
                 _log.exception("%s does not start again", self.connection.name)
         self._missed = 0

@@ -5,6 +5,7 @@ A minute of the rules passes in a second here; no threshold is changed.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -128,8 +129,11 @@ async def flood(server):
 async def fail(server, key):
     """Each step of the decoder fails, callers have no key, and the replicas are killed."""
 
+    numbers = itertools.count()
+
     async def ask_all(stub):
-        requests = (ask(stub, "a", key=key), ask(stub, "a", key=key, beam_size=99), ask(stub, "a"))
+        text = f"text {next(numbers)}"  # one that was refused is known
+        requests = (ask(stub, text, key=key), ask(stub, text, key=key, beam_size=99), ask(stub, text))
         await asyncio.gather(*requests, asyncio.sleep(0.05))
 
     async with stub_of(server) as stub:

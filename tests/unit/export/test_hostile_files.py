@@ -19,7 +19,7 @@ from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
-from translane_server.bundle.choice import choose_bundle
+from translane_server.bundle.devices import choose_bundle
 from translane_server.core.errors import StartupError
 from translane_server.text.tokenizer import load_tokenizer
 

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from helpers.tiny_bundle import TINY
-from translane_server.bundle import choice as bundle_choice
 from translane_server.bundle import devices
+from translane_server.bundle import devices as bundle_choice
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError, DeviceError
 

@@ -8,8 +8,7 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.text.glossary import Glossary, Term
-from translane_server.text.words import STEMMERS, Words, stemmer_of
+from translane_server.text.glossary import STEMMERS, Glossary, Term, Words, stemmer_of
 
 
 def found(glossary, text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from translane_server.text.words import Form, Words, stemmer_of
+from translane_server.text.glossary import Form, Words, stemmer_of
 
 
 @pytest.mark.parametrize(

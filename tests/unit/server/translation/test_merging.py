@@ -1,7 +1,7 @@
 """Translations of a text's sentences as one translation."""
 
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation, Treatment
-from translane_server.translation.merging import CutText, merge_translations
+from translane_server.translation.segmentation import CutText, merge_translations
 
 
 def document(*gaps):

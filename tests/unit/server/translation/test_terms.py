@@ -14,8 +14,7 @@ from translane.results import TermOutcome, Treatment
 from translane_server.core.errors import InvalidRequestError
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.text.glossaries import StoredGlossaries, StoredGlossary
-from translane_server.text.glossary import Glossary, Term
-from translane_server.text.words import Words
+from translane_server.text.glossary import Glossary, Term, Words
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.terms import KeptTerms, Spelling, most_reports
