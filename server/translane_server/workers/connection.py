@@ -159,7 +159,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
             self._ready.cancel()
         if self._launched:
             if self._ending:
-                await self._ending
+                await asyncio.shield(self._ending)  # whoever stops waiting leaves the reason to the log
             else:
                 await asyncio.to_thread(self._host.end, at_once=not self._serves)
 

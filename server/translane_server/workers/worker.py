@@ -294,6 +294,8 @@ class Worker:
         """
         refusals: set[str] = set()  # why no life starts; the log says each reason once
         while True:
+            if self._watching:  # of a life that has not started
+                self._watching.cancel()
             recent = self._count_loss(counts=counts)
             counts = True
             if recent > _MOST_LOSSES:
