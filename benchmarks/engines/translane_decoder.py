@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from benchmarks.models.workload import Load
@@ -13,12 +12,10 @@ from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.devices import Device
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, SentenceResult, TargetVocabulary
-from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.messages import ModelSetup, WorkerSetup
+from translane_server.workers.messages import ModelSetup
 from translane_server.workers.placement import Placement
-from translane_server.workers.processes import process_hosts
-from translane_server.workers.worker import Worker
+from translane_server.workers.processes import process_workers
 
 ENCODE_TOKENS = 2048  # the default of a server of one replica
 NEVER = -1  # an end-of-sentence id that no model predicts
@@ -66,20 +63,9 @@ class TranslaneDecoder:
         )
         ids = bundle.manifest.special_ids
         vocabulary = TargetVocabulary(ids.decoder_start, ids.eos if ends else NEVER, ())
-        plan = Placement((rows,) * replicas, threads, 1)
-        connections = [
-            Worker(
-                partial(
-                    WorkerConnection,
-                    WorkerSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
-                    host,
-                ),
-                replaces=False,
-                close=host.close,
-            )
-            for number, host in enumerate(process_hosts(replicas, threads))
-        ]
-        self._dispatcher = Dispatcher(connections, waiting_limit=sys.maxsize, lone_rows=plan.lone_rows)
+        plan = Placement((rows,) * replicas, threads)
+        workers = process_workers(plan, vocabulary, setup, replaces=False)
+        self._dispatcher = Dispatcher(workers, waiting_limit=sys.maxsize, lone_rows=plan.lone_rows)
         self._runner = asyncio.Runner()
         try:
             self._runner.run(self._dispatcher.start())

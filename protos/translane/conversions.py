@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
@@ -386,38 +387,16 @@ def _model_info(model: pb.Model) -> ModelInfo:
 
 def list_models_response(info: ServerInfo) -> pb.ListModelsResponse:
     """The answer to a call of ListModels."""
-    limits = info.limits
-    return pb.ListModelsResponse(
-        server_version=info.version,
-        limits=pb.Limits(
-            max_request_texts=limits.max_request_texts,
-            max_queue_size=limits.max_queue_size,
-            max_beam_size=limits.max_beam_size,
-        ),
-        models=map(model_message, info.models),
-    )
+    limits = pb.Limits(**asdict(info.limits))
+    return pb.ListModelsResponse(server_version=info.version, limits=limits, models=map(model_message, info.models))
 
 
 def model_message(model: ModelInfo) -> pb.Model:
-    """The message that describes a model."""
-    return pb.Model(
-        name=model.name,
-        version=model.version,
-        source_languages=model.source_languages,
-        target_languages=model.target_languages,
-        precision=model.precision,
-        device=model.device,
-        license=model.license,
-        parameters=model.parameters,
-        max_source_tokens=model.max_source_tokens,
-        max_target_tokens=model.max_target_tokens,
-        default_max_length=model.default_max_length,
-        state=_STATES[model.state],
-        max_beam_size=model.max_beam_size,
-        max_queue_size=model.max_queue_size,
-        decoding_defaults=options_message(Options(**model.decoding_defaults)),
-        glossaries=model.glossaries,
-    )
+    """The message that describes a model. It has the fields of `ModelInfo`."""
+    values = {field.name: getattr(model, field.name) for field in fields(model)}
+    values["state"] = _STATES[model.state]
+    values["decoding_defaults"] = options_message(Options(**model.decoding_defaults))
+    return pb.Model(**values)
 
 
 def _default(value: Any) -> Any:

@@ -24,8 +24,7 @@ from translane_server.models import folders, version
 from translane_server.runtime import device_backend, sessions
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.workers import __main__ as replica
-from translane_server.workers import worker
-from translane_server.workers.processes import process_hosts
+from translane_server.workers import processes, worker
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
@@ -78,9 +77,9 @@ def run_server() -> int:
         ),
         mock.patch.object(Bundle, "unchanged", return_value=contextlib.nullcontext()),
         mock.patch.object(
-            version,
+            processes,
             "process_hosts",
-            partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
+            partial(processes.process_hosts, command=[sys.executable, __file__, REPLICA]),
         ),
     ):
         return main(["serve", *sys.argv[1:]], environ)

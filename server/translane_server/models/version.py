@@ -29,11 +29,10 @@ from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Translator
-from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.messages import ModelSetup, WorkerSetup
+from translane_server.workers.messages import ModelSetup
 from translane_server.workers.placement import place_replicas
-from translane_server.workers.processes import process_hosts
+from translane_server.workers.processes import process_workers
 from translane_server.workers.worker import Worker
 
 # Default limit of source and target lengths [tokens]. A larger capacity of the rows costs memory, and space in the
@@ -134,21 +133,9 @@ def make_dispatcher(
         log_level=settings.log_level,
         log_always=logged_always(),
     )
-    hosts = process_hosts(len(plan.rows), plan.threads)
-    replicas = [
-        Worker(
-            partial(
-                WorkerConnection,
-                WorkerSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
-                host,
-            ),
-            patience=settings.replica_timeout,
-            close=host.close,
-        )
-        for number, (rows, host) in enumerate(zip(plan.rows, hosts, strict=True))
-    ]
+    workers = process_workers(plan, vocabulary, setup, patience=settings.replica_timeout)
     dispatcher = Dispatcher(
-        replicas,
+        workers,
         waiting_limit=settings.max_queue_size,
         lone_rows=plan.lone_rows,
         most_priority=settings.max_priority,
@@ -156,7 +143,11 @@ def make_dispatcher(
         count_loss=metrics.losses.inc,
         count_repeat=metrics.repeats.inc,
     )
-    return dispatcher, [partial(getattr, host, "pid") for host in hosts]
+    return dispatcher, [partial(_pid, worker) for worker in workers]
+
+
+def _pid(worker: Worker) -> int:
+    return worker.connection.pid
 
 
 def answer_cache(

@@ -124,9 +124,14 @@ class WorkerConnection(asyncio.BufferedProtocol):
         await asyncio.shield(self._launching)
         await self._ready
 
+    @property
+    def pid(self) -> int:
+        """The id of the worker's process; -1 if there is none."""
+        return self._host.pid
+
     def cpu_time(self) -> int:
         """Processor time of the worker [clock ticks]; 0 if it is not known."""
-        return _cpu_ticks(self._host.pid)
+        return _cpu_ticks(self.pid)
 
     def submit(self, sequence: Sequence) -> None:
         """Decode a sequence. An output has it when it has ended."""

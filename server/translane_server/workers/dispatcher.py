@@ -240,7 +240,7 @@ class Dispatcher:
         if not sentences:
             return request
         self.check_room(len(sentences), caller)
-        if self._quarantine and any(map(self._quarantine.knows, sentences)):
+        if any(map(self._quarantine.knows, sentences)):
             raise PoisonedError(_POISONED)
         self._requests.add(request)
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
@@ -353,10 +353,8 @@ class Dispatcher:
             request = sequence.request
             if request.is_over or request.error:
                 continue
-            if len(failed) == 1:
-                sequence.failures_alone += 1
-            else:
-                sequence.failures_together += 1
+            sequence.failures += 1
+            sequence.failures_alone += len(failed) == 1
             if sequence.failures_alone >= _MOST_FAILURES_ALONE:
                 _log.error("sentence %s is refused: %s", self._quarantine.name(sequence.sentence), error)
                 if isinstance(error, PoisonedError):
@@ -365,8 +363,7 @@ class Dispatcher:
                 continue
             self._count_repeat()
             request.restart(sequence.place)
-            failures = sequence.failures_alone + sequence.failures_together
-            sequence.is_suspect |= failures >= _FAILURES_OF_SUSPECTS
+            sequence.is_suspect |= sequence.failures >= _FAILURES_OF_SUSPECTS
             if sequence.failures_alone:  # its next trial decides
                 self._alone.appendleft(sequence)
             else:
@@ -406,7 +403,7 @@ class Dispatcher:
                 return
         queue = self._queue
         while sequence := queue.first:
-            if self._quarantine and self._is_refused(sequence):
+            if self._is_refused(sequence):
                 queue.pop()
                 continue
             if not self._send(sequence, workers):
@@ -439,10 +436,8 @@ class Dispatcher:
     def _next_alone(self) -> AcceptedSequence:
         """Remove and return the next sequence to decode alone. Those of callers who send poison come last."""
         alone, quarantine = self._alone, self._quarantine
-        places = [place for place, each in enumerate(alone) if not quarantine.knows_caller(each.request.caller)]
-        place = places[0] if places else 0
-        sequence = alone[place]
-        del alone[place]
+        sequence = next((each for each in alone if not quarantine.knows_caller(each.request.caller)), alone[0])
+        alone.remove(sequence)
         return sequence
 
     def _worker_to_keep(self, responsive: abc.Sequence[Worker]) -> Worker | None:

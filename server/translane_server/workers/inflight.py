@@ -16,12 +16,12 @@ class AcceptedSequence(Sequence):
         request: its request.
         place: its place in the request.
         entry: its entry in the queue.
-        failures_together: how often it was lost with its worker, or its step failed, together with others.
+        failures: how often it was lost with its worker, or its step failed.
         failures_alone: how often this happened while it was alone.
         is_suspect: whether it decodes alone from now on, so that it cannot harm others.
     """
 
-    __slots__ = ("entry", "failures_alone", "failures_together", "is_suspect", "place", "request")
+    __slots__ = ("entry", "failures", "failures_alone", "is_suspect", "place", "request")
 
     def __init__(
         self, number: int, level: int, submitted_at: float, sentence: Sentence, request: InFlight, place: int
@@ -30,7 +30,7 @@ class AcceptedSequence(Sequence):
         self.request = request
         self.place = place
         self.entry: Entry[AcceptedSequence] | None = None
-        self.failures_together = self.failures_alone = 0
+        self.failures = self.failures_alone = 0
         self.is_suspect = False
 
 

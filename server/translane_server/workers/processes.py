@@ -11,10 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
-from translane_server.workers.connection import Host
-from translane_server.workers.messages import CODE, PID, read_report, send_connection
+from translane_server.engine.sequence import TargetVocabulary
+from translane_server.workers.connection import Host, WorkerConnection
+from translane_server.workers.messages import CODE, PID, ModelSetup, WorkerSetup, read_report, send_connection
+from translane_server.workers.placement import Placement
+from translane_server.workers.worker import Worker
 
 # Time for a process to finish its step before it is killed [seconds].
 _ENDING_TIME = 5.0
@@ -40,6 +44,39 @@ def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -
         return [OwnProcess(command) for _ in range(count)]
     server = ForkServer(command, count)
     return [ForkedProcess(server) for _ in range(count)]
+
+
+def process_workers(
+    placement: Placement,
+    vocabulary: TargetVocabulary,
+    model: ModelSetup,
+    *,
+    patience: float = 0,
+    replaces: bool = True,
+) -> list[Worker]:
+    """Make the workers of a model, in processes. They are not started.
+
+    Args:
+        placement: their rows and threads.
+        vocabulary: the target vocabulary.
+        model: the model, and how they run it.
+        patience: see `Worker`.
+        replaces: see `Worker`.
+    """
+    hosts = process_hosts(len(placement.rows), placement.threads)
+    return [
+        Worker(
+            partial(
+                WorkerConnection,
+                WorkerSetup(number, rows, vocabulary, model, placement.lone_threads_of(number)),
+                host,
+            ),
+            patience=patience,
+            replaces=replaces,
+            close=host.close,
+        )
+        for number, (rows, host) in enumerate(zip(placement.rows, hosts, strict=True))
+    ]
 
 
 class OwnProcess:

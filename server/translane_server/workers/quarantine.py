@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from translane_server.engine.sequence import Sentence
 
-_MOST_KNOWN = 4096
-_KNOWN_FOR = 600.0  # seconds
-_CALLER_KNOWN_FOR = 60.0  # seconds
+_MOST_KNOWN = 4096  # sentences, and callers
+_KNOWN_FOR = 600.0  # sentences [seconds]
+_CALLER_KNOWN_FOR = 60.0  # callers [seconds]
 
 
 class Quarantine:
@@ -25,15 +25,9 @@ class Quarantine:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._key = os.urandom(16)
-        # Digests and callers -> when a sentence was refused; the oldest first.
-        self._known: OrderedDict[str, float] = OrderedDict()
-        self._callers: OrderedDict[str, float] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        """Whether any sentence is known."""
-        return bool(self._known)
+        self._sentences = _Recent(_KNOWN_FOR, clock)
+        self._callers = _Recent(_CALLER_KNOWN_FOR, clock)
 
     def name(self, sentence: Sentence) -> str:
         """A name of a sentence for the log, which must not have texts. It depends on the tokens alone."""
@@ -42,24 +36,35 @@ class Quarantine:
 
     def add(self, sentence: Sentence, caller: str) -> None:
         """Remember a sentence that is refused, and its caller."""
-        self._known[self.name(sentence)] = self._callers[caller] = self._clock()
-        for known in (self._known, self._callers):
-            if len(known) > _MOST_KNOWN:
-                known.popitem(last=False)
+        self._sentences.add(self.name(sentence))
+        self._callers.add(caller)
 
     def knows_caller(self, caller: str) -> bool:
         """Whether a sentence of `caller` was refused in the last minute."""
-        return self._callers.get(caller, -_CALLER_KNOWN_FOR) > self._clock() - _CALLER_KNOWN_FOR
+        return caller in self._callers
 
     def knows(self, sentence: Sentence) -> bool:
-        """Whether a sentence was refused lately."""
-        if not self._known:
-            return False
-        name = self.name(sentence)
-        refused_at = self._known.get(name)
-        if refused_at is None:
-            return False
-        if refused_at > self._clock() - _KNOWN_FOR:
-            return True
-        del self._known[name]  # it gets another chance
-        return False
+        """Whether a sentence was refused lately. Where none was, this costs no digest."""
+        return len(self._sentences) > 0 and self.name(sentence) in self._sentences
+
+
+class _Recent:
+    """What was added in the last `seconds`, or as much of it as is remembered."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._added: OrderedDict[str, float] = OrderedDict()  # -> when it was added last; the oldest first
+
+    def __len__(self) -> int:
+        return len(self._added)
+
+    def __contains__(self, each: str) -> bool:
+        added_at = self._added.get(each)
+        return added_at is not None and added_at > self._clock() - self._seconds
+
+    def add(self, each: str) -> None:
+        self._added[each] = self._clock()
+        self._added.move_to_end(each)
+        if len(self._added) > _MOST_KNOWN:
+            self._added.popitem(last=False)
