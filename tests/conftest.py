@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from helpers import groups, store
+# Before anything of `helpers` is imported, so that a failed assertion of a helper tells its values, too.
+pytest.register_assert_rewrite("helpers")
+
+from helpers import groups, store  # noqa: E402
 
 if TYPE_CHECKING:
     from helpers.ray_cluster.serve import RayServe

@@ -59,7 +59,8 @@ async def test_a_lost_node_costs_no_call(cluster, client_oracle, figures):
 
 async def test_a_killed_proxy_costs_no_call(cluster, client_oracle, figures):
     """The proxies of all nodes listen on one port here. Its connections go to those that are left."""
-    serving, _ = cluster
+    serving, nodes = cluster
+    assert await within(RECOVERY, lambda: len(nodes.proxies(serving.port)) == MORE_NODES)
     killed = set()
     async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
         for _ in range(FAULTS):

@@ -42,6 +42,10 @@ class RayNodes:
         """The Serve replicas on these nodes."""
         return [each for node in self._nodes for each in processes.replicas(node.pid)]
 
+    def proxies(self, port: int) -> list[psutil.Process]:
+        """Serve's proxies on these nodes that listen on a port. Serve starts them after the replicas."""
+        return [each for node in self._nodes for each in processes.proxies(node.pid) if _listens(each, port)]
+
     def kill(self) -> int:
         """Kill all processes of the node that has joined first, and return how many there were."""
         return _end(self._nodes.pop(0))
@@ -73,6 +77,13 @@ def _end(node: subprocess.Popen[str]) -> int:
         assert stream
         stream.close()
     return len(family)
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        listening = (each for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN)
+        return any(each.laddr.port == port for each in listening)
+    return False
 
 
 def _address_of(driver: int) -> str:

@@ -40,7 +40,8 @@ class RayServe:
         change: see `deploy`.
 
     Attributes:
-        address: the address of the gRPC proxy.
+        port: the port of the gRPC proxies.
+        address: the address of one that listens there.
         http: the URL of the HTTP proxy.
     """
 
@@ -53,10 +54,11 @@ class RayServe:
         change: Callable[[dict[str, Any]], object],
     ) -> None:
         self._folder = folder
-        self._ports = ["--port", str(free_port())]
+        self.port = free_port()
+        self._ports = ["--port", str(self.port)]
         self._http_port = free_port()
         self.http = f"http://127.0.0.1:{self._http_port}"
-        self.address = f"127.0.0.1:{self._ports[1]}"
+        self.address = f"127.0.0.1:{self.port}"
         # Ray has unix sockets in this folder, whose paths have at most 107 characters.
         self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         self._log = (folder / "ray.log").open("w+")
