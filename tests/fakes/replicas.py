@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Callable
+
 from fakes.backend import VOCABULARY
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import Backend
 from translane_server.workers.connection import WorkerConnection
-from translane_server.workers.local import ThreadHost
 from translane_server.workers.messages import WorkerSetup
+from translane_server.workers.serve import serve
 from translane_server.workers.worker import Worker
+
+
+class ThreadHost:
+    """Runs a replica on a thread of this process. Implements `connection.Host`.
+
+    Args:
+        open_backend: makes the replica's backend. The replica's thread calls it.
+    """
+
+    pid = -1  # it has no process of its own
+
+    def __init__(self, open_backend: Callable[[], Backend]) -> None:
+        self._open_backend = open_backend
+        self._code: int | None = None
+        self._thread: threading.Thread | None = None
+
+    def launch(self, connection: socket.socket) -> None:
+        self._thread = threading.Thread(target=self._serve, args=(connection.dup(),), name="replica", daemon=True)
+        self._thread.start()
+
+    def end(self, *, at_once: bool) -> str:
+        if self._thread is None:
+            return "was not started"
+        self._thread.join()
+        return f"ended with exit code {self._code}"
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            self._code = serve(connection, lambda _setup: self._open_backend())
 
 
 def fake_replica(

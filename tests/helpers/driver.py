@@ -1,23 +1,31 @@
-"""Decodes lists of sentences with a bundle, as a server does: together, one by one, or as they arrive."""
+"""Decodes lists of sentences with a bundle, as a worker does: together, one by one, or as they arrive."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.arrays import IntArray
-from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
+from translane_server.engine import offline
+from translane_server.engine.loop import EngineLoop, ServerGoneError
+from translane_server.engine.sequence import (
+    EngineInput,
+    EngineOutput,
+    Hypothesis,
+    Sentence,
+    SentenceResult,
+    TargetVocabulary,
+)
+from translane_server.engine.sequence import Sequence as EngineSequence
 from translane_server.runtime.backend import Candidates
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
-from translane_server.workers.local import LocalDecoder
 
-_PATIENCE = 240  # seconds for a request
+_ARRIVALS = 0.3  # sentences for each step, on average
 
 
 class BundleDecoder:
@@ -61,39 +69,27 @@ class BundleDecoder:
         )
         self.step_rows: list[int] = []  # of each decoder step so far
         self._count_steps(self.backend)
-        self._decoder = LocalDecoder(self.backend, self.vocabulary)
 
     def __enter__(self) -> BundleDecoder:
-        self._decoder.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._decoder.__exit__(*exception)
+        self.backend.close()
 
     def together(self, sentences: Sequence[Sentence]) -> list[tuple[Hypothesis, ...]]:
         """Decode all sentences as one request; return the hypotheses of each sentence, best first."""
-        return self._decoder.run(self._decode(sentences))
+        return [result.hypotheses for result in offline.decode(self.backend, self.vocabulary, sentences)]
 
     def one_by_one(self, sentences: Sequence[Sentence]) -> list[tuple[Hypothesis, ...]]:
         """Decode each sentence alone in the batch."""
         return [self.together([sentence])[0] for sentence in sentences]
 
     def arriving(self, sentences: Sequence[Sentence], seed: int) -> list[tuple[Hypothesis, ...]]:
-        """Decode each sentence as a request of its own, in random order and at random moments."""
-        return self._decoder.run(self._arriving(sentences, random.Random(seed)))
-
-    async def _arriving(self, sentences: Sequence[Sentence], shuffle: random.Random) -> list[tuple[Hypothesis, ...]]:
-        order = shuffle.sample(range(len(sentences)), len(sentences))
-        requests = {}
-        for number in order:
-            requests[number] = asyncio.create_task(self._decode([sentences[number]], shuffle.randrange(3)))
-            await asyncio.sleep(shuffle.expovariate(2000))  # half a millisecond on average: a fraction of a step
-        return [(await requests[number])[0] for number in range(len(sentences))]
-
-    async def _decode(self, sentences: Sequence[Sentence], priority: int = 0) -> list[tuple[Hypothesis, ...]]:
-        async with asyncio.timeout(_PATIENCE):
-            results = await self._decoder.dispatcher.decode(sentences, priority)
-        return [result.hypotheses for result in results]
+        """Decode sentences that arrive in random order, with random priorities, between random steps."""
+        arriving = _Arriving(sentences, random.Random(seed))
+        assert EngineLoop(self.backend, arriving, self.vocabulary).run(), "the loop has failed"
+        assert not arriving.failed
+        return [arriving.results[number].hypotheses for number in range(len(sentences))]
 
     def _count_steps(self, backend: GraphBackend) -> None:
         step = backend.decode_step
@@ -103,3 +99,32 @@ class BundleDecoder:
             return step(token_ids, *arguments, **keywords)
 
         backend.decode_step = counted_step  # type: ignore[method-assign]
+
+
+class _Arriving:
+    """Sends one sentence after the other, as `random` has it. Implements `loop.ServerLink`."""
+
+    def __init__(self, sentences: Sequence[Sentence], random: random.Random) -> None:
+        self._random = random
+        self._coming = [
+            EngineSequence(number, random.randrange(3), 0.0, False, sentence)
+            for number, sentence in random.sample(list(enumerate(sentences)), len(sentences))
+        ]
+        self._left = len(sentences)
+        self.results: dict[int, SentenceResult] = {}
+        self.failed: list[int] = []
+
+    def has_arrivals(self) -> bool:
+        return bool(self._coming) and self._random.random() < _ARRIVALS
+
+    def inputs(self, *, wait: bool) -> list[EngineInput]:
+        if not self._left:
+            raise ServerGoneError
+        if self._coming and (wait or self.has_arrivals()):
+            return [EngineInput([self._coming.pop()], [])]
+        return []
+
+    def put(self, output: EngineOutput) -> None:
+        self.results.update(output.ended)
+        self.failed += output.failed
+        self._left -= len(output.ended) + len(output.failed)

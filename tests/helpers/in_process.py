@@ -10,13 +10,13 @@ from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import Translation
 from translane_server.bundle.bundle import load_bundle
+from translane_server.engine import offline
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
-from translane_server.workers.local import LocalDecoder
 
 _ROWS = 64
 _SENTENCES = 100_000
@@ -37,22 +37,19 @@ class InProcess:
         limits, ids = manifest.limits, manifest.special_ids
         tokens = TokenLimits(limits.source_tokens, limits.target_tokens, manifest.decoding_defaults.max_length)
         self.reader = TranslateReader(manifest, self.tokenizer, RequestLimits(_SENTENCES, _SENTENCES, tokens, _BEAMS))
-        backend = OrtBackend(
+        self._backend = OrtBackend(
             Sessions(bundle, threads=threads),
             rows=_ROWS,
             source_capacity=limits.source_tokens,
             target_capacity=limits.target_tokens,
         )
-        self._decoder = LocalDecoder(
-            backend, TargetVocabulary(ids.decoder_start, ids.eos, self.tokenizer.target_surfaces)
-        )
+        self._vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, self.tokenizer.target_surfaces)
 
     def __enter__(self) -> InProcess:
-        self._decoder.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._decoder.__exit__(*exception)
+        self._backend.close()
 
     def translations(self, texts: Sequence[str], **options: Any) -> list[Translation]:
         """Translate `texts` with these decoding options.
@@ -63,7 +60,7 @@ class InProcess:
         request = TranslationRequest(texts, options=checked_options(options))
         self.reader.check(request)
         prepared = self.reader.read(request)
-        return prepared.translations(self._decoder.decode(prepared.sentences))
+        return prepared.translations(offline.decode(self._backend, self._vocabulary, prepared.sentences))
 
     def texts(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Return the best translation of each of `texts`."""

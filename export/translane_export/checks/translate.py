@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from translane_export.errors import ExportError
 from translane_server.bundle.bundle import Bundle
-from translane_server.core.errors import RequestError
+from translane_server.core.errors import EngineError
+from translane_server.engine import offline
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
-from translane_server.workers.local import LocalDecoder
 
 _ROWS = 32
 
@@ -65,9 +66,9 @@ def decode_greedily(
     sentences = [
         Sentence(list(source)[:longest], options, forced_ids=tuple(forced_ids)) for source in sources if source
     ]
-    with LocalDecoder(backend, TargetVocabulary(ids.decoder_start, ids.eos)) as decoder:
+    with closing(backend):
         try:
-            results = iter(decoder.decode(sentences))
-        except RequestError as error:
+            results = iter(offline.decode(backend, TargetVocabulary(ids.decoder_start, ids.eos), sentences))
+        except EngineError as error:
             raise ExportError(f"the exported model does not decode: {error}") from None
     return [next(results).hypotheses[0] if source else None for source in sources]

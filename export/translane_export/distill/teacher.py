@@ -17,7 +17,8 @@ from translane_export.settings import ExportSettings
 from translane_export.train.errors import ResumeError
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.bundle.devices import choose_device
-from translane_server.core.errors import RequestError, SettingsError
+from translane_server.core.errors import EngineError, SettingsError
+from translane_server.engine import offline
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, SentenceResult, TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
@@ -25,7 +26,6 @@ from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
-from translane_server.workers.local import LocalDecoder
 
 NO_PIECES, TOO_LONG, UNENDED = "no pieces", "source too long", "translation did not end"
 """Why a source has no translation."""
@@ -94,7 +94,7 @@ def identity_of(settings: DistillSettings, taught: TaughtPair) -> Identity:
 
 
 class Teacher:
-    """Translates lists of sources. A `with` statement starts and stops it.
+    """Translates lists of sources. A `with` statement frees its model at the end.
 
     A translation never depends on the other sources of its list, so it does not matter how a text is cut into lists.
 
@@ -114,20 +114,19 @@ class Teacher:
             length_penalty=settings.length_penalty,
             scores=False,
         )
-        backend = OrtBackend(
+        self._vocabulary = TargetVocabulary(ids.decoder_start, ids.eos)
+        self._backend = OrtBackend(
             Sessions(taught.bundle, threads=settings.computing_threads),
             rows=max(settings.max_batch_size, self._options.rows),
             source_capacity=self._longest,
             target_capacity=len(forced) + most,
         )
-        self._decoder = LocalDecoder(backend, TargetVocabulary(ids.decoder_start, ids.eos))
 
     def __enter__(self) -> Teacher:
-        self._decoder.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._decoder.__exit__(*exception)
+        self._backend.close()
 
     def translate(self, sources: Sequence[UniqueSource]) -> list[Record]:
         """Return what becomes of each source, in order.
@@ -143,8 +142,8 @@ class Teacher:
         forced = self._languages.forced_ids
         sentences = [Sentence(ids[place], self._options, forced_ids=forced) for place in fitting]
         try:
-            results = self._decoder.decode(sentences) if sentences else ()
-        except RequestError as error:
+            results = offline.decode(self._backend, self._vocabulary, sentences)
+        except EngineError as error:
             raise DistillError(f"the teacher does not decode: {error}") from None
         found = dict(zip(fitting, results, strict=True))
         return [

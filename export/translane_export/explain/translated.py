@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from translane_export.errors import ExportError
 from translane_server.bundle.bundle import Bundle
-from translane_server.core.errors import RequestError, SettingsError
+from translane_server.core.errors import EngineError, SettingsError
+from translane_server.engine import offline
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
 from translane_server.runtime.ort import OrtBackend
@@ -15,7 +17,6 @@ from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
-from translane_server.workers.local import LocalDecoder
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,10 @@ def translate(sessions: Sessions, source: SourceText, *, beam_size: int, max_len
         source.ids, DecodingOptions(longest, beam_size=beam_size), forced_ids=forced, counted_ids=len(forced)
     )
     ids = manifest.special_ids
-    with LocalDecoder(backend, TargetVocabulary(ids.decoder_start, ids.eos)) as decoder:
+    with closing(backend):
         try:
-            (result,) = decoder.decode([sentence])
-        except RequestError as error:
+            (result,) = offline.decode(backend, TargetVocabulary(ids.decoder_start, ids.eos), [sentence])
+        except EngineError as error:
             raise ExportError(f"the model does not decode: {error}") from None
     return _translated(source, result.hypotheses[0], ids.decoder_start, ids.eos)
 

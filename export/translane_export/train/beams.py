@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from translane_export.errors import ExportError
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.torchscript import TorchBackend
 from translane_export.model import Transformer
-from translane_server.core.errors import RequestError
+from translane_server.core.errors import EngineError
+from translane_server.engine import offline
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, TargetVocabulary
-from translane_server.workers.local import LocalDecoder
 
 _ROWS = 64  # hypotheses that decode at once
 
@@ -59,10 +60,10 @@ def beam_search(model: Transformer, sources: Sequence[Sequence[int]], beams: Bea
         source_capacity=max(map(len, complete)),
         target_capacity=max(sentence.options.max_length for sentence in sentences),
     )
-    with LocalDecoder(backend, TargetVocabulary(config.start_id, config.eos_id)) as decoder:
+    with closing(backend):
         try:
-            results = decoder.decode(sentences)
-        except RequestError as error:
+            results = offline.decode(backend, TargetVocabulary(config.start_id, config.eos_id), sentences)
+        except EngineError as error:
             raise ExportError(f"the model does not decode: {error}") from None
     model.train(was_training)
     return [list(result.hypotheses[0].token_ids) for result in results]

@@ -107,7 +107,7 @@ class EngineLoop:
     """Decodes the sequences that the server sends.
 
     Args:
-        backend: runs the model; the loop closes it at its end.
+        backend: runs the model; the caller closes it.
         server: sends inputs and takes outputs.
         vocabulary: the target vocabulary.
         at_work: called with True before the loop has work, and with False when it has none.
@@ -159,8 +159,6 @@ class EngineLoop:
         except Exception:  # noqa: BLE001 - the server answers all callers after any error
             _log.exception("the replica failed")
             return False
-        finally:
-            self._backend.close()
 
     def _exchange(self) -> None:
         """Send an output if there is news, and take inputs. Wait for inputs if there is nothing to decode."""

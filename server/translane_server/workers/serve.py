@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import select
 import socket
@@ -151,4 +152,5 @@ def run_replica(
         server.send(Ready())
     except ServerGoneError:
         return 0
-    return 0 if EngineLoop(backend, server, setup.vocabulary, activity.set).run() else 1
+    with contextlib.closing(backend):
+        return 0 if EngineLoop(backend, server, setup.vocabulary, activity.set).run() else 1

@@ -8,6 +8,8 @@ import pytest
 
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.language_model import RandomBackend, RandomModel
+from translane_server.core.errors import EngineError
+from translane_server.engine import offline
 from translane_server.engine.loop import EngineLoop, ServerGoneError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, Sentence, Sequence
@@ -84,7 +86,6 @@ class Calls:
 
     def run(self):
         assert self.loop.run()
-        assert self.backend.closed
         assert self.loop._batch.size == 0
         self.results = dict(self.server.ended)
         self.order = [number for number, _ in self.server.ended]
@@ -337,15 +338,26 @@ def test_committed_tokens_are_reported_after_every_step_and_none_after_the_resul
     assert committed == [*[[(10, (1010,))]] * 4, [], []]
 
 
-def test_a_backend_that_fails_ends_the_loop_and_is_closed(caplog):
+def test_a_backend_that_fails_ends_the_loop(caplog):
     calls = Calls(rows=4)
     calls.backend.fail_at_step = 2
     calls.submit(10, length=9)
     assert not calls.loop.run()
-    assert calls.backend.closed
     assert "fell off the bus" in caplog.text
     assert caplog.messages == ["a step of 1 sentences has failed", "the replica failed"]
     assert calls.server.outputs == [], "the server decodes the sentence elsewhere"
+
+
+def test_without_a_server_a_failed_step_ends_the_call_and_the_next_call_decodes():
+    backend = FakeBackend(rows=2)
+    sentences = [Sentence([token] * token + [EOS], DecodingOptions(20)) for token in (9, 8, 7, 6)]
+    step, fail = backend.decode_step, once(MemoryError())
+    backend.decode_step = lambda *arguments: fail() or step(*arguments)
+    with pytest.raises(EngineError, match="failed in a step"):
+        offline.decode(backend, VOCABULARY, sentences)
+    results = offline.decode(backend, VOCABULARY, sentences)
+    assert [len(result.hypotheses[0].token_ids) for result in results] == [9, 8, 7, 6]
+    assert not backend.closed
 
 
 def once(error):

@@ -12,13 +12,13 @@ from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import TermOutcome, Treatment
 from translane_server.core.errors import InvalidRequestError
+from translane_server.engine import offline
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.text.glossaries import StoredGlossaries, StoredGlossary
 from translane_server.text.glossary import Glossary, Term, Words
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.terms import KeptTerms, Spelling, most_reports
-from translane_server.workers.local import LocalDecoder
 
 TOKENIZER = FakeTokenizer()
 UNKNOWN = make_manifest().special_ids.unk
@@ -201,22 +201,21 @@ def test_no_term_refuses_a_request_and_what_is_applied_is_there(seed):
     backend = RandomBackend(model, rows=64, source_capacity=SOURCES, target_capacity=TARGET)
     vocabulary = TargetVocabulary(DECODER_START, EOS, tokenizer.target_surfaces)
     seen = set()
-    with LocalDecoder(backend, vocabulary) as decoder:
-        for _ in range(REQUESTS):
-            request = random_request(pick)
-            reader.check(request)
-            prepared = reader.read(request)
-            translations = prepared.translations(decoder.decode(prepared.sentences))
-            for text, translation in zip(request.texts, translations, strict=True):
-                reports = (translation.treatment or Treatment()).terms
-                seen |= {report.outcome for report in reports}
-                of_request = [(each.source, each.target) for each in reports if not each.glossary]
-                assert set(of_request) == {(term.source, term.target) for term in request.options.terminology}
-                for report in reports:
-                    if report.outcome == TermOutcome.APPLIED:
-                        assert report.target in translation.hypotheses[0].text
-                    if not Glossary([Term(report.source, "x", True, True)], "en").find(*words_of(text)):
-                        assert report.outcome in (TermOutcome.NOT_FOUND, TermOutcome.UNSPELLABLE)
+    for _ in range(REQUESTS):
+        request = random_request(pick)
+        reader.check(request)
+        prepared = reader.read(request)
+        translations = prepared.translations(offline.decode(backend, vocabulary, prepared.sentences))
+        for text, translation in zip(request.texts, translations, strict=True):
+            reports = (translation.treatment or Treatment()).terms
+            seen |= {report.outcome for report in reports}
+            of_request = [(each.source, each.target) for each in reports if not each.glossary]
+            assert set(of_request) == {(term.source, term.target) for term in request.options.terminology}
+            for report in reports:
+                if report.outcome == TermOutcome.APPLIED:
+                    assert report.target in translation.hypotheses[0].text
+                if not Glossary([Term(report.source, "x", True, True)], "en").find(*words_of(text)):
+                    assert report.outcome in (TermOutcome.NOT_FOUND, TermOutcome.UNSPELLABLE)
     assert {TermOutcome.APPLIED, TermOutcome.NOT_FOUND, TermOutcome.UNSPELLABLE} <= seen
 
 

@@ -8,13 +8,12 @@ import time
 import pytest
 
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
-from fakes.replicas import fake_replica
+from fakes.replicas import ThreadHost, fake_replica
 from translane_server.core.errors import BundleError, EngineError, QueueFullError, StartupError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineOutput, Sentence, Sequence, StepStats
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.local import ThreadHost
 from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed, pack_output
 from translane_server.workers.worker import Worker
 
