@@ -12,8 +12,8 @@ from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import Backend
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.messages import WorkerSetup
-from translane_server.workers.serve import serve
 from translane_server.workers.worker import Worker
+from translane_server.workers.worker_process import serve
 
 
 class ThreadHost:

@@ -11,7 +11,7 @@ from typing import Any
 
 from translane_server.access.authenticator import KeyRing
 from translane_server.api.call import Call, Transport
-from translane_server.api.callers import caller_of
+from translane_server.api.caller_names import caller_of
 from translane_server.core.errors import (
     FieldViolation,
     InvalidRequestError,

@@ -23,7 +23,7 @@ from translane_server.access.authenticator import KeyRing
 from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Method, Write
-from translane_server.api.callers import name_in_certificate
+from translane_server.api.caller_names import name_in_certificate
 from translane_server.core.errors import UnknownMethodError
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer

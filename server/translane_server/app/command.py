@@ -31,7 +31,7 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
     settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
     with packages_load():
-        from translane_server.app.serving import run
+        from translane_server.app.lifetime import run
         from translane_server.translation.tokenizer_pool import any_thread_runs
     for name in _NEEDED_BY_REPLICAS:
         if find_spec(name) is None:

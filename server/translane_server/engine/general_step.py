@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from translane_server.core.arrays import FloatArray, IntArray
-from translane_server.engine.ranking import RankedTokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.sampling import draw_tokens, first_tokens
 from translane_server.engine.search import Kind, Search
+from translane_server.engine.token_ranking import RankedTokens
 from translane_server.runtime.backend import RowMove
 
 

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from translane_server.core.arrays import Int32Array, IntArray
-from translane_server.engine.beams import BeamStep
+from translane_server.engine.beam_step import BeamStep
 from translane_server.engine.general_step import GeneralStep
 from translane_server.engine.hypotheses import new_committed_tokens, row_hypothesis
-from translane_server.engine.ranking import RankedTokens, rank_tokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Kind, Search, SearchFactory
 from translane_server.engine.sequence import CommittedTokens, Sequence, TargetVocabulary
+from translane_server.engine.token_ranking import RankedTokens, rank_tokens
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 
 _Rows = IntArray | slice

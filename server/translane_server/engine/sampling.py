@@ -18,9 +18,9 @@ import numpy.typing as npt
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.engine import processors
 from translane_server.engine.options import Sampling
-from translane_server.engine.ranking import RankedTokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Kind, Search
+from translane_server.engine.token_ranking import RankedTokens
 
 UIntArray = npt.NDArray[np.uint64]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from translane_server.runtime.graph_backend import GraphBackend
     from translane_server.runtime.sessions import AllThreads, Sessions
     from translane_server.workers.messages import WorkerSetup
-    from translane_server.workers.serve import Activity
+    from translane_server.workers.worker_process import Activity
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def main() -> int:
     # one thread forks safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from translane_server.workers.fork import serve_forked
-    from translane_server.workers.serve import serve
+    from translane_server.workers.worker_process import serve
 
     how, number = sys.argv[-2:]
     with socket.socket(fileno=int(number)) as connection:

@@ -25,7 +25,7 @@ from translane_server.core.errors import StartupError
 from translane_server.engine.loop import ServerGoneError
 from translane_server.runtime.backend import Backend
 from translane_server.workers.messages import CODE, PID, WorkerSetup, receive_connection, report_line
-from translane_server.workers.serve import (
+from translane_server.workers.worker_process import (
     Activity,
     SharedActivity,
     SocketLink,

@@ -448,7 +448,7 @@ async def test_a_server_with_a_wrong_key_does_not_start(secrets, another):
 
 @pytest.fixture
 def _log_stays(monkeypatch):
-    monkeypatch.setattr("translane_server.app.serving.configure_logging", lambda _format, _level: None)
+    monkeypatch.setattr("translane_server.app.lifetime.configure_logging", lambda _format, _level: None)
 
 
 def check(capsys, *argv):

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from translane_server.app.serving import ServiceManager
+from translane_server.app.lifetime import ServiceManager
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from translane_server.engine import offline
 from translane_server.engine.loop import EngineLoop, ServerGoneError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, Sentence, Sequence
-from translane_server.workers.serve import SharedActivity
+from translane_server.workers.worker_process import SharedActivity
 
 MODEL = RandomModel()
 

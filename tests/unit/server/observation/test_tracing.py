@@ -385,7 +385,7 @@ def test_without_the_extra_there_is_a_warning(monkeypatch, caplog):
 def test_without_variables_nothing_of_opentelemetry_is_imported():
     check = """
 import sys
-from translane_server.app.serving import run
+from translane_server.app.lifetime import run
 from translane_server.observation.tracing import traces
 with traces({}) as tracer:
     assert tracer is None

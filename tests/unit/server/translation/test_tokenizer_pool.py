@@ -159,7 +159,7 @@ async def test_stopping_ends_all_work(make):
 SERVER = """
 import asyncio, sys, threading, time
 from translane_server.app import command
-from translane_server.app import serving
+from translane_server.app import lifetime
 from translane_server.translation.tokenizer_pool import TokenizerPool
 
 async def serve(stuck):
@@ -178,7 +178,7 @@ def run(settings, environ):
     print("ended")
     return 3
 
-serving.run = run
+lifetime.run = run
 sys.exit(command.serve(sys.argv[1:], {}))
 """
 

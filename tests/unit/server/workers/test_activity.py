@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from translane_server.workers.serve import SharedActivity
+from translane_server.workers.worker_process import SharedActivity
 
 
 def test_a_replica_is_alone_while_no_other_one_is_at_work():
@@ -23,7 +23,7 @@ def test_a_replica_is_alone_while_no_other_one_is_at_work():
 # In a process of its own: a fork of the one that runs the tests would go on with them if its end failed.
 FORKS = """
 import os
-from translane_server.workers.serve import SharedActivity
+from translane_server.workers.worker_process import SharedActivity
 
 shared = SharedActivity()
 if child := os.fork():

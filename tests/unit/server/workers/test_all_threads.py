@@ -10,7 +10,7 @@ from helpers.demo import DEMO
 from translane_server.bundle.bundle import load_bundle
 from translane_server.workers.__main__ import _all_threads
 from translane_server.workers.messages import ModelSetup, WorkerSetup
-from translane_server.workers.serve import SharedActivity
+from translane_server.workers.worker_process import SharedActivity
 
 
 def setup_of(folder: Path, lone_threads: int) -> WorkerSetup:

@@ -13,9 +13,9 @@ import numpy as np
 from translane_server.engine.beam import Continuation, best_continuations
 from translane_server.engine.hypotheses import beam_hypothesis, coverage_penalty, unrolled
 from translane_server.engine.phrases import RequiredPhrases
-from translane_server.engine.ranking import RankedTokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import LiveBeams, Path, Search
+from translane_server.engine.token_ranking import RankedTokens
 from translane_server.runtime.backend import RowMove
 
 
