@@ -45,7 +45,7 @@ class Quarantine:
 
     def knows(self, sentence: Sentence) -> bool:
         """Whether a sentence was refused lately. Where none was, this costs no digest."""
-        return len(self._sentences) > 0 and self.name(sentence) in self._sentences
+        return bool(self._sentences) and self.name(sentence) in self._sentences
 
 
 class _Recent:
@@ -56,12 +56,14 @@ class _Recent:
         self._clock = clock
         self._added: OrderedDict[str, float] = OrderedDict()  # -> when it was added last; the oldest first
 
-    def __len__(self) -> int:
-        return len(self._added)
+    def __bool__(self) -> bool:
+        """Whether anything is left. What is too old is forgotten here."""
+        while self._added and next(iter(self._added.values())) <= self._clock() - self._seconds:
+            self._added.popitem(last=False)
+        return bool(self._added)
 
     def __contains__(self, each: str) -> bool:
-        added_at = self._added.get(each)
-        return added_at is not None and added_at > self._clock() - self._seconds
+        return bool(self) and each in self._added
 
     def add(self, each: str) -> None:
         self._added[each] = self._clock()
