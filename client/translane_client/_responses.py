@@ -65,6 +65,7 @@ class ReceivedStream:
                 conversions.timing_of(response),
                 conversions.treatment_of(response),
                 tuple(response.models),
+                dict(response.model_versions),
             )
         return new
 

@@ -189,6 +189,7 @@ def translate_response(answer: Translations) -> pb.TranslateResponse:
         if len(models) != 1:
             message.models.extend(models or each.models)
     _fill_timing(response.timing, answer.timing)
+    response.model_versions.update(answer.versions)
     return response
 
 
@@ -202,6 +203,7 @@ def stream_response(delta: Delta) -> pb.TranslateStreamResponse:
         if end.treatment:
             _fill_treatment(response.treatment, end.treatment)
         response.models.extend(end.models)
+        response.model_versions.update(end.versions)
     return response
 
 
@@ -213,12 +215,13 @@ def score_response(answer: Scores) -> pb.ScoreResponse:
             total_log_prob=each.total_log_prob, token_log_probs=each.token_log_probs, tokens=each.tokens
         )
     _fill_timing(response.timing, answer.timing)
+    response.model_versions.update(answer.versions)
     return response
 
 
 def translations_of(response: pb.TranslateResponse) -> list[Translation]:
-    """The translations of a response, each with its models and the response's timing."""
-    timing = timing_of(response)
+    """The translations of a response, each with its models, and the response's timing and versions."""
+    timing, versions = timing_of(response), dict(response.model_versions)
     models = (response.model,) if response.model else ()
     return [
         Translation(
@@ -228,17 +231,17 @@ def translations_of(response: pb.TranslateResponse) -> list[Translation]:
             timing=timing,
             source_pieces=tuple(each.source_pieces),
             treatment=treatment_of(each),
+            versions=versions,
         )
         for each in response.translations
     ]
 
 
 def scores_of(response: pb.ScoreResponse) -> list[Score]:
-    """The scores of a response, each with the response's model and timing."""
-    model, timing = response.model, timing_of(response)
+    """The scores of a response, each with the response's model, timing and versions."""
+    rest = response.model, timing_of(response), dict(response.model_versions)
     return [
-        Score(each.total_log_prob, tuple(each.token_log_probs), tuple(each.tokens), model, timing)
-        for each in response.scores
+        Score(each.total_log_prob, tuple(each.token_log_probs), tuple(each.tokens), *rest) for each in response.scores
     ]
 
 
@@ -368,6 +371,7 @@ def _model_info(model: pb.Model) -> ModelInfo:
     return ModelInfo(
         name=model.name,
         version=model.version,
+        digest=model.digest,
         source_languages=tuple(model.source_languages),
         target_languages=tuple(model.target_languages),
         precision=model.precision,

@@ -132,6 +132,8 @@ class Translation:
     """The tokens of the source; filled where return_tokens or return_alignment was set."""
     treatment: Treatment | None = None
     """What the server did with the text besides translating it; None if it did nothing else."""
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Name of each model that the request took → its version, "@", and the digest of its bundle."""
 
     def __str__(self) -> str:
         return self.text
@@ -162,10 +164,13 @@ class Translations:
     """The translations of a request's texts, in their order."""
 
     translations: Sequence[Translation]
-    """`timing` of each is that of the request, and is not filled. Nor is `models`, unless it differs between them."""
+    """`timing` and `versions` of each are those of the request, and are not filled. Nor is `models`, unless it differs
+    between them."""
     models: tuple[str, ...]
     """What translated every text; empty if this differs between the texts."""
     timing: Timing
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Name of each model that took part → its version, "@", and the digest of its bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +184,8 @@ class StreamedTranslation:
     """What the server did with the text besides translating it; None if it did nothing else."""
     models: tuple[str, ...] = ()
     """Name of the model that translated the text. Two models translated one after the other."""
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Name of each model that took part → its version, "@", and the digest of its bundle."""
 
     def __str__(self) -> str:
         return self.text
@@ -222,6 +229,8 @@ class Score:
     """Name of the model that scored."""
     timing: Timing | None = None
     """Timing of the request that the pair travelled in."""
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Name of each model that took part → its version, "@", and the digest of its bundle."""
 
     @property
     def mean_log_prob(self) -> float:
@@ -239,9 +248,11 @@ class Scores:
     """The scores of a request's inputs, in their order."""
 
     scores: Sequence[Score]
-    """`model` and `timing` of each are those of the request, and are not filled."""
+    """`model`, `timing` and `versions` of each are those of the request, and are not filled."""
     model: str
     timing: Timing
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Name of each model that took part → its version, "@", and the digest of its bundle."""
 
 
 def perplexity_of(mean_log_prob: float) -> float:
@@ -294,6 +305,8 @@ class ModelInfo:
     """Most tokens to generate where a request sets no max_length."""
     decoding_defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Decoding option → its value where a request does not set it. Options without a default are absent."""
+    digest: str = ""
+    """The first digits of the sha256 of the bundle's manifest, which has the digests of all other files."""
     glossaries: tuple[str, ...] = ()
     """Names of the stored glossaries for the model's languages."""
     state: ModelState = ModelState.UNSPECIFIED

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from fakes.serving import FakeTokenizer, make_manifest, make_settings
-from translane_server.bundle.manifest import Manifest
+from fakes.serving import FakeModel, checked_model, make_manifest, make_settings
 from translane_server.core.errors import UnavailableError
-from translane_server.models.served_model import ModelDescription, ServedModel
-from translane_server.models.version import LoadedModel, limits_of
+from translane_server.models.served_model import ServedModel
+from translane_server.models.version import CheckedModel, LoadedModel, limits_of
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
@@ -54,28 +53,18 @@ class FakeLoader:
         self._metrics = metrics
         self._languages = languages
 
-    def manifest(self, version: str) -> Manifest:
-        return make_manifest(name=self.name, version=version, **self._languages)
+    def checked(self, version: str) -> CheckedModel:
+        return checked_model(FakeModel(make_manifest(name=self.name, version=version, **self._languages)), self._limits)
 
-    async def load(self, running: str = "") -> LoadedModel | None:
+    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
         self.loads += 1
         newest = self.newest
         await self.gate.wait()
         if isinstance(newest, Exception):
             raise newest
-        if newest == running:
+        if running and newest == running.fingerprint:
             return None
-        loaded = LoadedModel(
-            self.name,
-            self.manifest(newest),
-            FakeTokenizer(),
-            "cpu",
-            self._limits,
-            cast("Dispatcher", FakeDispatcher()),
-            self._metrics,
-            TokenizerPool(),
-            fingerprint=newest,
-        )
+        loaded = LoadedModel(self.checked(newest), cast("Dispatcher", FakeDispatcher()), self._metrics, TokenizerPool())
         await loaded.start()
         return loaded
 
@@ -87,8 +76,7 @@ class Model(ServedModel):
         limits = limits_of(make_settings(max_request_texts=2, max_queue_size=3).of_model(name), make_manifest())
         of_model = metrics.of_model(name)
         self.loader = FakeLoader(name, newest, limits, of_model, languages)
-        description = ModelDescription(name, self.loader.manifest("0"), "cpu", limits)
-        super().__init__(description, self.loader, of_model)
+        super().__init__(self.loader.checked("0").description, self.loader, of_model)
 
     async def refuses(self) -> str:
         """The message with which a request is refused."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import grpc
 
@@ -18,8 +18,8 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.registry import Registry
-from translane_server.models.served_model import ModelDescription, ServedModel
-from translane_server.models.version import LoadedModel, answer_cache, limits_of
+from translane_server.models.served_model import ServedModel
+from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription, answer_cache, limits_of
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend
@@ -121,6 +121,12 @@ def make_dispatcher(backend: Backend, metrics: ModelMetrics, waiting_limit: int 
     return Dispatcher([fake_replica(backend, vocabulary)], waiting_limit=waiting_limit, observe=metrics.observe)
 
 
+def checked_model(model: FakeModel, limits: RequestLimits, name: str = "") -> CheckedModel:
+    manifest, tokenizer = model
+    description = ModelDescription(name or manifest.name, manifest.version, "0123456789ab", manifest, "cpu", limits)
+    return CheckedModel(description, cast("Any", None), tokenizer, manifest.version)
+
+
 class FakeLoader:
     """Loads one version, which decodes with the dispatcher that `make` returns. Implements `Loader`."""
 
@@ -142,20 +148,14 @@ class FakeLoader:
         self._make = make
         self._glossaries = glossaries
 
-    async def load(self, running: str = "") -> LoadedModel | None:
-        manifest, tokenizer = self._model
+    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
         if running:
             return None
         loaded = LoadedModel(
-            manifest.name,
-            manifest,
-            tokenizer,
-            "cpu",
-            self._limits,
+            checked_model(self._model, self._limits),
             self._make(),
             self._metrics,
             self._pool(),
-            fingerprint="only",
             stored=lambda: self._glossaries.current,
             answers=self._answers(),
         )
@@ -179,7 +179,7 @@ def make_registry(
     name = model.manifest.name
     of_model = metrics.of_model(name)
     served = ServedModel(
-        ModelDescription(name, model.manifest, "cpu", limits),
+        checked_model(model, limits).description,
         FakeLoader(
             model,
             limits,

@@ -58,7 +58,7 @@ def table(info: ServerInfo) -> str:
 def _row(model: ModelInfo) -> tuple[str, ...]:
     cells = (
         model.name,
-        model.version,
+        f"{model.version}@{model.digest}" if model.digest else model.version,
         f"{','.join(model.source_languages)}→{','.join(model.target_languages)}",
         model.precision,
         model.device,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from translane.v1 import translation_pb2 as translane_dot_v1_dot_translation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19translane/v1/models.proto\x12\x0ctranslane.v1\x1a\x1etranslane/v1/translation.proto\" \n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x11LoadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x13UnloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12ReloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x13ReloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x32\x84\x02\n\x0cModelService\x12L\n\tLoadModel\x12\x1e.translane.v1.LoadModelRequest\x1a\x1f.translane.v1.LoadModelResponse\x12R\n\x0bUnloadModel\x12 .translane.v1.UnloadModelRequest\x1a!.translane.v1.UnloadModelResponse\x12R\n\x0bReloadModel\x12 .translane.v1.ReloadModelRequest\x1a!.translane.v1.ReloadModelResponseB\xb0\x01\n\x10\x63om.translane.v1B\x0bModelsProtoP\x01Z>github.com/translane/translane/protos/translane/v1;translanev1\xa2\x02\x03TLN\xaa\x02\x0cTranslane.V1\xca\x02\x0cTranslane\\V1\xe2\x02\x18Translane\\V1\\GPBMetadata\xea\x02\rTranslane::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19translane/v1/models.proto\x12\x0ctranslane.v1\x1a\x1etranslane/v1/translation.proto\" \n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x11LoadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x13UnloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"3\n\x12ReloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"J\n\x13ReloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x32\x84\x02\n\x0cModelService\x12L\n\tLoadModel\x12\x1e.translane.v1.LoadModelRequest\x1a\x1f.translane.v1.LoadModelResponse\x12R\n\x0bUnloadModel\x12 .translane.v1.UnloadModelRequest\x1a!.translane.v1.UnloadModelResponse\x12R\n\x0bReloadModel\x12 .translane.v1.ReloadModelRequest\x1a!.translane.v1.ReloadModelResponseB\xb0\x01\n\x10\x63om.translane.v1B\x0bModelsProtoP\x01Z>github.com/translane/translane/protos/translane/v1;translanev1\xa2\x02\x03TLN\xaa\x02\x0cTranslane.V1\xca\x02\x0cTranslane\\V1\xe2\x02\x18Translane\\V1\\GPBMetadata\xea\x02\rTranslane::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,9 +42,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNLOADMODELRESPONSE']._serialized_start=202
   _globals['_UNLOADMODELRESPONSE']._serialized_end=259
   _globals['_RELOADMODELREQUEST']._serialized_start=261
-  _globals['_RELOADMODELREQUEST']._serialized_end=295
-  _globals['_RELOADMODELRESPONSE']._serialized_start=297
-  _globals['_RELOADMODELRESPONSE']._serialized_end=371
-  _globals['_MODELSERVICE']._serialized_start=374
-  _globals['_MODELSERVICE']._serialized_end=634
+  _globals['_RELOADMODELREQUEST']._serialized_end=312
+  _globals['_RELOADMODELRESPONSE']._serialized_start=314
+  _globals['_RELOADMODELRESPONSE']._serialized_end=388
+  _globals['_MODELSERVICE']._serialized_start=391
+  _globals['_MODELSERVICE']._serialized_end=651
 # @@protoc_insertion_point(module_scope)

@@ -31,10 +31,12 @@ class UnloadModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[_translation_pb2.Model, _Mapping]] = ...) -> None: ...
 
 class ReloadModelRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "version")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    version: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class ReloadModelResponse(_message.Message):
     __slots__ = ("model", "changed")

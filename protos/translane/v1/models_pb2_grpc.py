@@ -80,8 +80,8 @@ class ModelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReloadModel(self, request, context):
-        """Takes the newest version of a model. The version that is loaded serves until the new one does. If the newest version
-        is loaded already, nothing changes.
+        """Takes the newest version of a model, or the one that is named. The version that is loaded serves until the new one
+        does. If the wanted version is loaded already, nothing changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -157,14 +157,23 @@ class Term(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., ignore_case: bool = ..., inflected: bool = ...) -> None: ...
 
 class TranslateResponse(_message.Message):
-    __slots__ = ("translations", "model", "timing")
+    __slots__ = ("translations", "model", "timing", "model_versions")
+    class ModelVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TRANSLATIONS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     translations: _containers.RepeatedCompositeFieldContainer[Translation]
     model: str
     timing: Timing
-    def __init__(self, translations: _Optional[_Iterable[_Union[Translation, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
+    model_versions: _containers.ScalarMap[str, str]
+    def __init__(self, translations: _Optional[_Iterable[_Union[Translation, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., model_versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Translation(_message.Message):
     __slots__ = ("hypotheses", "source_tokens", "source_pieces", "treatment", "models")
@@ -275,18 +284,27 @@ class TranslateStreamRequest(_message.Message):
     def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ...) -> None: ...
 
 class TranslateStreamResponse(_message.Message):
-    __slots__ = ("text_delta", "hypothesis", "timing", "treatment", "models")
+    __slots__ = ("text_delta", "hypothesis", "timing", "treatment", "models", "model_versions")
+    class ModelVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TEXT_DELTA_FIELD_NUMBER: _ClassVar[int]
     HYPOTHESIS_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
     TREATMENT_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     text_delta: str
     hypothesis: Hypothesis
     timing: Timing
     treatment: Treatment
     models: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ...) -> None: ...
+    model_versions: _containers.ScalarMap[str, str]
+    def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ..., model_versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ScoreRequest(_message.Message):
     __slots__ = ("inputs", "model", "source_language", "target_language", "return_tokens")
@@ -311,14 +329,23 @@ class ScoreInput(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class ScoreResponse(_message.Message):
-    __slots__ = ("scores", "model", "timing")
+    __slots__ = ("scores", "model", "timing", "model_versions")
+    class ModelVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     SCORES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[Score]
     model: str
     timing: Timing
-    def __init__(self, scores: _Optional[_Iterable[_Union[Score, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
+    model_versions: _containers.ScalarMap[str, str]
+    def __init__(self, scores: _Optional[_Iterable[_Union[Score, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., model_versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Score(_message.Message):
     __slots__ = ("total_log_prob", "token_log_probs", "tokens")
@@ -345,7 +372,7 @@ class ListModelsResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., server_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "max_queue_size", "decoding_defaults", "glossaries")
+    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "max_queue_size", "decoding_defaults", "glossaries", "digest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
@@ -362,6 +389,7 @@ class Model(_message.Message):
     MAX_QUEUE_SIZE_FIELD_NUMBER: _ClassVar[int]
     DECODING_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     source_languages: _containers.RepeatedScalarFieldContainer[str]
@@ -378,7 +406,8 @@ class Model(_message.Message):
     max_queue_size: int
     decoding_defaults: DecodingOptions
     glossaries: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., decoding_defaults: _Optional[_Union[DecodingOptions, _Mapping]] = ..., glossaries: _Optional[_Iterable[str]] = ...) -> None: ...
+    digest: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., decoding_defaults: _Optional[_Union[DecodingOptions, _Mapping]] = ..., glossaries: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_request_texts", "max_queue_size", "max_beam_size")

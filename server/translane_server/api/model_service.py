@@ -48,7 +48,7 @@ class ModelService(ModelServiceServicer):
 
     async def ReloadModel(self, request: pb.ReloadModelRequest, _call: Call) -> pb.ReloadModelResponse:  # noqa: N802
         with _refusals():
-            model, changed = await self._models.reload(request.name)
+            model, changed = await self._models.reload(request.name, request.version)
         return pb.ReloadModelResponse(model=model_message(model.info(self._models.stored)), changed=changed)
 
 

@@ -196,7 +196,7 @@ class Server:
 
     def _tell_health(self) -> None:
         """Set the health of the server, and of each model: the service's name, a slash, and the model's name."""
-        whole = _SERVING if self.models.can_translate else _NOT_SERVING
+        whole = _SERVING if self.models.is_ready else _NOT_SERVING
         states = {"": whole, SERVICE_NAME: whole}
         for name, model in self.models.models.items():
             states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING

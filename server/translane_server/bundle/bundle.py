@@ -51,11 +51,15 @@ class Bundle:
         folder: the folder.
         manifest: the manifest, which `folder` had when it was checked.
         stamps: the stamps of checked files, by name. A file without one is checked when it is read.
+        digest: sha256 of the manifest's file, which has the digest of every other file.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, stamps: Mapping[str, _Stamp] | None = None) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, stamps: Mapping[str, _Stamp] | None = None, digest: str = ""
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.digest = digest
         self._stamps = stamps or {}
 
     def path(self, name: str) -> Path:
@@ -99,10 +103,12 @@ def load_bundle(folder: Path) -> Bundle:
     Raises:
         BundleError: the bundle is missing, corrupted, tampered with, or of another schema version.
     """
-    manifest = read_manifest(folder)
+    content = _read_manifest(folder)
+    manifest = parse_manifest(content, str(folder))
     checked_at = time.time_ns()
     stamps = {name: _check_file(folder, name, entry) for name, entry in sorted(manifest.files.items())}
-    return Bundle(folder, manifest, {name: stamp for name, stamp in stamps.items() if _is_settled(stamp, checked_at)})
+    settled = {name: stamp for name, stamp in stamps.items() if _is_settled(stamp, checked_at)}
+    return Bundle(folder, manifest, settled, hashlib.sha256(content).hexdigest())
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -111,18 +117,20 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BundleError: the manifest is missing, malformed, or of another schema version.
     """
-    path = folder / MANIFEST
+    return parse_manifest(_read_manifest(folder), str(folder))
+
+
+def _read_manifest(folder: Path) -> bytes:
     if not folder.is_dir():
         is_file = "it is a file; name the folder that it lies in" if folder.is_file() else "there is no such folder"
         raise BundleError(f"model bundle {folder}: {is_file}")
     try:
         _check_link(folder, MANIFEST)
-        content = read_regular(path, MOST_DESCRIPTION_BYTES)
+        return read_regular(folder / MANIFEST, MOST_DESCRIPTION_BYTES)
     except FileNotFoundError:
         raise BundleError(f"model bundle {folder}: it has no {MANIFEST}; translane export writes bundles") from None
     except OSError as error:
         raise BundleError(f"model bundle {folder}: {MANIFEST} cannot be read: {error.strerror}") from None
-    return parse_manifest(content, str(folder))
 
 
 def parse_manifest(text: bytes, place: str) -> Manifest:

@@ -14,7 +14,7 @@ from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.registry import Registry
 from translane_server.models.remote_model import RemoteModel, remote_models
-from translane_server.models.served_model import ModelDescription, ServedModel
+from translane_server.models.served_model import ServedModel
 from translane_server.models.version import ModelLoader
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
@@ -53,6 +53,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         lambda: find_models(fixed, settings.models),
         builder.serve,
         pivots=settings.pivot,
+        needs_all=settings.ready == "all",
         most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
@@ -155,10 +156,9 @@ class _Builder:
             remote=self._remote.get(folder),
         )
         try:
-            checked = loader.check()
+            described = loader.check().description
         except BaseException:
             metrics.remove()
             raise
-        manifest = checked.bundle.manifest
-        metrics.describe(version=manifest.version, precision=manifest.precision, device=checked.device)
-        return ServedModel(ModelDescription(name, manifest, checked.device, checked.limits), loader, metrics)
+        metrics.describe(described.labels)
+        return ServedModel(described, loader, metrics)

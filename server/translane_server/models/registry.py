@@ -119,6 +119,7 @@ class Registry:
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
         pivots: whether two models may translate one after the other.
         most_texts: maximum number of texts of a request.
+        needs_all: whether all models have to translate before the server is ready.
         idle_timeout: time without requests after which a model is unloaded [seconds]; 0 is never.
         glossaries: the stored glossaries; by default none.
 
@@ -133,6 +134,7 @@ class Registry:
         serve: Callable[[str, Path], ServedModel],
         *,
         pivots: bool = True,
+        needs_all: bool = True,
         most_texts: int = sys.maxsize,
         idle_timeout: float = 0.0,
         glossaries: GlossaryFolder | None = None,
@@ -143,6 +145,7 @@ class Registry:
         self._find = find
         self._serve = serve
         self._pivots = pivots
+        self._needs_all = needs_all
         self._idle_timeout = idle_timeout
         self._glossaries = glossaries or GlossaryFolder()
         self._models: dict[str, ServedModel] = {}
@@ -170,6 +173,12 @@ class Registry:
     def can_translate(self) -> bool:
         """Whether any model translates."""
         return any(model.can_translate for model in self._models.values())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the models translate that have to. A model that an operator has unloaded does not count."""
+        states = [model.can_translate for model in self._models.values() if model.state is not ModelState.UNLOADED]
+        return any(states) and (all(states) or not self._needs_all)
 
     @property
     def has_failed(self) -> bool:
@@ -319,10 +328,15 @@ class Registry:
         await self._finished(model.unload())
         return model
 
-    async def reload(self, name: str) -> tuple[ServedModel, bool]:
-        """Replace the model `name` by its newest version; return the model, and whether it has changed. See `load`."""
+    async def reload(self, name: str, version: str = "") -> tuple[ServedModel, bool]:
+        """Replace the model `name` by another version; return the model, and whether it has changed. See `load`.
+
+        Args:
+            name: the name of a model.
+            version: the name of the version's folder; "" for what the settings say, which is the newest by default.
+        """
         model = self._named(name)
-        return model, await self._finished(model.reload())
+        return model, await self._finished(model.reload(version))
 
     async def _load(self, name: str) -> ServedModel:
         if name not in self._models:

@@ -8,58 +8,16 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
-from translane.options import Options
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, ModelInfo, ModelState, Scores, Translations
-from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
-from translane_server.models.version import LoadedModel
+from translane_server.models.version import LoadedModel, ModelDescription
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.translation.limits import RequestLimits
-from translane_server.translation.options import decoding_defaults
 from translane_server.translation.translator import FREE, Ticket
-
-
-@dataclass(frozen=True)
-class ModelDescription:
-    """A model as callers see it: the version that is loaded, or the last one that was, or the first one to be."""
-
-    name: str
-    manifest: Manifest
-    device: str
-    limits: RequestLimits
-
-    def info(self, state: ModelState, stored: StoredGlossaries) -> ModelInfo:
-        """Return what callers are told of the model in this state. `stored` are the glossaries of the server."""
-        manifest, limits = self.manifest, self.limits
-        return ModelInfo(
-            name=self.name,
-            version=manifest.version,
-            source_languages=tuple(manifest.source_languages),
-            target_languages=tuple(manifest.target_languages),
-            precision=manifest.precision,
-            device=self.device,
-            license=manifest.license,
-            parameters=manifest.architecture.parameters,
-            max_source_tokens=limits.tokens.source,
-            max_target_tokens=limits.tokens.target,
-            default_max_length=limits.tokens.default_max_length,
-            decoding_defaults=_set_options(decoding_defaults(limits)),
-            glossaries=tuple(stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages))),
-            state=state,
-            max_beam_size=limits.max_beam_size,
-            max_queue_size=limits.max_queue_size,
-        )
-
-
-def _set_options(options: Options) -> dict[str, object]:
-    return {name: value for name in Options.__slots__ if (value := getattr(options, name)) is not None}
-
 
 # How long a caller should wait before it tries again [seconds].
 _RETRY_FULL = 1.0
@@ -73,8 +31,8 @@ _log = logging.getLogger(__name__)
 class Loader(Protocol):
     """Loads versions of a model."""
 
-    async def load(self, running: str = "") -> LoadedModel | None:
-        """Load the newest version; None if it is the one with the fingerprint `running`.
+    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
+        """Load the newest version, or the one that is wanted; None if it is `running`. See `ModelLoader.load`.
 
         Raises:
             StartupError: the version cannot be loaded.
@@ -145,10 +103,13 @@ class ServedModel:
             if self.ready is None or self.ready.has_failed:
                 await self._load()
 
-    async def reload(self) -> bool:
+    async def reload(self, version: str | None = None) -> bool:
         """Replace the version that is loaded by the newest one, which is loaded meanwhile. No request is lost.
 
         A model that is not loaded stays so: its next load takes the newest version anyway.
+
+        Args:
+            version: the version that is wanted from now on; see `ModelLoader.load`.
 
         The requests of the version before may still run when this method returns.
 
@@ -161,14 +122,16 @@ class ServedModel:
         async with self._change():
             old = self.ready
             if old is None:
+                if version:
+                    raise StartupError("the model is not loaded, and takes no other version; load it first")
                 return False
             try:
-                new = await self._loader.load("" if old.has_failed else old.fingerprint)
+                new = await self._loader.load(None if old.has_failed else old, version)
             except StartupError as error:
                 self._metrics.count_reload(REFUSED)
                 _log.error(
                     "a new version is refused, and version %s goes on: %s",
-                    old.manifest.version,
+                    old.description.identity,
                     error,
                     extra=data(model=self.name),
                 )
@@ -299,7 +262,7 @@ class ServedModel:
             await new.stop()
             raise StartupError("the server is shutting down")
         old, self.ready = self.ready, new
-        self.description = ModelDescription(self.name, new.manifest, new.device, new.limits)
+        self.description = new.description
         new.dispatcher.availability_changed = lambda: self.changed()
         self._set_state(ModelState.READY)
         self._watch = asyncio.create_task(self._watch_failure(new))
@@ -315,7 +278,7 @@ class ServedModel:
         if old:
             self._retirement = asyncio.create_task(self._retire(old))
             await asyncio.wait([self._retirement])
-            _log.info("unloaded", extra=data(model=self.name, version=old.manifest.version))
+            _log.info("unloaded", extra=data(model=self.name, version=old.description.version))
 
     async def _retire(self, old: LoadedModel) -> None:
         await old.retire()

@@ -8,16 +8,21 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from translane.options import Options
+from translane.results import ModelInfo, ModelState
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.devices import Device, choose_bundle
 from translane_server.bundle.manifest import Manifest, SearchDefaults
 from translane_server.core.cpus import int8_kernels
 from translane_server.core.errors import BundleError, SettingsError, StartupError
+from translane_server.core.terminal import shown
 from translane_server.engine.sequence import TargetVocabulary
+from translane_server.models.choice import listed
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data, logged_always
@@ -27,6 +32,7 @@ from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.translation.cache import AnswerCache
 from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.options import decoding_defaults
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Translator
 from translane_server.workers.dispatcher import Dispatcher
@@ -79,26 +85,81 @@ def _limit(flag: str, asked: int | None, possible: int) -> int:
     return asked
 
 
+_SHOWN_DIGITS = 12  # of a digest
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """A model as callers see it: the version that is loaded, or the last one that was, or the first one to be.
+
+    Attributes:
+        name: the name under which the model is served.
+        version: the name of the version's folder; of a model without versions, what the manifest says.
+        digest: identifies the bundle: the first digits of the sha256 of its manifest, which has that of all its files.
+    """
+
+    name: str
+    version: str
+    digest: str
+    manifest: Manifest
+    device: Device
+    limits: RequestLimits
+
+    @property
+    def identity(self) -> str:
+        """The version and the digest, as responses have them."""
+        return f"{self.version}@{self.digest}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the metrics say of the version."""
+        precision, device = self.manifest.precision, self.device
+        return {"version": self.version, "digest": self.digest, "precision": precision, "device": device}
+
+    def info(self, state: ModelState, stored: StoredGlossaries) -> ModelInfo:
+        """Return what callers are told of the model in this state. `stored` are the glossaries of the server."""
+        manifest, limits = self.manifest, self.limits
+        defaults = decoding_defaults(limits)
+        return ModelInfo(
+            name=self.name,
+            version=self.version,
+            digest=self.digest,
+            source_languages=tuple(manifest.source_languages),
+            target_languages=tuple(manifest.target_languages),
+            precision=manifest.precision,
+            device=self.device,
+            license=manifest.license,
+            parameters=manifest.architecture.parameters,
+            max_source_tokens=limits.tokens.source,
+            max_target_tokens=limits.tokens.target,
+            default_max_length=limits.tokens.default_max_length,
+            decoding_defaults={
+                name: value for name in Options.__slots__ if (value := getattr(defaults, name)) is not None
+            },
+            glossaries=tuple(stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages))),
+            state=state,
+            max_beam_size=limits.max_beam_size,
+            max_queue_size=limits.max_queue_size,
+        )
 
 
 class CheckedModel(NamedTuple):
     """A version whose files are checked. Nothing decodes with it yet."""
 
+    description: ModelDescription
     bundle: Bundle
-    device: Device
     tokenizer: Tokenizer
-    limits: RequestLimits
     fingerprint: str
 
 
 def make_dispatcher(
-    name: str, settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
+    settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
 ) -> tuple[Dispatcher, Pids]:
     """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
 
     Args:
-        name: the model's name.
         settings: the settings of the model.
         model: the version to decode with.
         metrics: takes the measurements of the replicas.
@@ -107,10 +168,10 @@ def make_dispatcher(
     Returns:
         The dispatcher, and the processes of its replicas.
     """
-    manifest = model.bundle.manifest
+    described, manifest = model.description, model.bundle.manifest
     plan = place_replicas(
         manifest.architecture.parameters,
-        model.device,
+        described.device,
         cpus,
         rows_of=settings.rows_of,
         beam_limit=settings.beam_limit,
@@ -119,15 +180,17 @@ def make_dispatcher(
         threads=settings.threads,
     )
     alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
-    _log.info("replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=name))
+    _log.info(
+        "replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=described.name)
+    )
     ids = manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
     setup = ModelSetup(
         bundle=model.bundle,
-        device=model.device,
+        device=described.device,
         threads=plan.threads,
-        source_capacity=model.limits.tokens.source,
-        target_capacity=model.limits.tokens.target,
+        source_capacity=described.limits.tokens.source,
+        target_capacity=described.limits.tokens.target,
         encode_tokens=settings.encode_tokens,
         log_format=settings.log_format,
         log_level=settings.log_level,
@@ -206,15 +269,10 @@ class LoadedModel:
     """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end.
 
     Args:
-        name: the name under which the model is served.
-        manifest: the manifest of the version.
-        tokenizer: the model's tokenizer.
-        device: the device that runs the model.
-        limits: the limits of requests to the model.
+        model: the version.
         dispatcher: decodes with the model; it is not started.
         metrics: the metrics of the model.
         pool: turns texts into tokens, and tokens into texts.
-        fingerprint: identifies the version; see `folders.fingerprint`.
         pids: the processes of the replicas.
         stored: returns the glossaries of the server.
         answers: the cache of this version's answers; None without one.
@@ -222,38 +280,41 @@ class LoadedModel:
         clock: monotonic clock [seconds].
 
     Attributes:
+        description: the version as callers see it.
+        fingerprint: identifies the version and its place; see `folders.fingerprint`.
         translator: translates with the version.
         last_used: when the last request ended [seconds of the clock].
     """
 
     def __init__(
         self,
-        name: str,
-        manifest: Manifest,
-        tokenizer: Tokenizer,
-        device: Device,
-        limits: RequestLimits,
+        model: CheckedModel,
         dispatcher: Dispatcher,
         metrics: ModelMetrics,
         pool: TokenizerPool,
         *,
-        fingerprint: str = "",
         pids: Pids = (),
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
         answers: AnswerCache | None = None,
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.name = name
-        self.manifest = manifest
-        self.device = device
-        self.limits = limits
+        self.description = described = model.description
+        self.fingerprint = model.fingerprint
         self.dispatcher = dispatcher
-        self.metrics = metrics
-        self.fingerprint = fingerprint
         self.translator = Translator(
-            name, manifest, tokenizer, limits, dispatcher, pool, metrics, stored=stored, cache=answers
+            described.name,
+            described.manifest,
+            model.tokenizer,
+            described.limits,
+            dispatcher,
+            pool,
+            metrics,
+            version=described.identity,
+            stored=stored,
+            cache=answers,
         )
+        self._metrics = metrics
         self._pids = pids
         self._release = release
         self._clock = clock
@@ -291,9 +352,9 @@ class LoadedModel:
 
     async def announce(self) -> None:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
-        dispatcher, manifest = self.dispatcher, self.manifest
-        self.metrics.describe(version=manifest.version, precision=manifest.precision, device=self.device)
-        self.metrics.watch(
+        dispatcher, described = self.dispatcher, self.description
+        self._metrics.describe(described.labels)
+        self._metrics.watch(
             dispatcher.rows,
             lambda: dispatcher.active_rows,
             lambda: dispatcher.waiting,
@@ -302,18 +363,19 @@ class LoadedModel:
         )
         if cache := self.translator.cache:
             store = cache.store
-            self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
+            self._metrics.watch_cache(lambda: len(store), lambda: store.bytes)
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
-        self.metrics.set_memory(memory)
-        computes_int8 = manifest.precision == "int8" and self.device == "cpu"
+        self._metrics.set_memory(memory)
+        computes_int8 = described.manifest.precision == "int8" and described.device == "cpu"
         facts = data(
-            model=self.name,
-            version=manifest.version,
-            precision=manifest.precision,
+            model=described.name,
+            version=described.version,
+            digest=described.digest,
+            precision=described.manifest.precision,
             memory_mb=round(memory / 1e6),
             **({"int8_kernels": int8_kernels()} if computes_int8 else {}),
         )
-        _log.info("serving on %s with %d rows", self.device, dispatcher.rows, extra=facts)
+        _log.info("serving on %s with %d rows", described.device, dispatcher.rows, extra=facts)
 
     def __enter__(self) -> LoadedModel:
         """Count a request that uses the model. `retire` waits for its end."""
@@ -338,7 +400,8 @@ class LoadedModel:
         try:
             await asyncio.wait_for(self._unused.wait(), patience)
         except TimeoutError:
-            _log.warning("%d requests were not finished after %g seconds", self._users, patience, extra=self._facts())
+            facts = data(model=self.description.name, version=self.description.version)
+            _log.warning("%d requests were not finished after %g seconds", self._users, patience, extra=facts)
         finally:
             await self.stop()
 
@@ -346,9 +409,6 @@ class LoadedModel:
         """End the replicas at once. Unfinished requests are answered with UNAVAILABLE."""
         await self.dispatcher.stop()
         self._release()
-
-    def _facts(self) -> dict[str, object]:
-        return dict(data(model=self.name, version=self.manifest.version))
 
 
 class ModelLoader:
@@ -388,16 +448,17 @@ class ModelLoader:
         self._pool = pool
         self._named_by_manifest = named_by_manifest
         self._remote = remote
+        self._wanted = settings.model_version  # the only version to load; "" for the highest that is good
         self._checked: CheckedModel | None = None  # the first version, until it is loaded
 
     def check(self) -> CheckedModel:
-        """Check the files of the highest version, or of the next one if it is bad. The next `load` takes that version.
+        """Check the files of the version that `load` will take, and return what it takes.
 
         Raises:
             StartupError: no version is valid; the message is about the highest one.
         """
         refused: list[StartupError] = []
-        for version in versions(self._folder):
+        for version in self._candidates(self._wanted):
             try:
                 self._checked = self._check(version)
             except StartupError as error:
@@ -407,34 +468,55 @@ class ModelLoader:
                 return self._checked
         raise refused[0]
 
-    async def load(self, running: str = "") -> LoadedModel | None:
-        """Load the highest version that is valid and starts.
+    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
+        """Load the highest version that is valid and starts, or the version that is wanted.
 
         Args:
-            running: fingerprint of the version that is loaded. Versions below it are not tried.
+            running: the version that is loaded. Versions below it are not tried, unless one is wanted.
+            version: the version that is wanted from now on; "" for that of the settings, which is the highest by
+                default. None if what is wanted stays as it was.
 
         Returns:
-            The started model; or None if the highest version is the one that is loaded.
+            The started model; or None if `running` is what is wanted.
 
         Raises:
             StartupError: no version can be loaded, or none above the one that is loaded. The message is about the
-                highest version.
+                highest version. What is wanted stays as it was.
         """
-        await self._refresh(keeps_running=bool(running))
+        await self._refresh(keeps_running=running is not None)
+        wanted = self._wanted if version is None else version or self._settings.model_version
         refused: list[StartupError] = []
-        for version in await asyncio.to_thread(versions, self._folder):
+        for candidate in await asyncio.to_thread(self._candidates, wanted):
             try:
-                if running and await asyncio.to_thread(_fingerprint, version) == running:
+                if running and await asyncio.to_thread(_fingerprint, candidate) == running.fingerprint:
                     break
-                loaded = await self._load(version)
+                loaded = await self._load(candidate, running)
             except StartupError as error:
                 refused.append(error)
             else:
                 self._tell(refused)
+                self._wanted = wanted
                 return loaded
         if refused:
             raise refused[0]
+        self._wanted = wanted
         return None
+
+    def _candidates(self, wanted: str) -> list[Path]:
+        """Return the versions to try, the best first.
+
+        Raises:
+            BundleError: the wanted version is not there.
+        """
+        found = versions(self._folder)
+        if not wanted:
+            return found
+        named = [version for version in found if version.name == wanted and version != self._folder]
+        if not named:
+            there = [version.name for version in found if version != self._folder]
+            known = f"; there is {listed(there)}" if there else ", because the folder has no versions"
+            raise BundleError(f"model {self._folder}: there is no version {shown(wanted)}{known}")
+        return named
 
     async def _refresh(self, *, keeps_running: bool) -> None:
         """Bring the newest version of a URL into the folder.
@@ -450,37 +532,43 @@ class ModelLoader:
             self._remote.close()  # the server stops, and the thread must not go on
             raise
 
-    async def _load(self, version: Path) -> LoadedModel:
+    async def _load(self, version: Path, running: LoadedModel | None) -> LoadedModel:
         checked, self._checked = self._checked, None
         if checked is None or checked.fingerprint != await asyncio.to_thread(_fingerprint, version):
             checked = await asyncio.to_thread(self._check, version)
+        if running:
+            self._compare(running.description, checked.description)
         hold = await asyncio.to_thread(self._remote.hold, checked.bundle.folder) if self._remote else None
         release = hold.release if hold else lambda: None
         try:
-            return await self._start(checked, release)
+            dispatcher, pids = make_dispatcher(self._settings, checked, self._metrics, self._cpus())
+            loaded = LoadedModel(
+                checked,
+                dispatcher,
+                self._metrics,
+                self._pool,
+                pids=pids,
+                stored=self._stored,
+                answers=answer_cache(self._settings, self._metrics, self._stored),
+                release=release,
+            )
+            await loaded.start()
         except BaseException:
             release()
             raise
-
-    async def _start(self, checked: CheckedModel, release: Callable[[], None]) -> LoadedModel:
-        dispatcher, pids = make_dispatcher(self._name, self._settings, checked, self._metrics, self._cpus())
-        loaded = LoadedModel(
-            self._name,
-            checked.bundle.manifest,
-            checked.tokenizer,
-            checked.device,
-            checked.limits,
-            dispatcher,
-            self._metrics,
-            self._pool,
-            fingerprint=checked.fingerprint,
-            pids=pids,
-            stored=self._stored,
-            answers=answer_cache(self._settings, self._metrics, self._stored),
-            release=release,
-        )
-        await loaded.start()
         return loaded
+
+    def _compare(self, old: ModelDescription, new: ModelDescription) -> None:
+        """Warn of a reload that may be a mistake, or refuse it.
+
+        Raises:
+            BundleError: the settings say that it is refused.
+        """
+        if not (reason := suspicion(old, new)):
+            return
+        if self._settings.strict_reload:
+            raise BundleError(f"version {new.identity} {reason}, and --strict-reload is set")
+        _log.warning("version %s %s", new.identity, reason, extra=data(model=self._name))
 
     def _check(self, version: Path) -> CheckedModel:
         try:
@@ -503,11 +591,35 @@ class ModelLoader:
             tokenizer = load_tokenizer(bundle)
         if self._named_by_manifest and self._name not in manifest_names(folder):
             raise BundleError(f"model bundle {version}: its name is {manifest.name}, and {self._name} is served")
-        return CheckedModel(bundle, device, tokenizer, limits_of(self._settings, manifest), found)
+        label = manifest.version if version == self._folder else version.name
+        limits = limits_of(self._settings, manifest)
+        digest = bundle.digest[:_SHOWN_DIGITS]
+        return CheckedModel(
+            ModelDescription(self._name, label, digest, manifest, device, limits), bundle, tokenizer, found
+        )
 
     def _tell(self, refused: list[StartupError]) -> None:
         for error in refused:
             _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self._name))
+
+
+def suspicion(old: ModelDescription, new: ModelDescription) -> str:
+    """Why a new version may be a mistake, for a sentence about it; "" if nothing says so.
+
+    A version with a name that has changed its files is a mistake, or made without a new name; so is one that
+    translates less than the one before.
+    """
+    found = []
+    if old.manifest.name != new.manifest.name:
+        found.append(f"is a bundle of {new.manifest.name}, and not of {old.manifest.name} as the one before")
+    lost = {
+        "from": [tag for tag in old.manifest.source_languages if tag not in new.manifest.source_languages],
+        "to": [tag for tag in old.manifest.target_languages if tag not in new.manifest.target_languages],
+    }
+    found += [f"does not translate {way} {listed(tags)} any more" for way, tags in lost.items() if tags]
+    if old.version == new.version and old.digest != new.digest:
+        found.append(f"has other files than {old.identity}")
+    return " and ".join(found)
 
 
 def _fingerprint(version: Path) -> str:

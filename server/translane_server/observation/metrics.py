@@ -285,9 +285,9 @@ class ModelMetrics:
         self._cache: tuple[Callable[[], int], Callable[[], int]] | None = None
         self.memory = 0
 
-    def describe(self, *, version: str, precision: str, device: str) -> None:
+    def describe(self, labels: Mapping[str, str]) -> None:
         """Set the labels of the version that is served."""
-        self.description = {"version": version, "precision": precision, "device": device}
+        self.description = labels
 
     def watch(
         self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int], waiting_limit: int, pids: Pids

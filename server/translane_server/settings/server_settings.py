@@ -47,6 +47,8 @@ class ModelSettings:
     """
 
     device: Literal["auto", "cpu", "cuda"]
+    model_version: str
+    strict_reload: bool
     replicas: int | None
     threads: int | None
     max_batch_size: int | None
@@ -127,6 +129,19 @@ class ServerSettings(Settings):
         ge=1,
         le=2**50,
         description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
+    )
+    model_version: Annotated[str, Flag("VERSION")] = Field(
+        default="",
+        max_length=255,
+        description="Version to serve: the name of its folder; by default the highest one that is good.",
+    )
+    strict_reload: bool = Field(
+        default=False,
+        description="Refuse a new version that translates less, or that has other files under the same name; by default"
+        " the log warns of it.",
+    )
+    ready: Literal["all", "any"] = Field(
+        default="all", description="Whether the server is ready when all models are, or when any one is."
     )
     pivot: bool = Field(
         default=True, description="Translate through a third language, with two models, where no model has a pair."

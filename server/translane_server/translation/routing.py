@@ -105,7 +105,7 @@ class ThroughPivot:
         ]
         timing = _added(first.timing, second.timing, time.perf_counter() - started)
         ticket.note(source_tokens=sum(each.source_tokens for each in translations))
-        return Translations(translations, self._models, timing)
+        return Translations(translations, self._models, timing, {**first.versions, **second.versions})
 
     async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """See `Translates`."""
@@ -123,6 +123,7 @@ class ThroughPivot:
                             timing=_added(first.timing, end.timing, time.perf_counter() - started),
                             treatment=self._treatment(before, end.treatment),
                             models=self._models,
+                            versions={**first.versions, **end.versions},
                         )
                     yield Delta(delta.text, end)
 
@@ -216,7 +217,8 @@ class ByLanguage:
             source_tokens=sum(each.source_tokens for each in translations),
         )
         timing = _slowest([answer.timing for answer in answers], time.perf_counter() - started)
-        return Translations(translations, models[0] if len(models) == 1 else (), timing)
+        versions = {name: version for answer in answers for name, version in answer.versions.items()}
+        return Translations(translations, models[0] if len(models) == 1 else (), timing, versions)
 
     async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """See `Translates`."""

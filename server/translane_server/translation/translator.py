@@ -164,6 +164,7 @@ class Translator:
         dispatcher: decodes; whoever makes it starts and stops it.
         pool: turns texts into tokens, and tokens into texts.
         metrics: counts requests and tokens.
+        version: identifies the version in responses.
         stored: returns the glossaries of the server. They are other ones after a change.
         cache: the cache of the version's answers; None without one.
         clock: seconds, monotonic.
@@ -179,12 +180,14 @@ class Translator:
         pool: TokenizerPool,
         metrics: ModelMetrics,
         *,
+        version: str = "",
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
         cache: AnswerCache | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name = name
-        self._version = manifest.version
+        self._version = version
+        self._versions = {name: version}
         self._reader = TranslateReader(manifest, tokenizer, limits, stored)
         self._scores = ScoreReader(manifest, tokenizer, limits)
         self._dispatcher = dispatcher
@@ -227,7 +230,7 @@ class Translator:
             )
         times = (reading if started is None else started, reading, submitted)
         timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
-        return Translations(translations, (self.name,), timing)
+        return Translations(translations, (self.name,), timing, self._versions)
 
     async def stream(
         self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
@@ -273,7 +276,7 @@ class Translator:
         timing = self._finished(times, prepared.sentences, end.results, generated, recalled, ticket)
         yield Delta(
             hypothesis.text if is_sent_whole else end.rest,
-            StreamedTranslation(hypothesis, timing, translation.treatment, (self.name,)),
+            StreamedTranslation(hypothesis, timing, translation.treatment, (self.name,), self._versions),
         )
 
     async def score(self, request: ScoringRequest, ticket: Ticket = FREE, started: float | None = None) -> Scores:
@@ -298,7 +301,8 @@ class Translator:
         )
         started = reading if started is None else started
         self._trace(ticket, (started, reading, submitted), sentences, results)
-        return Scores(scores, self.name, request_timing(results, self._clock() - started))
+        timing = request_timing(results, self._clock() - started)
+        return Scores(scores, self.name, timing, self._versions)
 
     def _recall(self, request: TranslationRequest, ticket: Ticket) -> Recalled | None:
         """Check the sizes of a request, let it pay, and find what is known of it. A text that is known pays, too."""

@@ -1,6 +1,7 @@
 """Many models in one server, as a process: which one answers, and how each is replaced, unloaded and refused."""
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -217,7 +218,7 @@ async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
         with (unfinished / "weights.bin").open("r+b") as weights:
             weights.truncate(1000)
         await running.reload()
-        assert sum("a new version is refused, and version 1 goes on: " in line for line in running.lines) == 1
+        assert sum("a new version is refused, and version 1@" in line for line in running.lines) == 1
         code, reason, message = await refusal(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
         assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
         assert "weights.bin is not the file that was exported" in message
@@ -232,6 +233,55 @@ async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
         shutil.rmtree(library / "zh-en" / "3")
         await running.reload()
         assert "reloaded: 0 changed" in running.lines[-1]
+
+
+async def test_an_operator_goes_back_to_a_version(library):
+    def reload(version=""):
+        request = models_pb2.ReloadModelRequest(name="zh-en", version=version)
+        return running.operator.ReloadModel(request, timeout=PATIENCE)
+
+    async def answered_by():
+        return (await running.translate(model="zh-en")).model_versions["zh-en"]
+
+    put(library / "zh-en" / "2", version="1")  # nobody has changed what the manifest says
+    async with serving(f"--models={library}") as running:
+        await running.wait_for("serving on cpu", 2)
+        newest = (await running.models())["zh-en"]
+        assert await answered_by() == f"2@{newest.digest}"
+        manifest = (library / "zh-en" / "2" / "manifest.json").read_bytes()
+        assert newest.digest == hashlib.sha256(manifest).hexdigest()[:12]
+        assert (await reload("1")).changed
+        assert (await answered_by()).startswith("1@")
+        await running.reload()
+        assert (await answered_by()).startswith("1@"), "SIGHUP does not go back to the bad one"
+        code, reason, message = await refusal(reload("3"))
+        assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
+        assert message.endswith("there is no version '3'; there is 2, 1")
+        assert not (await reload("1")).changed
+        assert (await reload()).model.version == "2"
+        await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="de-en"), timeout=PATIENCE)
+        request = models_pb2.ReloadModelRequest(name="de-en", version="5")
+        assert (await refusal(running.operator.ReloadModel(request)))[1] == "MODEL_REFUSED"
+
+
+async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(library, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text('strict_reload = true\n[model_settings.zh-en]\nmodel_version = "1"\n', encoding="utf-8")
+    put(library / "zh-en" / "2", version="2")
+    async with serving(f"--models={library}", f"--config={settings}") as running:
+        await running.wait_for("serving on cpu", 2)
+        assert (await running.models())["zh-en"].version == "1"
+        (library / "de-en").rename(tmp_path / "old")
+        put(library / "de-en", version="5", source_languages=["fr"])
+        await running.reload()
+        await running.wait_for(
+            "a new version is refused, and version 5@.* goes on: version 5@.* does not translate from de any more and"
+            " has other files than 5@.*, and --strict-reload is set model=de-en"
+        )
+        assert (await running.translate(source_language="de")).model == "de-en"
+        assert (await running.models())["zh-en"].version == "1"
+    sentence = await refused_start(f"--models={library}", "--model-version=1")
+    assert sentence.endswith("there is no version '1', because the folder has no versions"), sentence
 
 
 async def test_models_come_and_go(library):

@@ -12,7 +12,7 @@ from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
-from translane_server.models.version import CheckedModel, make_dispatcher
+from translane_server.models.version import CheckedModel, ModelDescription, make_dispatcher
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
@@ -61,8 +61,9 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
         bundle = load_bundle(folder)
         settings = ServerSettings(model=(ModelPlace(folder),), max_batch_size=2).of_model("broken")
         limits = RequestLimits(256, 1024, TokenLimits(source=32, target=32, default_max_length=32), max_beam_size=2)
-        model = CheckedModel(bundle, "cpu", load_tokenizer(bundle), limits, "")
-        dispatcher, _ = make_dispatcher("broken", settings, model, Metrics().of_model("broken"), cpus=1)
+        described = ModelDescription("broken", "1", "", bundle.manifest, "cpu", limits)
+        model = CheckedModel(described, bundle, load_tokenizer(bundle), "")
+        dispatcher, _ = make_dispatcher(settings, model, Metrics().of_model("broken"), cpus=1)
         await dispatcher.start()
 
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):

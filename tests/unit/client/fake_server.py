@@ -44,6 +44,7 @@ def answer(request: pb.TranslateRequest) -> pb.TranslateResponse:
             for text in request.texts
         ],
         model="zh-en",
+        model_versions={"zh-en": "2@5f1c0a9b3e21"},
         timing=pb.Timing(queue=Duration(nanos=500_000_000), total=Duration(seconds=2)),
     )
 
@@ -63,6 +64,7 @@ def scored(request: pb.ScoreRequest) -> pb.ScoreResponse:
     """Each character of a target, and its end, has the probability 1/e."""
     return pb.ScoreResponse(
         model="zh-en",
+        model_versions={"zh-en": "2@5f1c0a9b3e21"},
         scores=[
             pb.Score(
                 total_log_prob=-len(pair.target) - 1.0,

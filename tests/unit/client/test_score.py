@@ -19,7 +19,8 @@ def pairs_of(count: int) -> list[tuple[str, str]]:
 
 def test_a_pair_gives_a_score(server: FakeServer, connect):
     (score,) = connect(server.address).score([("猫", "cat")])
-    assert score == Score(total_log_prob=-4.0, token_log_probs=(-1.0,) * 4, tokens=(), model="zh-en")
+    versions = {"zh-en": "2@5f1c0a9b3e21"}
+    assert score == Score(-4.0, (-1.0,) * 4, model="zh-en", versions=versions)
     assert (score.mean_log_prob, score.perplexity) == (-1.0, math.e)
     assert server.listings == 0
 

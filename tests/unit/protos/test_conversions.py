@@ -14,6 +14,9 @@ NO_TIME = Timing(0, 0, 0, 0)
 def filled(message: Any) -> Any:
     """The message with a value in each of its fields, down to the last."""
     for number, field in enumerate(message.DESCRIPTOR.fields, start=1):
+        if field.message_type and field.message_type.GetOptions().map_entry:
+            getattr(message, field.name)["m"] = f"text {number}"
+            continue
         if field.message_type:
             value = getattr(message, field.name)
             filled(value.add() if field.is_repeated else value)
@@ -58,7 +61,8 @@ def test_translations_come_back(several):
     else:
         del message.translations[0].models[:]
     (translation,) = conversions.translations_of(message)
-    plain = Translations([translation], () if several else translation.models, translation.timing or NO_TIME)
+    models = () if several else translation.models
+    plain = Translations([translation], models, translation.timing or NO_TIME, translation.versions)
     assert conversions.translate_response(plain) == message
 
 
@@ -86,6 +90,7 @@ def test_the_end_of_a_stream_comes_back():
         conversions.timing_of(message),
         conversions.treatment_of(message),
         tuple(message.models),
+        dict(message.model_versions),
     )
     assert conversions.stream_response(Delta(message.text_delta, end)) == message
     assert conversions.stream_response(Delta("x")) == pb.TranslateStreamResponse(text_delta="x")
@@ -94,7 +99,8 @@ def test_the_end_of_a_stream_comes_back():
 def test_scores_come_back():
     message = filled(pb.ScoreResponse())
     (score,) = conversions.scores_of(message)
-    assert conversions.score_response(Scores([score], score.model, score.timing or NO_TIME)) == message
+    scores = Scores([score], score.model, score.timing or NO_TIME, score.versions)
+    assert conversions.score_response(scores) == message
 
 
 def test_models_and_limits_come_back():

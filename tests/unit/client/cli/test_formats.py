@@ -159,6 +159,7 @@ def test_json_has_everything(command: Command):
         "source_tokens": 3,
         "source_pieces": ["▁", "猫", "</s>"],
         "models": ["zh-en"],
+        "versions": {},
         "timing": None,
         "treatment": None,
     }
@@ -179,6 +180,7 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, comma
         "quality": None,
     }
     assert shown["treatment"] is None
+    assert shown["versions"] == {"zh-en": "2@5f1c0a9b3e21"}
     assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0, "cached_texts": 0}
 
 

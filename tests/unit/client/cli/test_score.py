@@ -83,6 +83,7 @@ def test_json_has_everything(command: Command):
         "token_log_probs": [-1.0, -1.0, -1.0],
         "tokens": ["a", "b", "</s>"],
         "model": "zh-en",
+        "versions": {"zh-en": "2@5f1c0a9b3e21"},
         "timing": None,
     }
 

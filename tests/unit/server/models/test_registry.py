@@ -85,10 +85,10 @@ async def test_a_bug_in_one_reload_is_not_the_end_of_reloading(registry, library
     library.models["zh-en"].loader.newest = RuntimeError("a bug")
     library.models["de-en"].loader.newest = "2"
     await registry._reload_all()
-    assert library.models["de-en"].ready.manifest.version == "2"
+    assert library.models["de-en"].ready.description.version == "2"
     library.models["zh-en"].loader.newest = "3"
     await registry._reload_all()
-    assert library.models["zh-en"].ready.manifest.version == "3"
+    assert library.models["zh-en"].ready.description.version == "3"
     assert any("reloading has failed" in record.getMessage() for record in caplog.records)
 
 
@@ -120,7 +120,7 @@ async def test_a_change_goes_on_if_its_caller_goes_away(registry, library):
     await turns()
     model.loader.gate.set()
     await turns()
-    assert model.ready.manifest.version == "2"
+    assert model.ready.description.version == "2"
 
 
 async def test_no_change_before_the_start_and_after_closing(library, registry):
@@ -140,6 +140,25 @@ async def test_a_model_that_cannot_be_loaded_at_the_start_is_named(library):
         registry.add(library.serve(name, Path()))
     with pytest.raises(BundleError, match=r"^model de-en: it is broken$"):
         await registry.start()
+    await registry.stop()
+
+
+@pytest.mark.parametrize("needs_all", [True, False])
+async def test_the_server_is_ready_when_all_models_are_or_any(library, needs_all):
+    registry = Registry(library.find, library.serve, needs_all=needs_all)
+    for name in library.names:
+        registry.add(library.serve(name, Path()))
+    library.models["de-en"].loader.gate.clear()
+    starting = asyncio.create_task(registry.start())
+    await turns()
+    ready = [registry.is_ready]
+    library.models["de-en"].loader.gate.set()
+    await starting
+    ready.append(registry.is_ready)
+    for name in ("zh-en", "de-en"):  # the operator wants only the other one, and then none
+        await registry.unload(name)
+        ready.append(registry.is_ready)
+    assert ready == [not needs_all, True, True, False]
     await registry.stop()
 
 

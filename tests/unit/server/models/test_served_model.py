@@ -32,7 +32,7 @@ async def test_changes_wait_for_each_other_and_for_the_version_before(model):
         await turns()
         assert model.loader.loads == 2, "two versions are in memory"
     assert await waiting
-    assert model.ready.manifest.version == "3"
+    assert model.ready.description.version == "3"
 
 
 async def test_a_model_in_use_is_not_unloaded(model):
@@ -80,7 +80,7 @@ async def test_a_load_that_fails_is_not_tried_by_every_request(model, caplog, er
     assert sum("it cannot be loaded" in record.getMessage() for record in caplog.records) == 1
     now += served_model._RETRY_LOADING
     model.loader.newest = "2"
-    assert (await model.wait_until_ready()).manifest.version == "2"
+    assert (await model.wait_until_ready()).description.version == "2"
 
 
 async def test_a_failed_model_is_loaded_again(model):

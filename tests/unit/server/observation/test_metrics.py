@@ -18,7 +18,7 @@ def metrics():
 @pytest.fixture
 def model(metrics):
     model = metrics.of_model("m")
-    model.describe(version="1", precision="fp32", device="cpu")
+    model.describe({"version": "1", "precision": "fp32", "device": "cpu"})
     return model
 
 

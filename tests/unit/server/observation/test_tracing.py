@@ -99,7 +99,7 @@ async def test_a_translation(sent):
     }
     assert model.attributes == {
         "translane.model": "fake",
-        "translane.model_version": "2.1",
+        "translane.model_version": "2.1@0123456789ab",
         "translane.sentences": 1,
     }
     assert spans[0].resource["service.name"] == "translane-server"
