@@ -98,7 +98,7 @@ class TranslationService:
         check_names(message)
         refuse(too_many("inputs", len(message.inputs), self._most_texts))
         request = scoring_request_of(message)
-        model = self._models.choose(request.model, request.source_language, request.target_language)
+        model = self._models.choice.model(request.model, request.source_language, request.target_language)
         with self._accepted(call, model.name):
             response = score_response(await model.score(request, _ticket(call)))
         if self._log_texts:

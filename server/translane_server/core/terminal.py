@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 MOST_CHARACTERS = 1000
 _KEPT_AT_THE_END = 200
 _GAP = " … "
-_SHOWN_NAMES = 12
+_SHOWN_NAMES, _SHOWN_CHARACTERS = 12, 60
 
 
 def printable(text: str, most: int = MOST_CHARACTERS) -> str:
@@ -34,11 +34,16 @@ def shown(value: object, most: int = 60) -> str:
     return printable(repr(value), most)
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the first 12 of `names`, separated by commas, and how many more there are."""
-    more = len(names) - _SHOWN_NAMES
-    first = ", ".join(printable(name, 100) for name in names[:_SHOWN_NAMES])
-    return f"{first} and {more} more" if more > 0 else first
+def listed(names: Iterable[str]) -> str:
+    """Return the first of `names`, separated by commas, and how many more there are: 12 and 60 characters at most."""
+    every = list(names)
+    some = [printable(name, 100) for name in every[:1]]
+    for name in every[1:_SHOWN_NAMES]:
+        if len(", ".join([*some, name])) > _SHOWN_CHARACTERS:
+            break
+        some.append(printable(name))
+    more = len(every) - len(some)
+    return ", ".join(some) + (f" and {more} more" if more else "")
 
 
 def write_output(text: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from translane_server.core.errors import SettingsError, StartupError
-from translane_server.models.choice import listed
+from translane_server.core.terminal import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.registry import Registry

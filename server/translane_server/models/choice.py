@@ -1,16 +1,142 @@
-"""Chooses a model by the languages of a request."""
+"""Which model answers a request: by its name, by the languages, or two models one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
-from translane_server.core.terminal import shown
-from translane_server.text.language_tags import UNDETERMINED, lookup, meaning
+from translane_server.core.terminal import listed, shown
+from translane_server.models.served_model import ServedModel
+from translane_server.text.language_tags import UNDETERMINED, language_of, lookup, meaning
+from translane_server.translation.routing import ThroughPivot
 
-_SHOWN_NAMES = 6
-_SHOWN_CHARACTERS = 60  # of names in a message
+# Most models have English on one side, and more text to learn from.
+_PREFERRED = "en"
+_REMEMBERED_PAIRS = 1024
+
+
+class Choice:
+    """Chooses among the models of a server, as they are now. Lengths of names and tags must be checked before.
+
+    Args:
+        models: the models by name, in order.
+        pivots: whether two models may translate one after the other.
+    """
+
+    def __init__(self, models: Mapping[str, ServedModel], *, pivots: bool = True) -> None:
+        self._models = models
+        self._languages = {name: model.description.manifest.languages for name, model in models.items()}
+        self._only = next(iter(models.values())) if len(models) == 1 else None
+        self._pivots = pivots
+        remembered = lru_cache(_REMEMBERED_PAIRS)
+        self._by_languages: Callable[[str, str], list[str]] = remembered(
+            lambda source, target: with_pair(self._languages, source, target)
+        )
+        self.pivot: Callable[[str, str], ThroughPivot | None] = remembered(self._find_pivot)
+        self._sources_of: Callable[[str], tuple[str, ...]] = remembered(self._find_sources)
+
+    def model(self, name: str, source_language: str, target_language: str) -> ServedModel:
+        """Return the model of a request: by name; without a name, the only model that has the language pair.
+
+        Args:
+            name: the name of a model, or "".
+            source_language: tag of a request; "" stands for a model's only source language.
+            target_language: tag of a request; "" stands for a model's only target language.
+
+        Raises:
+            ModelNotFoundError: no model has the name, or the language pair.
+            InvalidRequestError: several models have the language pair.
+        """
+        if name:
+            if model := self._models.get(name):
+                return model
+            raise no_such_model(name, self._models)
+        if self._only:  # it says itself what is wrong with the languages
+            return self._only
+        found = self._by_languages(source_language, target_language)
+        if len(found) == 1:
+            return self._models[found[0]]
+        if found:
+            raise several_models(found)
+        raise no_model_for(source_language, target_language, self._models)
+
+    def route(self, name: str, source_language: str, target_language: str) -> ServedModel | ThroughPivot:
+        """Return `model`, or two models for a language pair that no model has. Raises the same."""
+        try:
+            return self.model(name, source_language, target_language)
+        except ModelNotFoundError:
+            pivot = None if name else self.pivot(source_language, target_language)
+            if pivot is None:
+                raise
+            return pivot
+
+    def source_languages(self, name: str, target_language: str) -> Sequence[str]:
+        """Return the languages that can be translated to `target_language`, for a request whose source is ``auto``.
+
+        Args:
+            name: the name of a model, or "" for all models, and for two models one after the other.
+            target_language: tag of a request; "" stands for a model's only target language.
+
+        Raises:
+            ModelNotFoundError: no model has the name, or the target language.
+        """
+        if name or self._only:
+            languages = self._languages[self.model(name, "", "").name]
+            # Where no language fits, the model says what is wrong with the target language.
+            return sources_of(languages, target_language) or languages.source
+        if found := self._sources_of(target_language):
+            return found
+        raise no_model_to(target_language, self._models)
+
+    def _find_pivot(self, source: str, target: str) -> ThroughPivot | None:
+        """Return the models that translate `source` to `target` through a third language; None if there are none.
+
+        English is taken first, then the other languages in the order of the models. Where several models translate a
+        step, the first one is taken. Models of undetermined languages translate no step, because nobody knows what they
+        read.
+        """
+        if not (self._pivots and source) or language_of(source) == language_of(target):
+            return None
+        firsts = [name for name, languages in self._languages.items() if names(languages.source, source)]
+        steps = [(first, between) for first in firsts for between in targets_of(self._languages[first], source)]
+        steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
+        for first, between in steps:
+            if second := self._reader(first, between, target):
+                return ThroughPivot(self._models[first], self._models[second], between)
+        return None
+
+    def _find_sources(self, target: str) -> tuple[str, ...]:
+        direct = [tag for languages in self._languages.values() for tag in sources_of(languages, target)]
+        found = {tag: None for tag in direct if tag != UNDETERMINED}  # in order, each tag once
+        if self._pivots:
+            found |= dict.fromkeys(self._sources_through(target, found))
+        return tuple(found) or tuple(direct[:1])
+
+    def _sources_through(self, target: str, direct: Container[str]) -> list[str]:
+        """Return the languages from which there is a way to `target` through a third one, by the tags of their models.
+
+        Languages that are `direct` need no way. Models of these alone are left out, because the search takes long.
+        """
+        found: dict[str, None] = {}
+        for first, languages in self._languages.items():
+            if not all(tag in direct for tag in languages.source):
+                for between in languages.target:
+                    if self._reader(first, between, target):
+                        found |= dict.fromkeys(sources_of(languages, between))
+        of_target = language_of(target)
+        return [tag for tag in found if tag not in direct and tag != UNDETERMINED and language_of(tag) != of_target]
+
+    def _reader(self, first: str, between: str, target: str) -> str | None:
+        """Return the first model that translates `between`, which the model `first` writes, to `target`."""
+        if between == UNDETERMINED:
+            return None
+        for second, languages in self._languages.items():
+            named = second != first and names(languages.target, target) and names(languages.source, between)
+            if named and has_pair(languages, between, target):
+                return second
+        return None
 
 
 def has_pair(languages: Languages, source: str, target: str) -> bool:
@@ -57,18 +183,6 @@ def with_pair(models: Mapping[str, Languages], source: str, target: str) -> list
     """
     found = [name for name, languages in models.items() if has_pair(languages, source, target)]
     return [name for name in found if names_pair(models[name], source, target)] or found
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return some of `names`, separated by commas, and how many more there are."""
-    every = list(names)
-    some = every[:1]
-    for name in every[1:_SHOWN_NAMES]:
-        if len(", ".join([*some, name])) > _SHOWN_CHARACTERS:
-            break
-        some.append(name)
-    more = len(every) - len(some)
-    return ", ".join(some) + (f" and {more} more" if more else "")
 
 
 def no_such_model(name: str, known: Iterable[str]) -> ModelNotFoundError:

@@ -1,108 +1,27 @@
-"""Names of models, and the models that are loaded: finds the one or the two that a request needs."""
+"""The models of a server: they are loaded, reloaded, unloaded and removed, and requests get theirs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from translane.results import ModelInfo, ModelState
-from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import ModelNotFoundError, StartupError, shutting_down, starting
-from translane_server.core.terminal import shown
-from translane_server.models.choice import (
-    has_pair,
-    listed,
-    names,
-    no_model_for,
-    no_model_to,
-    no_such_model,
-    several_models,
-    sources_of,
-    targets_of,
-    with_pair,
-)
+from translane_server.core.terminal import listed, shown
+from translane_server.models.choice import Choice
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.text.language_tags import UNDETERMINED, is_auto, language_of
+from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import Named
 from translane_server.translation.routing import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import TokenizerPool
 
-# Most models have English on one side, and more text to learn from.
-_PREFERRED = "en"
-
-
-def find_pivot(models: Iterable[ServedModel], source: str, target: str) -> ThroughPivot | None:
-    """Return the models that translate `source` to `target` through a third language; None if there are none.
-
-    English is taken first, then the other languages in the order of the models. Where several models translate a step,
-    the first one is taken. Models of undetermined languages translate no step, because nobody knows what they read.
-
-    Args:
-        models: the models of a server, in order.
-        source: tag of a request.
-        target: tag of a request.
-    """
-    known = list(models)
-    seconds = _with_target(known, target)
-    if not seconds or not source or language_of(source) == language_of(target):
-        return None
-    firsts = [model for model in known if names(_languages(model).source, source)]
-    steps = [(first, language) for first in firsts for language in targets_of(_languages(first), source)]
-    steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
-    for first, language in steps:
-        if second := _reader(seconds, first, language, target):
-            return ThroughPivot(first, second, language)
-    return None
-
-
-def sources_through(models: Iterable[ServedModel], target: str, direct: Container[str]) -> list[str]:
-    """Return the languages from which `find_pivot` finds a way to `target`, by the tags of their models.
-
-    Args:
-        models: the models of a server, in order.
-        target: tag of a request.
-        direct: languages that need no way. Models of these alone are left out, because the search takes long.
-    """
-    known = list(models)
-    seconds = _with_target(known, target)
-    found: dict[str, None] = {}
-    for first in known:
-        if not seconds or all(tag in direct for tag in _languages(first).source):
-            continue
-        for language in _languages(first).target:
-            if _reader(seconds, first, language, target):
-                found |= dict.fromkeys(sources_of(_languages(first), language))
-    of_target = language_of(target)
-    return [tag for tag in found if tag not in direct and tag != UNDETERMINED and language_of(tag) != of_target]
-
-
-def _with_target(models: Sequence[ServedModel], target: str) -> list[ServedModel]:
-    return [model for model in models if names(_languages(model).target, target)]
-
-
-def _reader(seconds: Sequence[ServedModel], first: ServedModel, language: str, target: str) -> ServedModel | None:
-    """Return the first of `seconds` that translates `language`, which the model `first` writes, to `target`."""
-    for second in seconds:
-        languages = _languages(second)
-        reads = second is not first and language != UNDETERMINED and names(languages.source, language)
-        if reads and has_pair(languages, language, target):
-            return second
-    return None
-
-
-def _languages(model: ServedModel) -> Languages:
-    return model.description.manifest.languages
-
-
-_REMEMBERED_PAIRS = 1024
 # How often models are checked for disuse: so many times in the time after which they are unloaded.
 _CHECKS = 10
 _SHORTEST_CHECK = 0.05  # seconds
@@ -125,6 +44,7 @@ class Registry:
 
     Attributes:
         changed: called when the state of any model has changed.
+        choice: finds the model of a request. After each change of the models it is another one.
         pool: turns texts into tokens, and tokens into texts, for all models.
     """
 
@@ -141,7 +61,13 @@ class Registry:
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self.pool = TokenizerPool()
-        self._by_language = ByLanguage(self.source_languages, self._route, self.pool, most_texts)
+        self.choice = Choice({})
+        self._by_language = ByLanguage(
+            lambda name, target: self.choice.source_languages(name, target),
+            lambda name, source, target: self.choice.route(name, source, target),
+            self.pool,
+            most_texts,
+        )
         self._find = find
         self._serve = serve
         self._pivots = pivots
@@ -149,10 +75,6 @@ class Registry:
         self._idle_timeout = idle_timeout
         self._glossaries = glossaries or GlossaryFolder()
         self._models: dict[str, ServedModel] = {}
-        self._only: ServedModel | None = None  # the model, if there is exactly one
-        self._by_languages = lru_cache(_REMEMBERED_PAIRS)(self._with_pair)
-        self._pivot_of = lru_cache(_REMEMBERED_PAIRS)(self._find_pivot)
-        self._sources_of = lru_cache(_REMEMBERED_PAIRS)(self._find_sources)
         self._reload_wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finding = asyncio.Lock()
@@ -202,7 +124,7 @@ class Registry:
             try:
                 await model.load()
             except StartupError as error:
-                if self._only:
+                if len(self._models) == 1:
                     raise
                 raise type(error)(f"model {model.name}: {error}") from None
         self._started = True
@@ -226,37 +148,10 @@ class Registry:
 
     # Requests
 
-    def choose(self, name: str, source_language: str, target_language: str) -> ServedModel:
-        """Return the model of a request: by name; without a name, the only model that has the language pair.
-
-        The names are remembered, so their lengths must be checked before; see `check_names`.
-
-        Args:
-            name: the name of a model, or "".
-            source_language: tag of a request; "" stands for a model's only source language.
-            target_language: tag of a request; "" stands for a model's only target language.
-
-        Raises:
-            ModelNotFoundError: no model has the name, or the language pair.
-            InvalidRequestError: several models have the language pair.
-        """
-        if name:
-            if model := self._models.get(name):
-                return model
-            raise no_such_model(name, self._models)
-        if self._only:  # it says itself what is wrong with the languages
-            return self._only
-        found = self._by_languages(source_language, target_language)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise several_models(model.name for model in found)
-        raise no_model_for(source_language, target_language, self._models)
-
     def translator(self, request: Named) -> ServedModel | ThroughPivot | ByLanguage:
         """Return what translates a request: a model, two models for a pair that no model has, or what finds languages.
 
-        The lengths of the names must be checked before, as for `choose`.
+        The lengths of the names must be checked before; see `check_names`.
 
         Raises:
             ModelNotFoundError: no model has the name, and no one or two models have the language pair.
@@ -264,41 +159,7 @@ class Registry:
         """
         if is_auto(request.source_language):
             return self._by_language
-        return self._route(request.model, request.source_language, request.target_language)
-
-    def _route(self, name: str, source_language: str, target_language: str) -> ServedModel | ThroughPivot:
-        try:
-            return self.choose(name, source_language, target_language)
-        except ModelNotFoundError:
-            pivot = None if name else self.pivot(source_language, target_language)
-            if pivot is None:
-                raise
-            return pivot
-
-    def pivot(self, source_language: str, target_language: str) -> ThroughPivot | None:
-        """Return two models for a language pair that no model has; None if there are none, or none are wanted.
-
-        The lengths of the tags must be checked before, as for `choose`.
-        """
-        return self._pivot_of(source_language, target_language)
-
-    def source_languages(self, name: str, target_language: str) -> Sequence[str]:
-        """Return the languages that can be translated to `target_language`, for a request whose source is ``auto``.
-
-        Args:
-            name: the name of a model, or "" for all models, and for two models one after the other.
-            target_language: tag of a request; "" stands for a model's only target language.
-
-        Raises:
-            ModelNotFoundError: no model has the name, or the target language.
-        """
-        if name or self._only:
-            languages = self.choose(name, "", "").description.manifest.languages
-            # Where no language fits, the model says what is wrong with the target language.
-            return sources_of(languages, target_language) or languages.source
-        if found := self._sources_of(target_language):
-            return found
-        raise no_model_to(target_language, self._models)
+        return self.choice.route(request.model, request.source_language, request.target_language)
 
     def infos(self) -> list[ModelInfo]:
         """Return what callers are told of each model, in the order of their names."""
@@ -450,23 +311,5 @@ class Registry:
                 await model.unload_if_unused(self._idle_timeout)
 
     def _model_changed(self) -> None:
-        self._only = next(iter(self._models.values())) if len(self._models) == 1 else None
-        for remembered in (self._by_languages, self._pivot_of, self._sources_of):
-            remembered.cache_clear()
+        self.choice = Choice(self._models, pivots=self._pivots)
         self.changed()
-
-    def _with_pair(self, source_language: str, target_language: str) -> tuple[ServedModel, ...]:
-        """Return the models that have a pair. Models that name its languages go before models of any language."""
-        languages = {name: model.description.manifest.languages for name, model in self._models.items()}
-        return tuple(self._models[name] for name in with_pair(languages, source_language, target_language))
-
-    def _find_pivot(self, source_language: str, target_language: str) -> ThroughPivot | None:
-        return find_pivot(self._models.values(), source_language, target_language) if self._pivots else None
-
-    def _find_sources(self, target_language: str) -> tuple[str, ...]:
-        models = self._models.values()
-        direct = [tag for each in models for tag in sources_of(each.description.manifest.languages, target_language)]
-        found = {tag: None for tag in direct if tag != UNDETERMINED}  # in order, each tag once
-        if self._pivots:
-            found |= dict.fromkeys(sources_through(models, target_language, found))
-        return tuple(found) or tuple(direct[:1])

@@ -20,9 +20,8 @@ from translane_server.bundle.devices import Device, choose_bundle
 from translane_server.bundle.manifest import Manifest, SearchDefaults
 from translane_server.core.cpus import int8_kernels
 from translane_server.core.errors import BundleError, SettingsError, StartupError
-from translane_server.core.terminal import shown
+from translane_server.core.terminal import listed, shown
 from translane_server.engine.sequence import TargetVocabulary
-from translane_server.models.choice import listed
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.remote_model import RemoteModel
 from translane_server.observation.logs import data, logged_always

@@ -3,7 +3,8 @@
 import pytest
 
 from fakes.serving import make_manifest
-from translane_server.models.choice import has_pair, listed
+from translane_server.core.terminal import listed
+from translane_server.models.choice import has_pair
 
 MANY = make_manifest(source_languages=("eng_Latn", "zho_Hans"), target_languages=("fra_Latn", "deu_Latn")).languages
 ONE = make_manifest().languages
@@ -41,5 +42,5 @@ def test_a_long_tag_is_no_language():
 def test_lists_of_names_are_short():
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b, c"
-    assert listed(map(str, range(300))) == "0, 1, 2, 3, 4, 5 and 294 more"
+    assert listed(map(str, range(300))) == ", ".join(map(str, range(12))) + " and 288 more"
     assert listed(["x" * 100, "y" * 100]) == "x" * 100 + " and 1 more"

@@ -4,7 +4,8 @@ import pytest
 
 from fakes.models import Model
 from translane_server.core.errors import ModelNotFoundError
-from translane_server.models.registry import Registry, find_pivot
+from translane_server.models.choice import Choice
+from translane_server.models.registry import Registry
 
 
 def never(name, folder):
@@ -51,7 +52,7 @@ def registry_of(metrics, *pairs, **settings):
     ],
 )
 def test_the_third_language(metrics, models, source, target, expected):
-    found = find_pivot(models_of(metrics, *models), source, target)
+    found = Choice({model.name: model for model in models_of(metrics, *models)}).pivot(source, target)
     assert (found and (found.first.name, found.language, found.second.name)) == expected
     if found:
         assert found.name == f"{expected[0]} + {expected[2]}"
@@ -62,22 +63,23 @@ def test_only_pairs_that_a_model_has_are_steps(metrics):
     first = Model(
         metrics, "a", source_languages=["de", "fr"], target_languages=["fr", "en"], language_templates=prefixes
     )
-    found = find_pivot([first, *models_of(metrics, "en--zh", "fr--zh")], "de", "zh")
+    models = [first, *models_of(metrics, "en--zh", "fr--zh")]
+    found = Choice({model.name: model for model in models}).pivot("de", "zh")
     assert found
     assert found.language == "fr"
 
 
 def test_the_server_may_have_none(metrics):
-    assert registry_of(metrics, "de--en", "en--zh").pivot("de", "zh")
-    assert registry_of(metrics, "de--en", "en--zh", pivots=False).pivot("de", "zh") is None
+    assert registry_of(metrics, "de--en", "en--zh").choice.pivot("de", "zh")
+    assert registry_of(metrics, "de--en", "en--zh", pivots=False).choice.pivot("de", "zh") is None
 
 
 def test_pivots_are_those_of_the_models_now(metrics):
     registry = registry_of(metrics, "de--en")
-    assert registry.pivot("de", "zh") is None
+    assert registry.choice.pivot("de", "zh") is None
     (second,) = models_of(metrics, "en--zh")
     registry.add(second)
-    assert registry.pivot("de", "zh")
+    assert registry.choice.pivot("de", "zh")
 
 
 @pytest.mark.parametrize(
@@ -95,33 +97,33 @@ def test_pivots_are_those_of_the_models_now(metrics):
     ],
 )
 def test_the_languages_that_can_be_translated(metrics, models, name, target, expected):
-    assert list(registry_of(metrics, *models).source_languages(name, target)) == expected
+    assert list(registry_of(metrics, *models).choice.source_languages(name, target)) == expected
 
 
 def test_without_pivots_only_direct_languages_can_be_translated(metrics):
     registry = registry_of(metrics, "de--en", "en--zh", pivots=False)
-    assert list(registry.source_languages("", "zh")) == ["en"]
+    assert list(registry.choice.source_languages("", "zh")) == ["en"]
 
 
 def test_no_language_can_be_translated(metrics):
     registry = registry_of(metrics, "de--en", "fr--en.zh")
     with pytest.raises(ModelNotFoundError, match="target_language: no model translates to 'ja'; this server has"):
-        registry.source_languages("", "ja")
+        registry.choice.source_languages("", "ja")
     with pytest.raises(ModelNotFoundError, match=r"no model translates to 'und' \(an undetermined language\)"):
-        registry.source_languages("", "und")
+        registry.choice.source_languages("", "und")
     with pytest.raises(ModelNotFoundError, match="there is no model 'xx'"):
-        registry.source_languages("xx", "en")
+        registry.choice.source_languages("xx", "en")
     with pytest.raises(ModelNotFoundError, match="target_language: needs a language"):
-        registry_of(metrics, "de--en.zh", "fr--en.zh").source_languages("", "")
+        registry_of(metrics, "de--en.zh", "fr--en.zh").choice.source_languages("", "")
 
 
 def test_models_that_name_their_languages_come_first(metrics):
     registry = registry_of(metrics, "und--en", "zh--en")
-    assert registry.choose("", "zh", "en").name == "zh--en"
-    assert registry.choose("", "de", "en").name == "und--en"
+    assert registry.choice.model("", "zh", "en").name == "zh--en"
+    assert registry.choice.model("", "de", "en").name == "und--en"
 
 
 def test_a_refusal_explains_tags_that_name_no_language(metrics):
     registry = registry_of(metrics, "de--en", "fr--en")
     with pytest.raises(ModelNotFoundError, match=r"no model translates 'mul' \(several languages\) to 'en'"):
-        registry.choose("", "mul", "en")
+        registry.choice.model("", "mul", "en")

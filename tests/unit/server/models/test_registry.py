@@ -59,9 +59,9 @@ async def test_models_come_and_go_at_a_reload(registry, library, metrics):
     await registry._reload_all()
     assert list(registry.models) == ["de-en", "de-fr"]
     assert removed.dispatcher.stopped
-    assert registry.choose("", "de", "fr").name == "de-fr"
+    assert registry.choice.model("", "de", "fr").name == "de-fr"
     with pytest.raises(ModelNotFoundError):
-        registry.choose("", "zh", "en")
+        registry.choice.model("", "zh", "en")
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     assert {sample.labels["model"] for sample in samples if "model" in sample.labels} == {"de-en", "de-fr"}
 
