@@ -20,7 +20,7 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.__main__ import main
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.arrays import Int32Array, IntArray
-from translane_server.models import folders, version
+from translane_server.models import folders, loader
 from translane_server.runtime import device_backend, sessions
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.workers import __main__ as replica
@@ -70,7 +70,7 @@ def run_server() -> int:
     with (
         mock.patch.object(folders, "manifest_names", return_value=["fake"]),
         mock.patch.multiple(
-            version,
+            loader,
             manifest_names=lambda version: ["fake"],
             choose_bundle=lambda folder, requested: (Bundle(folder, make_manifest()), "cpu"),
             load_tokenizer=lambda bundle: FakeTokenizer(),

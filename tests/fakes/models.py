@@ -12,9 +12,9 @@ import pytest
 from fakes.serving import FakeModel, checked_model, make_manifest, make_settings
 from translane_server.core.errors import UnavailableError
 from translane_server.models.served_model import ServedModel
-from translane_server.models.version import CheckedModel, LoadedModel, limits_of
+from translane_server.models.version import CheckedModel, LoadedModel
 from translane_server.observation.metrics import Metrics, ModelMetrics
-from translane_server.translation.limits import RequestLimits
+from translane_server.translation.limits import RequestLimits, limits_of
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
 

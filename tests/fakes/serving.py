@@ -17,16 +17,17 @@ from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.glossary_folder import GlossaryFolder
+from translane_server.models.loader import answer_cache
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
-from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription, answer_cache, limits_of
+from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.cache import AnswerCache
-from translane_server.translation.limits import RequestLimits
+from translane_server.translation.limits import RequestLimits, limits_of
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
 
@@ -193,7 +194,7 @@ def make_registry(
     )
     registry = Registry(
         lambda: {name: Path()},
-        lambda _name, _folder: served,
+        lambda _registry, _name, _folder: served,
         most_texts=most_texts,
         idle_timeout=idle_timeout,
         glossaries=glossaries,

@@ -29,8 +29,8 @@ from translane_export.sources.generation_config import generation_settings, read
 from translane_export.sources.huggingface import CONFIG, GENERATION_CONFIG, read_lengths, read_settings
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.manifest import DecodingDefaults, LanguageTemplates, LanguageTokens, Manifest
-from translane_server.models.version import limits_of
 from translane_server.settings.server_settings import ServerSettings
+from translane_server.translation.limits import limits_of
 from translane_server.translation.reader import TranslateReader
 
 NAMES = ("Marian", "BART", "T5", "M2M100, NLLB-200", "mBART-50")

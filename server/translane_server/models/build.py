@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from translane_server.core.errors import SettingsError, StartupError
 from translane_server.core.terminal import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
+from translane_server.models.loader import ModelLoader
 from translane_server.models.registry import Registry
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
-from translane_server.models.version import ModelLoader
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
@@ -48,20 +49,19 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
     of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
-    builder = _Builder(settings, metrics, of_manifests, cpus, {model.folder: model for model in remote.values()})
+    of_folders = {model.folder: model for model in remote.values()}
     registry = Registry(
         lambda: find_models(fixed, settings.models),
-        builder.serve,
+        partial(_serve, settings, metrics, of_manifests, cpus, of_folders),
         pivots=settings.pivot,
         needs_all=settings.ready == "all",
         most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
     )
-    builder.registry = registry
     for name, folder in folders.items():
         try:
-            registry.add(builder.serve(name, folder))
+            registry.add(registry.serve(name, folder))
         except StartupError as error:
             if len(folders) == 1:
                 raise
@@ -114,51 +114,41 @@ def _local(place: ModelPlace | RemotePlace, remote: Mapping[RemotePlace, RemoteM
     return ModelPlace(model.folder, place.name)
 
 
-class _Builder:
-    """Makes the model of a name and a folder."""
+def _serve(
+    settings: ServerSettings,
+    metrics: Metrics,
+    named_by_manifest: Container[str],
+    cpus: int | None,
+    remote: Mapping[Path, RemoteModel],
+    registry: Registry,
+    name: str,
+    folder: Path,
+) -> ServedModel:
+    """Check the files in `folder`, and make a model that is not loaded.
 
-    registry: Registry
-
-    def __init__(
-        self,
-        settings: ServerSettings,
-        metrics: Metrics,
-        named_by_manifest: frozenset[str],
-        cpus: int | None,
-        remote: Mapping[Path, RemoteModel],
-    ) -> None:
-        self._cpus = cpus
-        self._remote = remote
-        self._settings = settings
-        self._metrics = metrics
-        self._named_by_manifest = named_by_manifest
-
-    def serve(self, name: str, folder: Path) -> ServedModel:
-        """Check the files in `folder`, and make a model that is not loaded.
-
-        Raises:
-            StartupError: the model is wrong.
-        """
-        try:
-            settings = self._settings.of_model(name)
-        except ValueError as error:
-            raise SettingsError(str(error)) from None
-        metrics = self._metrics.of_model(name)
-        loader = ModelLoader(
-            name,
-            folder,
-            settings,
-            metrics,
-            lambda: divide_cpus(sorted({*self.registry.models, name}), self._cpus)[name],
-            self.registry.pool,
-            named_by_manifest=name in self._named_by_manifest,
-            stored=lambda: self.registry.stored,
-            remote=self._remote.get(folder),
-        )
-        try:
-            described = loader.check().description
-        except BaseException:
-            metrics.remove()
-            raise
-        metrics.describe(described.labels)
-        return ServedModel(described, loader, metrics)
+    Raises:
+        StartupError: the model is wrong.
+    """
+    try:
+        of_model = settings.of_model(name)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    measured = metrics.of_model(name)
+    loader = ModelLoader(
+        name,
+        folder,
+        of_model,
+        measured,
+        lambda: divide_cpus(sorted({*registry.models, name}), cpus)[name],
+        registry.pool,
+        named_by_manifest=name in named_by_manifest,
+        stored=lambda: registry.stored,
+        remote=remote.get(folder),
+    )
+    try:
+        described = loader.check().description
+    except BaseException:
+        measured.remove()
+        raise
+    measured.describe(described.labels)
+    return ServedModel(described, loader, measured)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ class Registry:
 
     Args:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
-        serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
+        serve: makes the model of a name and a folder for this registry. The model is not loaded.
         pivots: whether two models may translate one after the other.
         most_texts: maximum number of texts of a request.
         needs_all: whether all models have to translate before the server is ready.
@@ -45,13 +46,14 @@ class Registry:
     Attributes:
         changed: called when the state of any model has changed.
         choice: finds the model of a request. After each change of the models it is another one.
+        serve: makes the model of a name and a folder. It may block, so it is called on a thread once the server runs.
         pool: turns texts into tokens, and tokens into texts, for all models.
     """
 
     def __init__(
         self,
         find: Callable[[], Mapping[str, Path]],
-        serve: Callable[[str, Path], ServedModel],
+        serve: Callable[[Registry, str, Path], ServedModel],
         *,
         pivots: bool = True,
         needs_all: bool = True,
@@ -69,7 +71,7 @@ class Registry:
             most_texts,
         )
         self._find = find
-        self._serve = serve
+        self.serve = partial(serve, self)
         self._pivots = pivots
         self._needs_all = needs_all
         self._idle_timeout = idle_timeout
@@ -296,7 +298,7 @@ class Registry:
         Raises:
             StartupError: the model cannot be loaded.
         """
-        model = await asyncio.to_thread(self._serve, name, folder)
+        model = await asyncio.to_thread(self.serve, name, folder)
         try:
             await model.load()
         except BaseException:

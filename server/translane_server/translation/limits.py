@@ -8,9 +8,10 @@ from typing import Protocol
 
 from translane.options import Options
 from translane.requests import ScoringRequest, TranslationRequest
-from translane_server.bundle.manifest import LONGEST_MODEL_NAME, SearchDefaults
+from translane_server.bundle.manifest import LONGEST_MODEL_NAME, Manifest, SearchDefaults
 from translane_server.core.budget import Budget
-from translane_server.core.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, SettingsError
+from translane_server.settings.server_settings import ModelSettings
 from translane_server.text.language_tags import LONGEST_TAG
 
 # Each phrase or term costs time in every step of its sentences, or in every request.
@@ -25,6 +26,10 @@ MAX_GLOSSARY_NAME = 100  # characters
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
 CHARACTERS_PER_TOKEN = 64
+
+# Default limit of source and target lengths [tokens]. A larger capacity of the rows costs memory, and space in the
+# processor's caches, even if all sentences are short.
+_DEFAULT_MAX_TOKENS = 256
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,45 @@ class RequestLimits:
     tokens: TokenLimits
     max_beam_size: int
     search: SearchDefaults = field(default_factory=SearchDefaults)
+
+
+def limits_of(settings: ModelSettings, manifest: Manifest) -> RequestLimits:
+    """The limits of requests to a model, and its search defaults.
+
+    Raises:
+        SettingsError: a setting exceeds the limit of the model.
+    """
+    return RequestLimits(
+        settings.max_request_texts,
+        settings.max_queue_size,
+        token_limits(settings, manifest),
+        settings.beam_limit,
+        _search(settings, manifest),
+    )
+
+
+def token_limits(settings: ModelSettings, manifest: Manifest) -> TokenLimits:
+    """The limits that both `settings` and the model allow.
+
+    Raises:
+        SettingsError: a setting exceeds the limit of the model.
+    """
+    source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
+    target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
+    default = min(manifest.decoding_defaults.max_length, target)
+    return TokenLimits(source, target, default, min(_search(settings, manifest).min_length or 0, default))
+
+
+def _search(settings: ModelSettings, manifest: Manifest) -> SearchDefaults:
+    return manifest.decoding_defaults.search if settings.decoding_defaults else SearchDefaults()
+
+
+def _limit(flag: str, asked: int | None, possible: int) -> int:
+    if asked is None:
+        return min(possible, _DEFAULT_MAX_TOKENS)
+    if asked > possible:
+        raise SettingsError(f"{flag} is {asked}, and the model takes {possible} at most")
+    return asked
 
 
 class Named(Protocol):

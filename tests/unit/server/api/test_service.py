@@ -16,9 +16,8 @@ from translane_server.core import errors
 from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.registry import Registry
-from translane_server.models.version import token_limits
 from translane_server.observation.metrics import Metrics
-from translane_server.translation.limits import RequestLimits
+from translane_server.translation.limits import RequestLimits, token_limits
 
 
 class Asked(NamedTuple):

@@ -48,6 +48,8 @@ def kind_of(schema):
 def kind_of_field(field):
     """What the schema of a field has to say of its type, by the rules of protobuf's JSON."""
     kind: dict[str, object]
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        return {"type": "object"}
     named = field.message_type or field.enum_type
     if named is not None and named.full_name != "google.protobuf.Duration":
         kind = {"$ref": f"#/components/schemas/{named.name}"}
@@ -87,6 +89,7 @@ def test_schemas_take_what_protobuf_writes():
     assert valid("TranslateRequest", json_format.MessageToDict(request))
     answer = pb.TranslateResponse(translations=[{"hypotheses": [{"text": "b", "score": -1}]}])
     answer.timing.total.FromMicroseconds(1500)
+    answer.model_versions["m"] = "1@5f1c0a9b3e21"
     assert valid("TranslateResponse", json_format.MessageToDict(answer))
 
 

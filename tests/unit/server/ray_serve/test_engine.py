@@ -20,7 +20,6 @@ from fakes.serving import make_dispatcher, make_model, make_registry, make_setti
 from helpers.reliability.failures import parsed
 from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import StartupError
-from translane_server.models.version import limits_of
 from translane_server.observation.metrics import Metrics
 from translane_server.ray_serve import engine as module
 from translane_server.ray_serve.autoscaling import LOAD
@@ -28,6 +27,7 @@ from translane_server.ray_serve.calls import Call
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.rpcs import STREAM, TRANSLATE
 from translane_server.settings.server_settings import ServerSettings
+from translane_server.translation.limits import limits_of
 
 
 def call(message, seconds=None):

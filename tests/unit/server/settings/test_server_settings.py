@@ -6,10 +6,10 @@ import pytest
 
 from fakes.serving import make_manifest, make_settings
 from translane_server.core.errors import SettingsError
-from translane_server.models.version import token_limits
 from translane_server.settings.loader import load_settings
 from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
+from translane_server.translation.limits import token_limits
 
 
 def load(*argv, **environ):

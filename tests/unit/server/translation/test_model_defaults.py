@@ -10,7 +10,7 @@ from translane.options import Options, Term, checked_options
 from translane.requests import TranslationRequest
 from translane_server.core.errors import InvalidRequestError
 from translane_server.engine.options import DecodingOptions
-from translane_server.models.version import limits_of
+from translane_server.translation.limits import limits_of
 from translane_server.translation.options import decoding_defaults, search_options, with_defaults
 from translane_server.translation.reader import TranslateReader
 

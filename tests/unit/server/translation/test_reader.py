@@ -10,10 +10,9 @@ from translane.requests import TranslationRequest
 from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, Hypothesis, SentenceResult, Timing
-from translane_server.models.version import token_limits
 from translane_server.text.glossary import Glossary
 from translane_server.translation import reader
-from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.limits import RequestLimits, TokenLimits, token_limits
 from translane_server.translation.options import resolve
 from translane_server.translation.reader import TranslateReader
 

@@ -32,7 +32,7 @@ CUT = FinishReason.MAX_LENGTH
 END = FinishReason.END_OF_SENTENCE
 
 
-def never(name, folder):
+def never(_registry, name, _folder):
     """No model is found in a folder here."""
     raise AssertionError(name)
 

@@ -1,0 +1,323 @@
+"""Loads the versions of a model: finds, checks and starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from translane_server.bundle.devices import choose_bundle
+from translane_server.core.errors import BundleError, StartupError
+from translane_server.core.terminal import listed, shown
+from translane_server.engine.sequence import TargetVocabulary
+from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
+from translane_server.models.remote_model import RemoteModel
+from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription
+from translane_server.observation.logs import data, logged_always
+from translane_server.observation.metrics import ModelMetrics, Pids
+from translane_server.settings.server_settings import ModelSettings
+from translane_server.text.glossaries import StoredGlossaries
+from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.cache import AnswerCache
+from translane_server.translation.limits import limits_of
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.workers.dispatcher import Dispatcher
+from translane_server.workers.messages import ModelSetup
+from translane_server.workers.placement import place_replicas
+from translane_server.workers.processes import process_workers
+from translane_server.workers.worker import Worker
+
+_SHOWN_DIGITS = 12  # of a digest
+
+_log = logging.getLogger(__name__)
+
+
+class ModelLoader:
+    """Loads the versions of one model.
+
+    Args:
+        name: the name under which the model is served.
+        folder: the model's folder; see `folders`.
+        settings: the settings of this model.
+        metrics: the metrics of this model.
+        cpus: returns the number of CPUs of this model.
+        pool: turns texts into tokens, and tokens into texts.
+        named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
+        stored: returns the glossaries of the server.
+        remote: brings new versions from a URL into the folder; None if other people bring them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        settings: ModelSettings,
+        metrics: ModelMetrics,
+        cpus: Callable[[], int],
+        pool: TokenizerPool,
+        *,
+        named_by_manifest: bool = False,
+        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
+        remote: RemoteModel | None = None,
+    ) -> None:
+        self._name = name
+        self._stored = stored
+        self._folder = folder
+        self._settings = settings
+        self._metrics = metrics
+        self._cpus = cpus
+        self._pool = pool
+        self._named_by_manifest = named_by_manifest
+        self._remote = remote
+        self._wanted = settings.model_version  # the only version to load; "" for the highest that is good
+        self._checked: CheckedModel | None = None  # the first version, until it is loaded
+
+    def check(self) -> CheckedModel:
+        """Check the files of the version that `load` will take, and return what it takes.
+
+        Raises:
+            StartupError: no version is valid; the message is about the highest one.
+        """
+        refused: list[StartupError] = []
+        for version in self._candidates(self._wanted):
+            try:
+                self._checked = self._check(version)
+            except StartupError as error:
+                refused.append(error)
+            else:
+                self._tell(refused)
+                return self._checked
+        raise refused[0]
+
+    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
+        """Load the highest version that is valid and starts, or the version that is wanted.
+
+        Args:
+            running: the version that is loaded. Versions below it are not tried, unless one is wanted.
+            version: the version that is wanted from now on; "" for that of the settings, which is the highest by
+                default. None if what is wanted stays as it was.
+
+        Returns:
+            The started model; or None if `running` is what is wanted.
+
+        Raises:
+            StartupError: no version can be loaded, or none above the one that is loaded. The message is about the
+                highest version. What is wanted stays as it was.
+        """
+        await self._refresh(keeps_running=running is not None)
+        wanted = self._wanted if version is None else version or self._settings.model_version
+        refused: list[StartupError] = []
+        for candidate in await asyncio.to_thread(self._candidates, wanted):
+            try:
+                if running and await asyncio.to_thread(_fingerprint, candidate) == running.fingerprint:
+                    break
+                loaded = await self._load(candidate, running)
+            except StartupError as error:
+                refused.append(error)
+            else:
+                self._tell(refused)
+                self._wanted = wanted
+                return loaded
+        if refused:
+            raise refused[0]
+        self._wanted = wanted
+        return None
+
+    def _candidates(self, wanted: str) -> list[Path]:
+        """Return the versions to try, the best first.
+
+        Raises:
+            BundleError: the wanted version is not there.
+        """
+        found = versions(self._folder)
+        if not wanted:
+            return found
+        named = [version for version in found if version.name == wanted and version != self._folder]
+        if not named:
+            there = [version.name for version in found if version != self._folder]
+            known = f"; there is {listed(there)}" if there else ", because the folder has no versions"
+            raise BundleError(f"model {self._folder}: there is no version {shown(wanted)}{known}")
+        return named
+
+    async def _refresh(self, *, keeps_running: bool) -> None:
+        """Bring the newest version of a URL into the folder.
+
+        Raises:
+            BundleError: that fails, and a version runs, or there is none to load.
+        """
+        if self._remote is None or self._checked is not None:
+            return
+        try:
+            await asyncio.to_thread(self._remote.refresh, or_keep=not keeps_running)
+        except asyncio.CancelledError:
+            self._remote.close()  # the server stops, and the thread must not go on
+            raise
+
+    async def _load(self, version: Path, running: LoadedModel | None) -> LoadedModel:
+        checked, self._checked = self._checked, None
+        if checked is None or checked.fingerprint != await asyncio.to_thread(_fingerprint, version):
+            checked = await asyncio.to_thread(self._check, version)
+        if running:
+            self._compare(running.description, checked.description)
+        hold = await asyncio.to_thread(self._remote.hold, checked.bundle.folder) if self._remote else None
+        release = hold.release if hold else lambda: None
+        try:
+            dispatcher, pids = make_dispatcher(self._settings, checked, self._metrics, self._cpus())
+            loaded = LoadedModel(
+                checked,
+                dispatcher,
+                self._metrics,
+                self._pool,
+                pids=pids,
+                stored=self._stored,
+                answers=answer_cache(self._settings, self._metrics, self._stored),
+                release=release,
+            )
+            await loaded.start()
+        except BaseException:
+            release()
+            raise
+        return loaded
+
+    def _compare(self, old: ModelDescription, new: ModelDescription) -> None:
+        """Warn of a reload that may be a mistake, or refuse it.
+
+        Raises:
+            BundleError: the settings say that it is refused.
+        """
+        if not (reason := suspicion(old, new)):
+            return
+        if self._settings.strict_reload:
+            raise BundleError(f"version {new.identity} {reason}, and --strict-reload is set")
+        _log.warning("version %s %s", new.identity, reason, extra=data(model=self._name))
+
+    def _check(self, version: Path) -> CheckedModel:
+        try:
+            return self._check_files(version)
+        except BundleError:
+            if self._remote is None or not self._remote.mend():
+                raise
+        return self._check_files(version)
+
+    def _check_files(self, version: Path) -> CheckedModel:
+        # The manifest may be replaced while the files are checked. Then the fingerprint is that of the older manifest,
+        # and the next reload finds a difference.
+        folder = pinned(version)
+        found = fingerprint(folder)
+        if self._remote:
+            self._remote.hold(folder).release()
+        bundle, device = choose_bundle(folder, self._settings.device)
+        manifest = bundle.manifest
+        with bundle.unchanged(manifest.tokenizer.files):
+            tokenizer = load_tokenizer(bundle)
+        if self._named_by_manifest and self._name not in manifest_names(folder):
+            raise BundleError(f"model bundle {version}: its name is {manifest.name}, and {self._name} is served")
+        label = manifest.version if version == self._folder else version.name
+        limits = limits_of(self._settings, manifest)
+        digest = bundle.digest[:_SHOWN_DIGITS]
+        return CheckedModel(
+            ModelDescription(self._name, label, digest, manifest, device, limits), bundle, tokenizer, found
+        )
+
+    def _tell(self, refused: list[StartupError]) -> None:
+        for error in refused:
+            _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self._name))
+
+
+def suspicion(old: ModelDescription, new: ModelDescription) -> str:
+    """Why a new version may be a mistake, for a sentence about it; "" if nothing says so.
+
+    A version with a name that has changed its files is a mistake, or made without a new name; so is one that
+    translates less than the one before.
+    """
+    found = []
+    if old.manifest.name != new.manifest.name:
+        found.append(f"is a bundle of {new.manifest.name}, and not of {old.manifest.name} as the one before")
+    lost = {
+        "from": [tag for tag in old.manifest.source_languages if tag not in new.manifest.source_languages],
+        "to": [tag for tag in old.manifest.target_languages if tag not in new.manifest.target_languages],
+    }
+    found += [f"does not translate {way} {listed(tags)} any more" for way, tags in lost.items() if tags]
+    if old.version == new.version and old.digest != new.digest:
+        found.append(f"has other files than {old.identity}")
+    return " and ".join(found)
+
+
+def _fingerprint(version: Path) -> str:
+    return fingerprint(pinned(version))
+
+
+def make_dispatcher(
+    settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
+) -> tuple[Dispatcher, Pids]:
+    """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
+
+    Args:
+        settings: the settings of the model.
+        model: the version to decode with.
+        metrics: takes the measurements of the replicas.
+        cpus: number of CPUs of the model.
+
+    Returns:
+        The dispatcher, and the processes of its replicas.
+    """
+    described, manifest = model.description, model.bundle.manifest
+    plan = place_replicas(
+        manifest.architecture.parameters,
+        described.device,
+        cpus,
+        rows_of=settings.rows_of,
+        beam_limit=settings.beam_limit,
+        rows=settings.max_batch_size,
+        replicas=settings.replicas,
+        threads=settings.threads,
+    )
+    alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
+    _log.info(
+        "replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=described.name)
+    )
+    ids = manifest.special_ids
+    vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
+    setup = ModelSetup(
+        bundle=model.bundle,
+        device=described.device,
+        threads=plan.threads,
+        source_capacity=described.limits.tokens.source,
+        target_capacity=described.limits.tokens.target,
+        encode_tokens=settings.encode_tokens,
+        log_format=settings.log_format,
+        log_level=settings.log_level,
+        log_always=logged_always(),
+    )
+    workers = process_workers(plan, vocabulary, setup, patience=settings.replica_timeout)
+    dispatcher = Dispatcher(
+        workers,
+        waiting_limit=settings.max_queue_size,
+        lone_rows=plan.lone_rows,
+        most_priority=settings.max_priority,
+        observe=metrics.observe,
+        count_loss=metrics.losses.inc,
+        count_repeat=metrics.repeats.inc,
+    )
+    return dispatcher, [partial(_pid, worker) for worker in workers]
+
+
+def _pid(worker: Worker) -> int:
+    return worker.connection.pid
+
+
+def answer_cache(
+    settings: ModelSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
+) -> AnswerCache | None:
+    """Make the cache of a version's answers by the settings of its model; None without one."""
+    if not settings.cache_bytes:
+        return None
+    return AnswerCache(
+        settings.cache_bytes,
+        shared=settings.cache_shared,
+        stored=stored,
+        count_texts=metrics.count_cached,
+        count_evictions=metrics.cache_evictions.inc,
+    )
