@@ -64,7 +64,7 @@ class TranslaneDecoder:
         ids = bundle.manifest.special_ids
         vocabulary = TargetVocabulary(ids.decoder_start, ids.eos if ends else NEVER, ())
         plan = Placement((rows,) * replicas, threads)
-        workers = process_workers(plan, vocabulary, setup, replaces=False)
+        workers = process_workers(plan, vocabulary, setup)
         self._dispatcher = Dispatcher(workers, waiting_limit=sys.maxsize, lone_rows=plan.lone_rows)
         self._runner = asyncio.Runner()
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -19,17 +20,30 @@ from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
 
 
-class FakeDispatcher:
+@dataclass
+class FakeDecoder:
+    """What metrics read of a dispatcher."""
+
+    rows: int = 0
+    active_rows: int = 0
+    waiting: int = 0
+    waiting_limit: int = 0
+    is_available: bool = True
+
+
+class FakeDispatcher(FakeDecoder):
     """Decodes nothing; says whether it was stopped."""
 
-    def __init__(self) -> None:
-        self.failed = asyncio.Event()
-        self.stopped = False
-        self.rows = self.active_rows = self.waiting = self.waiting_limit = 0
+    stopped = is_failing = False
+    availability_changed: Callable[[], None]
 
-    @property
-    def is_available(self) -> bool:
-        return not self.failed.is_set()
+    def fail(self) -> None:
+        self.is_available, self.is_failing = False, True
+        self.availability_changed()
+
+    def recover(self) -> None:
+        self.is_available, self.is_failing = True, False
+        self.availability_changed()
 
     async def start(self) -> None:
         pass

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from fakes.backend import VOCABULARY
+from fakes.backend import VOCABULARY, FakeBackend
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import Backend
@@ -53,7 +53,9 @@ def fake_replica(
     def open_backend() -> Backend:
         if isinstance(backend, StartupError):
             raise backend
+        if isinstance(backend, FakeBackend):
+            backend.closed = False  # after a loss it is used again
         return backend
 
     setup = WorkerSetup(number, getattr(backend, "rows", 1), vocabulary)
-    return Worker(lambda: WorkerConnection(setup, ThreadHost(open_backend)), replaces=False)
+    return Worker(lambda: WorkerConnection(setup, ThreadHost(open_backend)))

@@ -107,22 +107,17 @@ async def _serve(settings: ServerSettings, server: Server, manager: ServiceManag
         await server.start()
         opening = asyncio.create_task(server.open())
         stopping = asyncio.create_task(signals.stop.wait())
-        failing = asyncio.create_task(server.failed.wait())
-        await asyncio.wait([opening, stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         if opening.done():
             await opening
             manager.ready()
-            await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+            await stopping
         else:
             opening.cancel()
             await asyncio.wait([opening])
             if not server.can_translate:  # no request was accepted yet
                 await server.stop(grace=0)
                 return 0
-        if failing.done():
-            await server.stop(grace=0)
-            return 1  # the supervisor of the process restarts it
-        failing.cancel()
     except BaseException:
         await server.stop(grace=0)
         raise

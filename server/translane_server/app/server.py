@@ -42,6 +42,9 @@ _CLOSING_TIME = 0.5
 # port closes get CANCELLED from gRPC, without a reason.
 _LAST_CALLS_TIME = 0.2
 
+# The name under which the health service says that the server runs, whether or not its models translate.
+ALIVE = "alive"
+
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -58,7 +61,6 @@ class Server:
 
     Attributes:
         guard: the certificates and keys of the server.
-        failed: set when decoding has failed for good, and no model translates any more.
 
     Raises:
         StartupError: a certificate or the file of keys is wrong.
@@ -91,7 +93,6 @@ class Server:
         )
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpPort | None = None
-        self.failed = asyncio.Event()
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
@@ -195,15 +196,15 @@ class Server:
         return drained
 
     def _tell_health(self) -> None:
-        """Set the health of the server, and of each model: the service's name, a slash, and the model's name."""
+        """Set the health of the server, and of each model: the service's name, a slash, and the model's name.
+
+        A server that is not ready is still alive: to start it anew would help no model.
+        """
         whole = _SERVING if self.models.is_ready else _NOT_SERVING
-        states = {"": whole, SERVICE_NAME: whole}
+        states = {"": whole, SERVICE_NAME: whole, ALIVE: _SERVING}
         for name, model in self.models.models.items():
             states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING
         self._health.replace(states)
-        if self.models.has_failed and not self.failed.is_set():
-            _log.error("decoding has failed, and nothing is translated any more; the server ends")
-            self.failed.set()
 
 
 def _number(port: HttpServer | AdminPort | HealthPort | None) -> int | None:

@@ -281,6 +281,7 @@ def make_dispatcher(
     ids = manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
     setup = ModelSetup(
+        name=described.name,
         bundle=model.bundle,
         device=described.device,
         threads=plan.threads,
@@ -291,14 +292,13 @@ def make_dispatcher(
         log_level=settings.log_level,
         log_always=logged_always(),
     )
-    workers = process_workers(plan, vocabulary, setup, patience=settings.replica_timeout)
+    workers = process_workers(plan, vocabulary, setup, patience=settings.replica_timeout, count_loss=metrics.losses.inc)
     dispatcher = Dispatcher(
         workers,
         waiting_limit=settings.max_queue_size,
         lone_rows=plan.lone_rows,
         most_priority=settings.max_priority,
         observe=metrics.observe,
-        count_loss=metrics.losses.inc,
         count_repeat=metrics.repeats.inc,
     )
     return dispatcher, [partial(_pid, worker) for worker in workers]

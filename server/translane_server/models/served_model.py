@@ -54,7 +54,6 @@ class ServedModel:
     Attributes:
         changed: called when the state has changed.
         ready: the version that new requests get; None if requests have to wait, or are refused.
-        state: see `ModelState` of the protocol.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class ServedModel:
         self.description = description
         self.changed: Callable[[], None] = lambda: None
         self.ready: LoadedModel | None = None
-        self.state = ModelState.LOADING
+        self._state = ModelState.LOADING
         self._loader = loader
         self._metrics = metrics
         self._clock = clock
@@ -77,15 +76,20 @@ class ServedModel:
         self._waiting = 0  # requests that wait until the model is loaded
         self._demand: asyncio.Task[None] | None = None
         self._tries_again_at = -float("inf")
-        self._watch: asyncio.Task[None] | None = None
         self._stopped = False
+
+    @property
+    def state(self) -> ModelState:
+        """What callers are told: FAILED while the model is loaded, and no replica of it stays alive."""
+        is_failing = self._state is ModelState.READY and self.ready is not None and self.ready.dispatcher.is_failing
+        return ModelState.FAILED if is_failing else self._state
 
     @property
     def can_translate(self) -> bool:
         """Whether a request gets a translation, at once or after the model is loaded."""
-        if self.state is ModelState.READY:
-            return self.ready is not None and self.ready.is_available
-        return self.state is ModelState.IDLE
+        if self.ready:
+            return self.ready.dispatcher.is_available
+        return self._state is ModelState.IDLE
 
     def info(self, stored: StoredGlossaries) -> ModelInfo:
         """Return what callers are told of the model. `stored` are the glossaries of the server."""
@@ -100,7 +104,7 @@ class ServedModel:
             StartupError: no version can be loaded.
         """
         async with self._change():
-            if self.ready is None or self.ready.has_failed:
+            if self.ready is None or self.ready.dispatcher.is_failing:
                 await self._load()
 
     async def reload(self, version: str | None = None) -> bool:
@@ -126,7 +130,7 @@ class ServedModel:
                     raise StartupError("the model is not loaded, and takes no other version; load it first")
                 return False
             try:
-                new = await self._loader.load(None if old.has_failed else old, version)
+                new = await self._loader.load(None if old.dispatcher.is_failing else old, version)
             except StartupError as error:
                 self._metrics.count_reload(REFUSED)
                 _log.error(
@@ -164,7 +168,7 @@ class ServedModel:
     async def stop(self) -> None:
         """End the model at once. Unfinished requests are answered with UNAVAILABLE."""
         self._stopped = True
-        tasks = [task for task in (self._demand, self._watch, self._retirement) if task]
+        tasks = [task for task in (self._demand, self._retirement) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -221,9 +225,9 @@ class ServedModel:
     async def _load_on_demand(self) -> None:
         if self._stopped:
             raise shutting_down()
-        if self.state is ModelState.LOADING:
+        if self._state is ModelState.LOADING:
             raise starting()
-        if self.state is not ModelState.IDLE:
+        if self._state is not ModelState.IDLE:
             raise UnavailableError(f"the model {self.name} is unloaded", retry_after=_RETRY_LOADING)
         if (wait := self._tries_again_at - self._clock()) > 0:
             raise UnavailableError(
@@ -265,7 +269,6 @@ class ServedModel:
         self.description = new.description
         new.dispatcher.availability_changed = lambda: self.changed()
         self._set_state(ModelState.READY)
-        self._watch = asyncio.create_task(self._watch_failure(new))
         if old:
             self._retirement = asyncio.create_task(self._retire(old))
         await new.announce()
@@ -286,18 +289,9 @@ class ServedModel:
         asyncio.get_running_loop().call_later(_COLLECTING_DELAY, gc.collect)
 
     def _set_state(self, state: ModelState) -> None:
-        if self._watch:
-            self._watch.cancel()
-            self._watch = None
-        self.state = state
+        self._state = state
         self.changed()
 
     def _is_unused(self, seconds: float) -> bool:
         model = self.ready
         return model is not None and not model.users and self._clock() - model.last_used >= seconds
-
-    async def _watch_failure(self, model: LoadedModel) -> None:
-        await model.dispatcher.failed.wait()
-        self.state = ModelState.FAILED
-        _log.error("decoding has failed, and the model translates nothing any more", extra=data(model=self.name))
-        self.changed()

@@ -18,7 +18,6 @@ from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.devices import Device
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.cpus import int8_kernels
-from translane_server.core.errors import StartupError
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import ModelMetrics, Pids
 from translane_server.text.glossaries import StoredGlossaries
@@ -193,16 +192,6 @@ class LoadedModel:
         self.last_used = clock()
 
     @property
-    def has_failed(self) -> bool:
-        """Whether decoding has failed for good."""
-        return self.dispatcher.failed.is_set()
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the model can decode now."""
-        return self.dispatcher.is_available
-
-    @property
     def users(self) -> int:
         """Number of requests that use the model now."""
         return self._users
@@ -214,22 +203,13 @@ class LoadedModel:
             StartupError: the dispatcher cannot start.
         """
         await self.dispatcher.start()
-        if self.has_failed:
-            await self.dispatcher.stop()
-            raise StartupError("a replica was lost while another one started")
         self.last_used = self._clock()
 
     async def announce(self) -> None:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
         dispatcher, described = self.dispatcher, self.description
         self._metrics.describe(described.labels)
-        self._metrics.watch(
-            dispatcher.rows,
-            lambda: dispatcher.active_rows,
-            lambda: dispatcher.waiting,
-            dispatcher.waiting_limit,
-            self._pids,
-        )
+        self._metrics.watch(dispatcher, self._pids)
         if cache := self.translator.cache:
             store = cache.store
             self._metrics.watch_cache(lambda: len(store), lambda: store.bytes)

@@ -39,12 +39,12 @@ class ModelLoad:
     @classmethod
     def of(cls, metrics: ModelMetrics) -> ModelLoad:
         """Return the load of the model whose series are `metrics`."""
-        watched = metrics.watched
+        decoder = metrics.decoder
         return cls(
-            rows_busy=watched.active_rows() if watched else 0,
-            rows_limit=watched.rows if watched else 0,
-            sentences_waiting=watched.waiting() if watched else 0,
-            sentences_waiting_limit=watched.waiting_limit if watched else 0,
+            rows_busy=decoder.active_rows if decoder else 0,
+            rows_limit=decoder.rows if decoder else 0,
+            sentences_waiting=decoder.waiting if decoder else 0,
+            sentences_waiting_limit=decoder.waiting_limit if decoder else 0,
             memory_bytes=metrics.memory,
             requests=metrics.requests.count,
             request_seconds=metrics.requests.sum,

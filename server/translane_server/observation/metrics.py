@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -59,7 +59,7 @@ _OF_MODELS = {
     "translane_rows_limit": "Rows of all replicas: hypotheses that decode at once.",
     "translane_sentences_waiting_limit": "Most sentences that may wait: the setting max_queue_size.",
     "translane_sentences_waiting": "Sentences that wait for a row.",
-    "translane_replica_losses_total": "Replicas that were lost.",
+    "translane_replica_losses_total": "Replicas that were lost, and replicas that did not start again.",
     "translane_sentences_repeated_total": "Sentences that were decoded again after a loss or a failed step.",
     "translane_source_tokens_total": "Tokens encoded.",
     "translane_row_steps_total": "Tokens decoded, in all rows.",
@@ -72,7 +72,7 @@ _OF_MODELS = {
     "translane_model_memory_bytes": "Memory of the model's replicas when it was loaded; memory that they share counts"
     " once.",
     "translane_model_reloads_total": "New versions of the model, by outcome: reloaded or refused.",
-    "translane_model": "The model served: version, precision and device, as labels.",
+    "translane_model": "The model served: version, digest of its bundle, precision and device, as labels.",
     "translane_replica_cpu_seconds_total": "Processor time of a replica's process.",
     "translane_replica_resident_memory_bytes": "Memory of a replica's process, with memory that replicas share.",
 }
@@ -247,14 +247,28 @@ def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
 _Value = float | Distribution | Mapping[str, float]
 
 
-class _Watched(NamedTuple):
-    """What is read of the loaded version of a model at each scrape; see `ModelMetrics.watch`."""
+class Decoder(Protocol):
+    """What decodes with the loaded version of a model. It is read at each scrape, on another thread."""
 
-    rows: int
-    active_rows: Callable[[], int]
-    waiting: Callable[[], int]
-    waiting_limit: int
-    replicas: Sequence[ProcessCollector]
+    @property
+    def is_available(self) -> bool:
+        """Whether it decodes."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all replicas."""
+
+    @property
+    def active_rows(self) -> int:
+        """How many of the rows are decoding."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of sentences that wait."""
+
+    @property
+    def waiting_limit(self) -> int:
+        """Most sentences that may wait."""
 
 
 class ModelMetrics:
@@ -265,7 +279,7 @@ class ModelMetrics:
         models: the series of all models, by the models' names. The new ones join them.
 
     Attributes:
-        watched: the version that is loaded; None if none is.
+        decoder: what decodes with the version that is loaded; None if none is.
         memory: memory of its replicas when it was loaded [bytes]; 0 if it is not known.
     """
 
@@ -281,7 +295,8 @@ class ModelMetrics:
         self._cache_texts = {"hit": 0, "miss": 0}
         self._reloads = {RELOADED: 0, REFUSED: 0}
         self.description: Mapping[str, str] = {}
-        self.watched: _Watched | None = None
+        self.decoder: Decoder | None = None
+        self._replicas: list[ProcessCollector] = []
         self._cache: tuple[Callable[[], int], Callable[[], int]] | None = None
         self.memory = 0
 
@@ -289,20 +304,9 @@ class ModelMetrics:
         """Set the labels of the version that is served."""
         self.description = labels
 
-    def watch(
-        self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int], waiting_limit: int, pids: Pids
-    ) -> None:
-        """Report the version that is loaded. The gauges of its batches and processes are read at each scrape.
-
-        Args:
-            rows: number of rows of all replicas.
-            active_rows: returns how many of the rows are decoding.
-            waiting: returns the number of sentences that wait.
-            waiting_limit: most sentences that may wait.
-            pids: the processes of the replicas.
-        """
-        replicas = [ProcessCollector(pid=pid, registry=None) for pid in pids]
-        self.watched = _Watched(rows, active_rows, waiting, waiting_limit, replicas)
+    def watch(self, decoder: Decoder, pids: Pids) -> None:
+        """Report the version that is loaded, by what decodes with it and the processes of its replicas."""
+        self.decoder, self._replicas = decoder, [ProcessCollector(pid=pid, registry=None) for pid in pids]
 
     def watch_cache(self, entries: Callable[[], int], size: Callable[[], int]) -> None:
         """Read the number of translations in the version's cache, and their memory [bytes], at each scrape."""
@@ -319,7 +323,8 @@ class ModelMetrics:
 
     def unwatch(self) -> None:
         """Report that no version is loaded."""
-        self.watched = self._cache = None
+        self.decoder = self._cache = None
+        self._replicas = []
         self.memory = 0
 
     def count_reload(self, outcome: str) -> None:
@@ -351,7 +356,7 @@ class ModelMetrics:
 
     def values(self) -> Mapping[str, _Value]:
         """Return the value of each family: one, or one for each value of another label."""
-        watched, cached = self.watched, self._cache
+        decoder, cached = self.decoder, self._cache
         found: dict[str, _Value] = {
             "translane_request_duration_seconds": self.requests,
             "translane_queue_duration_seconds": self.queue,
@@ -368,19 +373,19 @@ class ModelMetrics:
             "translane_generated_tokens_total": self.generated_tokens.value,
             "translane_cache_texts_total": self._cache_texts,
             "translane_cache_evictions_total": self.cache_evictions.value,
-            "translane_model_loaded": watched is not None,
+            "translane_model_loaded": decoder is not None and decoder.is_available,
             "translane_model_memory_bytes": self.memory,
             "translane_model_reloads_total": self._reloads,
         }
         if cached:
             found["translane_cache_entries"], found["translane_cache_bytes"] = (read() for read in cached)
-        if watched:
-            active = watched.active_rows()
-            found["translane_rows"] = {"active": active, "free": watched.rows - active}
-            found["translane_rows_limit"] = watched.rows
-            found["translane_sentences_waiting"] = watched.waiting()
-            found["translane_sentences_waiting_limit"] = watched.waiting_limit
-            found |= _of_processes(watched.replicas)
+        if decoder:
+            rows, active = decoder.rows, decoder.active_rows
+            found["translane_rows"] = {"active": active, "free": rows - active}
+            found["translane_rows_limit"] = rows
+            found["translane_sentences_waiting"] = decoder.waiting
+            found["translane_sentences_waiting_limit"] = decoder.waiting_limit
+            found |= _of_processes(self._replicas)
         return found
 
 

@@ -57,7 +57,7 @@ def _load(setup: WorkerSetup) -> Sessions:
 
     model = setup.model
     assert model is not None, "the setup of a process has a model"
-    configure_logging(model.log_format, model.log_level, always=model.log_always)
+    configure_logging(model.log_format, model.log_level, always={**model.log_always, "model": model.name})
     with _lack_of_memory(), model.bundle.unchanged(model.bundle.manifest.model_files):
         try:
             from translane_server.runtime.sessions import Sessions

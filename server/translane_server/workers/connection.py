@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import EngineInput, EngineOutput, Sequence
+from translane_server.observation.logs import data
 from translane_server.workers.messages import (
     RECEIVED_AT_ONCE,
     Frames,
@@ -71,12 +72,14 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
     Attributes:
         name: the name of the worker in log lines and errors.
+        facts: the worker's model, for log lines.
         rows: maximum number of hypotheses that decode at once.
         heard: number of messages that have come from the worker.
     """
 
     def __init__(self, setup: WorkerSetup, host: Host) -> None:
         self.name = f"replica {setup.number}"
+        self.facts = data(model=setup.model.name) if setup.model else {}
         self.rows = setup.rows
         self.heard = 0
         self._setup = setup
@@ -241,7 +244,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
         ending = await asyncio.to_thread(self._host.end, at_once=False)
         reason = f"{self.name} {ending}"
         if self._serves:
-            _log.error("%s", reason)
+            _log.error("%s", reason, extra=self.facts)
         elif self._ready and not self._ready.done():
             self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))
 

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 # Bounds of the suggested delay before a retry, if the queue is full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
 # Time in which another server takes over, or the model is loaded again [seconds].
-_RETRY_STOPPED = 1.0
+_RETRY_STOPPED, _RETRY_FAILING = 1.0, 5.0
 
 # After so many failures a sentence decodes alone. After a loss, so do the sentences that the lost worker had hardly
 # begun, if there are few: most sentences that end workers do so at once.
@@ -47,7 +47,7 @@ _SETTLING_TIME = 0.2
 _LOWEST_LEVEL = -10
 
 _POISONED = "a sentence of this request ends every replica that decodes it"
-_FAILED = "decoding has failed, and this model translates nothing any more"
+_FAILING = "the model does not decode at the moment; the server's log has the details"
 
 _rows = attrgetter("rows")
 
@@ -66,13 +66,11 @@ class Dispatcher:
         most_priority: the highest priority that counts between callers.
         lone_rows: number of rows that the first worker decodes before another one begins.
         observe: called with the measurements of the workers.
-        count_loss: called for each worker that is lost.
         count_repeat: called for each sentence that is decoded again.
         clock: monotonic clock [seconds], equal in all processes.
 
     Attributes:
         availability_changed: called when `is_available` may have changed.
-        failed: set when all workers are given up. Nothing is decoded any more.
         waiting_limit: the argument.
     """
 
@@ -84,19 +82,16 @@ class Dispatcher:
         most_priority: int = 0,
         lone_rows: int = 0,
         observe: Callable[[StepStats], None] = lambda _measurements: None,
-        count_loss: Callable[[], None] = lambda: None,
         count_repeat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         assert workers, "there is no worker"
-        self.failed = asyncio.Event()
         self._workers = workers
         self.waiting_limit = waiting_limit
         self._most_priority = most_priority
         self._first = workers[0]
         self._lone_rows = lone_rows
         self._observe = observe
-        self._count_loss = count_loss
         self._count_repeat = count_repeat
         self.availability_changed: Callable[[], None] = lambda: None
         self._clock = clock
@@ -109,7 +104,7 @@ class Dispatcher:
         self._numbers = itertools.count()
         self._requests: set[InFlight] = set()  # requests that are not answered
         self._last_wait = 0.0
-        self._over = False  # stopped or failed; all requests are answered
+        self._over = False  # stopped; all requests are answered
 
     @property
     def rows(self) -> int:
@@ -131,6 +126,11 @@ class Dispatcher:
     def is_available(self) -> bool:
         """Whether a worker can decode."""
         return not self._over and any(worker.is_up for worker in self._workers)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether all workers have been lost many times in a row. Each is still tried again."""
+        return not self._over and all(worker.state is State.FAILING for worker in self._workers)
 
     async def start(self) -> None:
         """Start all workers.
@@ -163,13 +163,12 @@ class Dispatcher:
 
         Raises:
             QueueFullError: the sentences would exceed the waiting limit, or the caller's part of it.
-            UnavailableError: the server is shutting down.
-            EngineError: decoding has failed.
+            UnavailableError: the server is shutting down, or all workers are failing.
         """
-        if self.failed.is_set():
-            raise EngineError(_FAILED)
         if self._over:
             raise shutting_down()
+        if self.is_failing:
+            raise UnavailableError(_FAILING, _RETRY_FAILING)
         limit, waiting, own = self.waiting_limit, self.waiting, self._queue.count(caller)
         if waiting + sentences > limit:
             self._refuse(f"{waiting} sentences are waiting, {sentences} more would exceed the limit of {limit}")
@@ -301,7 +300,6 @@ class Dispatcher:
     def lost(self, worker: Worker) -> bool:
         if self._over:
             return False
-        self._count_loss()
         newest = worker.newest
         sequences = worker.clear()
         is_known = len(sequences) == 1 and sequences[0].is_suspect
@@ -321,16 +319,10 @@ class Dispatcher:
             self.availability_changed()
             self._dispatch()
 
-    def given_up(self, worker: Worker) -> bool:  # noqa: ARG002 whoever it is
-        if self._over:
-            return False
-        if not all(worker.state is State.GIVEN_UP for worker in self._workers):
-            return True
-        self._over = True
-        self.failed.set()
-        self._fail_all(EngineError(_FAILED))
-        self.availability_changed()
-        return False
+    def failing(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
+        if self.is_failing:
+            self._fail_all(UnavailableError(_FAILING, _RETRY_FAILING))
+            self.availability_changed()
 
     def _settle(self) -> None:
         self._settling = None
@@ -356,7 +348,8 @@ class Dispatcher:
             sequence.failures += 1
             sequence.failures_alone += len(failed) == 1
             if sequence.failures_alone >= _MOST_FAILURES_ALONE:
-                _log.error("sentence %s is refused: %s", self._quarantine.name(sequence.sentence), error)
+                name, facts = self._quarantine.name(sequence.sentence), self._first.connection.facts
+                _log.error("sentence %s is refused: %s", name, error, extra=facts)
                 if isinstance(error, PoisonedError):
                     self._quarantine.add(sequence.sentence, request.caller)
                 request.fail(error)
@@ -461,6 +454,7 @@ class Dispatcher:
         for worker in self._workers:
             worker.clear()
         for request in self._requests:
+            request.sequences = []
             if request.missing:  # a slow reader of a stream still gets what is decoded
                 request.fail(error)
         self._requests.clear()

@@ -48,6 +48,7 @@ class ModelSetup:
         source_capacity: maximum number of source tokens of a sentence.
         target_capacity: maximum number of decode steps of a sentence.
         encode_tokens: maximum number of source tokens, with padding, that are encoded between two decode steps.
+        name: the name under which the model is served, for the log.
         log_format: see `logs.configure_logging`.
         log_level: see `logs.configure_logging`.
         log_always: see `logs.configure_logging`.
@@ -59,6 +60,7 @@ class ModelSetup:
     source_capacity: int
     target_capacity: int
     encode_tokens: int
+    name: str = ""
     log_format: Literal["plain", "json"] = "plain"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_always: Mapping[str, Any] = field(default_factory=dict)

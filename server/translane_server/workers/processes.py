@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -52,7 +52,7 @@ def process_workers(
     model: ModelSetup,
     *,
     patience: float = 0,
-    replaces: bool = True,
+    count_loss: Callable[[], None] = lambda: None,
 ) -> list[Worker]:
     """Make the workers of a model, in processes. They are not started.
 
@@ -61,7 +61,7 @@ def process_workers(
         vocabulary: the target vocabulary.
         model: the model, and how they run it.
         patience: see `Worker`.
-        replaces: see `Worker`.
+        count_loss: see `Worker`.
     """
     hosts = process_hosts(len(placement.rows), placement.threads)
     return [
@@ -72,7 +72,7 @@ def process_workers(
                 host,
             ),
             patience=patience,
-            replaces=replaces,
+            count_loss=count_loss,
             close=host.close,
         )
         for number, (rows, host) in enumerate(zip(placement.rows, hosts, strict=True))

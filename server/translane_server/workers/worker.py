@@ -6,7 +6,6 @@ import asyncio
 import enum
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
@@ -30,12 +29,13 @@ _RESPONSIVE_TICKS = 2
 # life while it loads the model: it may wait for a slow disk.
 _PATIENCE = 10
 
-# A worker that is lost for the first time in this time is replaced at once [seconds]. After the second loss the next
-# life waits, each time twice as long. Too many losses in this time are not overcome by another process. A loss by a
-# known suspect does not count, and a life that has given results begins the count anew.
-_LOSS_WINDOW = 60.0
-_FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
+# A worker that is lost is replaced at once. After the second loss in a row the next life waits, each time twice as long
+# [seconds]. After many losses in a row the worker counts as failing, and is still tried for ever. A loss by a known
+# suspect does not count, and a life that has given results, or has lasted some time [seconds], begins the count anew.
+_LASTING = 60.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 60.0
 _MOST_LOSSES = 8
+_MOST_DOUBLINGS = 16
 _CAUTIOUS = 4  # sequences of a life that follows one without results
 
 
@@ -45,15 +45,15 @@ class State(enum.Enum):
     STARTING = "loads the model for the first time"
     UP = "takes sequences"
     LOST = "has ended, and is to be replaced"
-    GIVEN_UP = "has ended, and it seems that nothing starts in its place"
+    FAILING = "has ended, as have many in its place"
     STOPPED = "is ended for good"
 
 
 _NEXT = {
     State.STARTING: {State.UP, State.STOPPED},
     State.UP: {State.LOST, State.STOPPED},
-    State.LOST: {State.UP, State.GIVEN_UP, State.STOPPED},
-    State.GIVEN_UP: {State.GIVEN_UP, State.UP, State.STOPPED},
+    State.LOST: {State.UP, State.FAILING, State.STOPPED},
+    State.FAILING: {State.FAILING, State.UP, State.STOPPED},
     State.STOPPED: {State.STOPPED},
 }
 
@@ -74,8 +74,8 @@ class WorkerListener(Protocol):
     def returned(self, worker: Worker) -> None:
         """A lost worker has been replaced, and takes sequences again."""
 
-    def given_up(self, worker: Worker) -> bool:
-        """A lost worker was not replaced in a long time. Returns whether to go on trying."""
+    def failing(self, worker: Worker) -> None:
+        """A worker has been lost many times in a row. It is still tried again."""
 
 
 class Worker:
@@ -84,7 +84,7 @@ class Worker:
     Args:
         connect: makes the connection of one life, which is not started.
         patience: time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever.
-        replaces: whether a lost life is replaced.
+        count_loss: called for each life that ends without being stopped, and for each that does not start.
         close: called on a thread when the worker is stopped for good.
         clock: monotonic clock [seconds].
 
@@ -101,7 +101,7 @@ class Worker:
         connect: Callable[[], WorkerConnection],
         *,
         patience: float = 0,
-        replaces: bool = True,
+        count_loss: Callable[[], None] = lambda: None,
         close: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,11 +119,12 @@ class Worker:
         self._state = State.STARTING
         self._connect = connect
         self._patience = patience
-        self._replaces = replaces
+        self._count_loss = count_loss
         self._close = close
         self._clock = clock
         self._listener: WorkerListener
-        self._losses: deque[float] = deque()
+        self._losses = 0  # in a row
+        self._up_since = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._missed = 0  # looks at the present life since its last answer
@@ -234,9 +235,8 @@ class Worker:
         await self.connection.start(self)
         if self._broke_early:
             raise StartupError(f"{self.connection.name} ended as soon as it had started")
-        self._missed = 0
         if self._state is State.STARTING:  # it may be stopped by now
-            self._enter(State.UP)
+            self._come_up()
 
     async def stop(self) -> None:
         """End the worker at once. Its sequences are lost."""
@@ -269,16 +269,14 @@ class Worker:
         self._enter(State.LOST)
         if self._watching:
             self._watching.cancel()
-        if self._has_results:  # so another process may overcome what others before did not
-            self._losses.clear()
-        elif self.sequences:
+        self._count_loss()
+        if self._has_results or self._clock() - self._up_since > _LASTING:
+            self._losses = 0  # so another process may overcome what others before did not
+        if not self._has_results and self.sequences:
             self._most = min(_CAUTIOUS, self._most)
-        counts = self._listener.lost(self) and not self._has_results
-        if self._replaces:
-            self._run(self._replace(counts=counts))
-        else:
-            self._enter(State.GIVEN_UP)
-            self._listener.given_up(self)
+        if self._listener.lost(self) and not self._has_results:
+            self._losses += 1
+        self._run(self._replace())
 
     def _run(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -286,53 +284,44 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _replace(self, *, counts: bool) -> None:
-        """Start a life in the place of the lost one, or give up.
-
-        Args:
-            counts: whether the loss counts among those that are too many.
-        """
+    async def _replace(self) -> None:
+        """Start a life in the place of the lost one, however often it takes."""
         refusals: set[str] = set()  # why no life starts; the log says each reason once
         while True:
-            if self._watching:  # of a life that has not started
-                self._watching.cancel()
-            recent = self._count_loss(counts=counts)
-            counts = True
-            if recent > _MOST_LOSSES:
-                if not refusals:
-                    _log.error("%s was lost %d times in %g seconds", self.connection.name, recent, _LOSS_WINDOW)
-                self._enter(State.GIVEN_UP)
-                if not self._listener.given_up(self):
-                    return
-            if recent > 1:
-                await asyncio.sleep(min(_FIRST_DELAY * 2 ** (recent - 2), _LONGEST_DELAY))
-            lost, self.connection = self.connection, self._connect()
+            if self._losses > _MOST_LOSSES:
+                if self._state is not State.FAILING:
+                    told = "%s was lost %d times in a row; it is tried again"
+                    _log.error(told, self.connection.name, self._losses, extra=self.connection.facts)
+                self._enter(State.FAILING)
+                self._listener.failing(self)
+            if self._losses > 1:
+                await asyncio.sleep(min(_FIRST_DELAY * 2 ** min(self._losses - 2, _MOST_DOUBLINGS), _LONGEST_DELAY))
+            before, self.connection = self.connection, self._connect()
             self._has_results = self._broke_early = False
             try:
-                await lost.stop()  # it has ended, so that two of them never take the memory of two
+                await before.stop()  # it has ended, so that two of them never take the memory of two
                 self._watch(self._patience)
                 await self.connection.start(self)
                 if not self._broke_early:
                     break
             except StartupError as error:
                 if str(error) not in refusals:
-                    _log.error("%s does not start again: %s", self.connection.name, error)
+                    _log.error("%s does not start again: %s", self.connection.name, error, extra=self.connection.facts)
                 refusals.add(str(error))
             except Exception:  # noqa: BLE001 such as no thread, or a bug; nobody else would start it
-                _log.exception("%s does not start again", self.connection.name)
-        self._missed = 0
-        self._enter(State.UP)
-        _log.warning("%s has been replaced", self.connection.name)
+                _log.exception("%s does not start again", self.connection.name, extra=self.connection.facts)
+            if self._watching:  # of a life that has not started
+                self._watching.cancel()
+            self._count_loss()
+            self._losses += 1
+        self._come_up()
+        _log.warning("%s has been replaced", self.connection.name, extra=self.connection.facts)
         self._listener.returned(self)
 
-    def _count_loss(self, *, counts: bool) -> int:
-        """Count a loss; return the number of recent ones that count."""
-        now = self._clock()
-        if counts:
-            self._losses.append(now)
-        while self._losses and self._losses[0] < now - _LOSS_WINDOW:
-            self._losses.popleft()
-        return len(self._losses)
+    def _come_up(self) -> None:
+        self._missed = 0
+        self._up_since = self._clock()
+        self._enter(State.UP)
 
     def _watch(self, loading: float) -> None:
         if self._patience:
@@ -358,7 +347,8 @@ class Worker:
             # To load a model may take long, and there is nothing to answer before.
             patience = self._patience if heard else loading
             if idle > patience or (heard and silent > self._patience * _PATIENCE):
-                _log.error("%s has not answered for %.0f seconds; it is ended", connection.name, silent)
+                told = "%s has not answered for %.0f seconds; it is ended"
+                _log.error(told, connection.name, silent, extra=self.connection.facts)
                 await connection.kill()
                 return
             await asyncio.sleep(tick)

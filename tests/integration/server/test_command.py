@@ -90,7 +90,7 @@ def test_a_signal_while_the_model_loads(start, call):
 
 
 @pytest.mark.slow
-def test_replicas_that_are_lost_too_often_end_the_process_with_an_error(start, call):
+def test_a_server_whose_replicas_are_lost_too_often_goes_on(start, call):
     server = start("--replicas=1", FAKE_FAIL_AT_STEP="3", FAKE_MOST_LOSSES="3")
     server.wait_for("serving on")
     answer = call(server, "ten letters")
@@ -99,11 +99,11 @@ def test_replicas_that_are_lost_too_often_end_the_process_with_an_error(start, c
         "a sentence of this request ends every replica that decodes it",
     )
     assert server.process.poll() is None
-    for other in range(3):  # a text that was refused is known
-        assert call(server, f"ten letters {other}").code() == grpc.StatusCode.INTERNAL
-    assert server.exit_code() == 1
-    server.wait_for("decoding has failed")
-    server.wait_for("replica 0 was lost 4 times in 60 seconds")
+    codes = [call(server, f"ten letters {other}").code() for other in range(3)]
+    assert codes == [*[grpc.StatusCode.INTERNAL] * 2, grpc.StatusCode.UNAVAILABLE]
+    server.wait_for("replica 0 was lost 4 times in a row; it is tried again model=fake")
+    server.stop()
+    assert server.exit_code() == 0
 
 
 @pytest.fixture

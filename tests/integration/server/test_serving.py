@@ -14,8 +14,10 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
 from helpers.ports import free_port
+from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import StartupError
+from translane_server.workers import worker
 
 DETAILS_KEY = "grpc-status-details-bin"
 SERVICE = "translane.v1.TranslationService"
@@ -152,14 +154,36 @@ async def test_an_unknown_service_has_no_health():
         assert await handled(running, "Check", "NOT_FOUND") == 1
 
 
-async def test_a_failed_engine_is_not_healthy():
+async def test_a_model_whose_replicas_do_not_stay_alive_is_seen_and_comes_back(monkeypatch):
+    monkeypatch.setattr(worker, "_MOST_LOSSES", 1)
+    monkeypatch.setattr(worker, "_FIRST_DELAY", 1.0)
+
+    async def loaded():
+        return 'translane_model_loaded{model="fake"} 1.0' in (await scrape(running)).splitlines()
+
     async with serving() as running:
+        (model,) = running.server.models.models.values()
+        assert await loaded()
         running.backend.fail_at_step = 0
-        code, reason, details = await failure(running.stub.Translate(request("x")))
-        assert (code, reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILURE")
+        codes = []
+        for text in "xyz":
+            code, reason, details = await failure(running.stub.Translate(request(text)))
+            codes.append((code, reason))
+        assert codes == [(grpc.StatusCode.INTERNAL, "POISONED"), *[(grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")] * 2]
+        assert details["RetryInfo"].retry_delay.seconds > 0
         assert "bus" not in str(details)
-        await asyncio.wait_for(running.server.failed.wait(), 10)
+        assert model.state == ModelState.FAILED
+        assert not await loaded()
         assert await health(running) == NOT_SERVING
+        alive = health_pb2.HealthCheckRequest(service="alive")
+        assert (await health_pb2_grpc.HealthStub(running.channel).Check(alive)).status == SERVING
+        running.backend.fail_at_step = None
+        async with asyncio.timeout(10):
+            while not await loaded():  # noqa: ASYNC110 it is asked
+                await asyncio.sleep(0.05)
+        assert await translate(running, "abc")
+        assert await health(running) == SERVING
+        assert await loaded()
 
 
 async def reflected(running, version="v1", **asked):

@@ -234,7 +234,7 @@ async def test_draining_waits_for_streams():
 async def test_a_stream_that_fails_on_its_way_ends_with_the_reason():
     async with serving() as running:
         running.backend.fail_at_step = 4
-        assert (await failure(start(running, "abcdefgh")))[:2] == ("INTERNAL", "ENGINE_FAILURE")
+        assert (await failure(start(running, "abcdefgh")))[:2] == ("INTERNAL", "POISONED")
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ class FakeDispatcher:
         self.released = asyncio.Event()
         self.outcome = None
         self.refusal = None
-        self.failed = asyncio.Event()
+        self.is_failing = False
         self.is_available = True
         self.rows = self.active_rows = self.waiting = self.waiting_limit = 0
 

@@ -163,8 +163,7 @@ async def test_the_server_is_ready_when_all_models_are_or_any(library, needs_all
 
 
 async def test_the_server_fails_with_its_last_model(registry, library):
-    library.models["zh-en"].ready.dispatcher.failed.set()
-    await turns()
+    library.models["zh-en"].ready.dispatcher.fail()
     assert registry.can_translate
     assert not registry.has_failed
     await registry.unload("de-en")

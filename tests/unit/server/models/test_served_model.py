@@ -88,10 +88,12 @@ async def test_a_failed_model_is_loaded_again(model):
     model.changed = lambda: changes.append(model.state)
     await model.load()
     failed = model.ready
-    failed.dispatcher.failed.set()
+    failed.dispatcher.fail()
     assert not model.can_translate
-    await turns()
-    assert changes == [ModelState.READY, ModelState.FAILED]
+    failed.dispatcher.recover()
+    assert model.can_translate
+    failed.dispatcher.fail()
+    assert changes == [ModelState.READY, ModelState.FAILED, ModelState.READY, ModelState.FAILED]
     assert await model.reload(), "the same version, loaded anew"
     await turns()
     assert failed.dispatcher.stopped

@@ -1,5 +1,6 @@
 """The load of a server, read from its metrics."""
 
+from fakes.models import FakeDecoder
 from translane_server.engine.sequence import StepStats
 from translane_server.observation.load import ModelLoad, ServerLoad
 from translane_server.observation.metrics import Metrics
@@ -15,7 +16,7 @@ def test_the_load_is_that_of_the_metrics():
     metrics.rejected.labels("QUEUE_FULL").inc(2)
     metrics.rejected.labels("INVALID_FIELD").inc()
     first, second = metrics.of_model("a"), metrics.of_model("b")
-    first.watch(8, lambda: 5, lambda: 4, 64, [])
+    first.watch(FakeDecoder(rows=8, active_rows=5, waiting=4, waiting_limit=64), [])
     first.set_memory(2**20)
     first.requests.observe(0.25)
     first.requests.observe(0.5)

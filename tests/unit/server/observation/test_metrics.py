@@ -6,6 +6,7 @@ import random
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
+from fakes.models import FakeDecoder
 from translane_server.engine.sequence import StepStats
 from translane_server.observation.metrics import REJECTIONS, RELOADED, Metrics
 
@@ -23,7 +24,7 @@ def model(metrics):
 
 
 def watch(model, pids=()):
-    model.watch(8, lambda: 3, lambda: 5, 64, pids)
+    model.watch(FakeDecoder(rows=8, active_rows=3, waiting=5, waiting_limit=64), pids)
     model.set_memory(1000)
 
 

@@ -16,6 +16,7 @@ pytest.importorskip("ray.serve", reason="Ray is not installed")
 from prometheus_client import CollectorRegistry, Gauge
 
 from fakes.backend import FakeBackend
+from fakes.models import FakeDecoder
 from fakes.serving import make_dispatcher, make_model, make_registry, make_settings
 from helpers.reliability.failures import parsed
 from translane.v1 import translation_pb2 as pb
@@ -145,8 +146,8 @@ async def test_a_stream_waits_for_its_reader(monkeypatch):
 async def test_the_load_is_that_of_the_busiest_model():
     made: Any = Engine.__new__(Engine)
     made._metrics = Metrics()
-    made._metrics.of_model("a").watch(32, lambda: 5, lambda: 3, 64, [])
-    made._metrics.of_model("b").watch(32, lambda: 1, lambda: 0, 64, [])
+    made._metrics.of_model("a").watch(FakeDecoder(rows=32, active_rows=5, waiting=3), [])
+    made._metrics.of_model("b").watch(FakeDecoder(rows=32, active_rows=1), [])
     assert await made.record_autoscaling_stats() == {LOAD: 0.25}
 
 

@@ -17,6 +17,7 @@ from translane_server.engine.sequence import (
     StepStats,
     Timing,
 )
+from translane_server.observation.logs import data
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.worker import State, Worker
 
@@ -27,6 +28,7 @@ class Outbox:
     """A connection that keeps what is sent."""
 
     name = "replica"
+    facts = data(model="m")
 
     def __init__(self, rows):
         self.rows = rows
@@ -89,12 +91,12 @@ class ObedientWorker(Worker):
         self._enter(State.UP)
         self._listener.returned(self)
 
-    def give_up(self):
-        """Return whether to go on trying."""
+    def fail(self):
+        """Nothing starts in its place."""
         if self.is_up:
             self.fall()
-        self._enter(State.GIVEN_UP)
-        return self._listener.given_up(self)
+        self._enter(State.FAILING)
+        self._listener.failing(self)
 
     def end(self, *numbers):
         self.report(ended=[(number, RESULT) for number in numbers])
@@ -374,7 +376,7 @@ async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, rep
         await engine.stop()
     else:
         for replica in replicas:
-            replica.give_up()
+            replica.fail()
     assert [await first, await anext(stream)] == [RESULT, RESULT]
 
 
@@ -386,15 +388,15 @@ async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
         await engine.stop()
     else:
         for replica in replicas:
-            replica.give_up()
-    with pytest.raises(UnavailableError if how == "stop" else EngineError):
+            replica.fail()
+    with pytest.raises(UnavailableError):
         await event
 
 
-async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
+async def test_replicas_go_on_without_one_that_is_failing(engine, replicas):
     request = await call(engine, 3)
     replicas[1].lose()
-    assert replicas[1].give_up()
+    replicas[1].fail()
     assert engine.is_available
     await asyncio.sleep(0.3)  # after a loss, nothing is sent for a time
     for _ in range(2):  # the lost one is decoded alone
@@ -402,23 +404,25 @@ async def test_replicas_go_on_without_one_that_is_given_up(engine, replicas):
     assert await request == (RESULT,) * 3
     replicas[1].come_back()
     replicas[0].lose()
-    assert replicas[0].give_up()
+    replicas[0].fail()
     assert engine.is_available
-    assert not engine.failed.is_set()
+    assert not engine.is_failing
 
 
-async def test_the_last_replica_that_is_given_up_ends_all(engine, replicas):
+async def test_while_all_replicas_fail_calls_are_refused_and_then_decoded_again(engine, replicas):
     calls = [await call(engine, 3), await call(engine, 30)]
-    replicas[1].lose()
-    assert replicas[1].give_up()
-    replicas[0].lose()
-    assert not replicas[0].give_up()
-    assert engine.failed.is_set()
-    assert not engine.is_available
-    assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [EngineError] * 2
-    with pytest.raises(EngineError):
+    for replica in replicas:
+        replica.lose()
+        replica.fail()
+    assert (engine.is_failing, engine.is_available, engine.waiting) == (True, False, 0)
+    assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [UnavailableError] * 2
+    with pytest.raises(UnavailableError):
         await call(engine)
-    replicas[0].end(*replicas[0].numbers)  # it had not heard of it
+    replicas[1].come_back()
+    assert (engine.is_failing, engine.is_available) == (False, True)
+    request = await call(engine)
+    replicas[1].end(*replicas[1].left)
+    assert await request == (RESULT,)
 
 
 async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(replicas):
@@ -426,7 +430,6 @@ async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(r
     engine = Dispatcher(
         replicas,
         waiting_limit=100,
-        count_loss=lambda: counted.append("loss"),
         count_repeat=lambda: counted.append("repeat"),
     )
     await engine.start()
@@ -444,7 +447,7 @@ async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(r
     assert await request == (RESULT,) * 20
     replicas[0].end(*replicas[0].left)
     assert await behind == (RESULT,) * 20
-    assert counted == ["loss", *["repeat"] * 16]
+    assert counted == [*["repeat"] * 16]
 
 
 async def test_of_replicas_that_are_lost_together_no_sentence_is_taken_for_the_reason(engine, replicas):
@@ -607,7 +610,7 @@ async def test_a_failed_step_is_repeated_and_the_second_time_refused(engine, rep
     replicas[0].report(failed=[number])
     with pytest.raises(EngineError, match="a sentence of this request cannot be decoded"):
         await request
-    assert not engine.failed.is_set()
+    assert not engine.is_failing
     replicas[1].end(*replicas[1].numbers)
     assert await fine == (RESULT,)
     assert len(caplog.messages) == 1

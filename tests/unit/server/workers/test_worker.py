@@ -9,6 +9,7 @@ import pytest
 
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import EngineOutput, StepStats
+from translane_server.observation.logs import data
 from translane_server.workers import worker as workers
 from translane_server.workers.worker import State, Worker
 
@@ -18,6 +19,7 @@ class Life:
 
     rows = 4
     name = "replica 7"
+    facts = data(model="m")
 
     def __init__(self, refusal=None):
         self.refusal = refusal
@@ -66,7 +68,6 @@ class Lives(list[Any]):
 class Listener:
     def __init__(self):
         self.news = []
-        self.goes_on = False
 
     def received(self, worker, output):
         self.news.append(output)
@@ -78,9 +79,8 @@ class Listener:
     def returned(self, worker):
         self.news.append("returned")
 
-    def given_up(self, worker):
-        self.news.append("given up")
-        return self.goes_on
+    def failing(self, worker):
+        self.news.append("failing")
 
 
 @pytest.fixture
@@ -176,43 +176,45 @@ async def test_a_lost_replica_that_cannot_be_cleaned_up_is_replaced(listener):
     await worker.stop()
 
 
-async def test_too_many_losses_in_a_time_are_the_end(listener, monkeypatch):
+async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(listener, monkeypatch):
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
-    now = [0.0]
+    now, losses = [0.0], []
     lives = Lives()
-    worker = Worker(lives, clock=lambda: now[0])
+    worker = Worker(lives, count_loss=lambda: losses.append(1), clock=lambda: now[0])
     await worker.start(listener)
-    for _ in range(20):  # once in half a minute
-        now[0] += 30
-        lives[-1].end()
-        await until(lambda: listener.news[-1] == "returned")
-    for _ in range(2):
-        lives[-1].end()
-        await until(lambda: listener.news[-1] != "lost")
-    assert listener.news[-1] == "given up"
+
+    async def lose(times, after):
+        for _ in range(times):
+            now[0] += after
+            lives[-1].end()
+            await until(lambda: listener.news[-1] == "returned")
+
+    await lose(20, after=61)
+    assert "failing" not in listener.news
+    await lose(5, after=30)
+    assert listener.news.count("failing") == 3
+    ended: list[Any] = [(1, None)]
+    worker.received(lives[-1], EngineOutput(ended, [], [], StepStats.none()))
+    await lose(3, after=0)
+    assert listener.news.count("failing") == 3
+    assert len(losses) == 28
     await worker.stop()
 
 
-async def test_a_replica_that_others_replace_is_tried_for_ever(listener, monkeypatch, caplog):
+async def test_a_replica_that_nothing_starts_for_is_tried_for_ever(listener, monkeypatch, caplog):
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
-    lives = Lives(None, *[StartupError("no file")] * 9)
-    worker = Worker(lives)
-    listener.goes_on = True
+    lives, losses = Lives(None, *[StartupError("no file")] * 9), []
+    worker = Worker(lives, count_loss=lambda: losses.append(1))
     await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
-    assert listener.news == ["lost", *["given up"] * 7, "returned"]
-    assert caplog.messages == ["replica 7 does not start again: no file", "replica 7 has been replaced"]
-    await worker.stop()
-
-
-async def test_a_replica_that_is_not_replaced_is_given_up_at_once(listener):
-    lives = Lives()
-    worker = Worker(lives, replaces=False)
-    await worker.start(listener)
-    lives[0].end()
-    assert listener.news == ["lost", "given up"]
-    assert len(lives) == 1
+    assert listener.news == ["lost", *["failing"] * 7, "returned"]
+    assert len(losses) == 10
+    assert caplog.messages == [
+        "replica 7 does not start again: no file",
+        "replica 7 was lost 4 times in a row; it is tried again",
+        "replica 7 has been replaced",
+    ]
     await worker.stop()
 
 
@@ -331,7 +333,6 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
         return lives[-1]
 
     listener = Listener()
-    listener.goes_on = True
     worker = Worker(connect)
     await worker.start(listener)
     for _ in range(30):
