@@ -29,7 +29,7 @@ from translane_server.workers import processes, worker
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
 FAIL_AT_STEP = int(os.environ.get("FAKE_FAIL_AT_STEP", "-1"))
-MOST_LOSSES = int(os.environ.get("FAKE_MOST_LOSSES", "8"))
+MOST_LOSSES = int(os.environ.get("FAKE_MOST_LOSSES", "5"))
 POISON = os.environ.get("FAKE_POISON", "")
 REPLICA = "--replica"  # what to run in place of the server
 

@@ -34,7 +34,7 @@ _PATIENCE = 10
 # suspect does not count, and a life that has given results, or has lasted some time [seconds], begins the count anew.
 _LASTING = 60.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 60.0
-_MOST_LOSSES = 8
+_MOST_LOSSES = 5
 _MOST_DOUBLINGS = 16
 _CAUTIOUS = 4  # sequences of a life that follows one without results
 
