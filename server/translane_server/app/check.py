@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from translane_server.access.authenticator import certificates_of, what_is_missing
 from translane_server.access.keys import load_keys
 from translane_server.core.errors import CertificateError, KeysError
-from translane_server.models.build import build_registry
+from translane_server.models.build import build_registry, shortages
 from translane_server.models.remote_model import remote_models
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
@@ -38,12 +38,15 @@ def check(settings: ServerSettings) -> Iterator[str]:
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
     for place, remote in remote_models(settings).items():
         yield f"model bundle {place.url}: sha256:{remote.refresh()} is in {remote.folder}"
-    for name, model in build_registry(settings, Metrics()).models.items():
+    models = build_registry(settings, Metrics())
+    for name, model in models.models.items():
         described = model.description
         manifest = described.manifest
         yield (
-            f"model {name}: version {manifest.version}, {manifest.precision}, on {described.device}; its"
+            f"model {name}: version {described.identity}, {manifest.precision}, on {described.device}; its"
             f" {len(manifest.files)} files are those that were exported"
         )
+    for shortage in shortages(settings, models):
+        yield f"warning: {shortage}"
     if missing := what_is_missing(settings):
         yield f"listens on {settings.host} {missing}"

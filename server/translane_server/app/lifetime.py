@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from translane_server.app.check import check
 from translane_server.app.server import Server
-from translane_server.models.build import build_registry
+from translane_server.models.build import build_registry, shortages
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
@@ -38,7 +39,10 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
     manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
     with written_in_background(), traces(environ) as tracer:
         metrics = Metrics()
-        server = Server(settings, build_registry(settings, metrics), metrics, tracer)
+        models = build_registry(settings, metrics)
+        for shortage in shortages(settings, models):
+            _log.warning("%s", shortage)
+        server = Server(settings, models, metrics, tracer)
         return asyncio.run(_serve(settings, server, manager))
 
 
@@ -122,7 +126,13 @@ async def _serve(settings: ServerSettings, server: Server, manager: ServiceManag
         await server.stop(grace=0)
         raise
     manager.stopping()
-    _log.info("%s: finishing what is running", signal.Signals(signals.number).name)
+    name = signal.Signals(signals.number).name
+    if settings.drain_delay:
+        _log.info("%s: not ready any more; new calls are answered for %g seconds", name, settings.drain_delay)
+        server.leave()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(signals.hurry.wait(), settings.drain_delay)
+    _log.info("%s: finishing what is running", name)
     drained = await server.stop(settings.grace_period, signals.hurry)
     if signals.hurry.is_set():
         _log.warning("stopped at once")

@@ -164,6 +164,10 @@ class Server:
         await self.models.start()
         self._tell_health()
 
+    def leave(self) -> None:
+        """Say that the server is not ready any more. It still translates, until `stop`."""
+        self._health.close()
+
     async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
         """Refuse new translations, finish the accepted ones, and close.
 

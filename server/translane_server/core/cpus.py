@@ -1,6 +1,6 @@
-"""The CPUs that this process may use, and the instructions that they have.
+"""The CPUs and the memory that this process may use, and the instructions that the CPUs have.
 
-The limit is the smaller of the CPU affinity and the quota of the control group (versions 1 and 2).
+The limits are the smaller ones of the machine (or the CPU affinity) and of the control group (versions 1 and 2).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
 _CPUINFO = Path("/proc/cpuinfo")
+_VERSION_2 = 2
 _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 
 
@@ -25,18 +26,34 @@ def available_cpus(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> int:
     return max(1, min([allowed, *(int(quota) for quota in _quotas(membership, mount))]))
 
 
+def available_memory(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> int:
+    """The memory that this process and its children may take together [bytes]."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for folder, version in _groups("memory", membership, mount):
+        limit = _read(folder / ("memory.max" if version == _VERSION_2 else "memory.limit_in_bytes"))
+        limits += [int(limit)] if limit.isdigit() else []
+    return min(limits)
+
+
 def _quotas(membership: Path, mount: Path) -> Iterator[float]:
     """The quotas [CPUs] of this process's group and of all its ancestors. Any of them may be the lowest."""
+    for folder, version in _groups("cpu", membership, mount):
+        if version == _VERSION_2:
+            quota, _, period = _read(folder / "cpu.max").partition(" ")
+            yield from _ratio(quota, period)
+        else:
+            yield from _ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+
+
+def _groups(controller: str, membership: Path, mount: Path) -> Iterator[tuple[Path, int]]:
+    """The folders of this process's group and of all its ancestors, and the version of control groups of each."""
     for line in _read(membership).splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            for folder in _lineage(mount, group):
-                quota, _, period = _read(folder / "cpu.max").partition(" ")
-                yield from _ratio(quota, period)
-        elif "cpu" in controllers.split(","):
-            for root in (mount / "cpu", mount / controllers):
-                for folder in _lineage(root, group):
-                    yield from _ratio(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+            yield from ((folder, _VERSION_2) for folder in _lineage(mount, group))
+        elif controller in controllers.split(","):
+            for root in (mount / controller, mount / controllers):
+                yield from ((folder, 1) for folder in _lineage(root, group))
 
 
 def _lineage(root: Path, group: str) -> Iterator[Path]:

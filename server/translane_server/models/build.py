@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from translane_server.core.cpus import available_cpus, available_memory
 from translane_server.core.errors import SettingsError, StartupError
 from translane_server.core.terminal import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.loader import ModelLoader
+from translane_server.models.loader import ModelLoader, estimated_memory, placement_of
 from translane_server.models.registry import Registry
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
@@ -70,6 +71,30 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         parts = divide_cpus(list(folders), cpus)
         _log.info("CPUs of each model: %s", ", ".join(f"{name} {part}" for name, part in parts.items()))
     return registry
+
+
+def shortages(settings: ServerSettings, models: Registry, cpus: int | None = None) -> list[str]:
+    """Return a sentence about each resource of which the models ask for more than there is.
+
+    Args:
+        settings: the settings of the server.
+        models: the models, which are checked.
+        cpus: as for `build_registry`.
+    """
+    whole, memory, found = cpus or available_cpus(), 0, []
+    parts = divide_cpus(sorted(models.models), cpus)
+    for name, model in models.models.items():
+        if model.description.device == "cpu":
+            plan = placement_of(settings.of_model(name), model.description, parts[name])
+            memory += estimated_memory(model.description, plan)
+            if (threads := plan.threads * len(plan.rows)) > whole:
+                found.append(f"model {name}: its replicas have {threads} threads, and there are {whole} CPUs")
+    if memory > (limit := available_memory()):
+        found.append(
+            f"the models take some {memory / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB are allowed; fewer --replicas, a"
+            " smaller --max-batch-size or fewer models take less"
+        )
+    return found
 
 
 @asynccontextmanager

@@ -25,11 +25,12 @@ from translane_server.translation.limits import limits_of
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.messages import ModelSetup
-from translane_server.workers.placement import place_replicas
+from translane_server.workers.placement import Placement, place_replicas
 from translane_server.workers.processes import process_workers
 from translane_server.workers.worker import Worker
 
 _SHOWN_DIGITS = 12  # of a digest
+_PROCESS_BYTES = 60_000_000  # of a process, beside weights and rows; measured on the bundled model
 
 _log = logging.getLogger(__name__)
 
@@ -249,6 +250,33 @@ def _fingerprint(version: Path) -> str:
     return fingerprint(pinned(version))
 
 
+def placement_of(settings: ModelSettings, model: ModelDescription, cpus: int) -> Placement:
+    """The replicas of a model that has so many CPUs."""
+    return place_replicas(
+        model.manifest.architecture.parameters,
+        model.device,
+        cpus,
+        rows_of=settings.rows_of,
+        beam_limit=settings.beam_limit,
+        rows=settings.max_batch_size,
+        replicas=settings.replicas,
+        threads=settings.threads,
+    )
+
+
+def estimated_memory(model: ModelDescription, plan: Placement) -> int:
+    """The memory of the replicas of a model on a CPU, roughly [bytes]: weights, rows, and what each process takes."""
+    architecture, tokens = model.manifest.architecture, model.limits.tokens
+    weights = sum(entry.size for entry in model.manifest.files.values())
+    # Keys and values, of self-attention and cross-attention, in float32.
+    of_token = 2 * 4 * architecture.decoder_layers * architecture.key_value_heads * architecture.head_size
+    rows = sum(plan.rows) * (tokens.source + tokens.target) * of_token
+    replicas = len(plan.rows)
+    if plan.threads > 1 or replicas == 1:
+        return replicas * (weights + _PROCESS_BYTES) + rows
+    return weights + (1 + replicas) * _PROCESS_BYTES + rows  # they fork from a process that has loaded the weights
+
+
 def make_dispatcher(
     settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
 ) -> tuple[Dispatcher, Pids]:
@@ -264,16 +292,7 @@ def make_dispatcher(
         The dispatcher, and the processes of its replicas.
     """
     described, manifest = model.description, model.bundle.manifest
-    plan = place_replicas(
-        manifest.architecture.parameters,
-        described.device,
-        cpus,
-        rows_of=settings.rows_of,
-        beam_limit=settings.beam_limit,
-        rows=settings.max_batch_size,
-        replicas=settings.replicas,
-        threads=settings.threads,
-    )
+    plan = placement_of(settings, described, cpus)
     alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
     _log.info(
         "replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=described.name)

@@ -138,6 +138,8 @@ def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefi
             continue
         if variable not in names:
             raise SettingsError(f"unknown environment variable {variable}{hint(variable, names)}")
+        if not value:  # as if it were not set
+            continue
         name = names[variable]
         setting = settings.get(name)
         values[name] = _items(setting, value) if setting and _is_list(setting) else value

@@ -158,13 +158,16 @@ class ServerSettings(Settings):
     host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address or name to listen on, for gRPC and metrics; 0.0.0.0 is every IPv4 interface.",
+        description="Address or name to listen on; 0.0.0.0 is every IPv4 interface.",
     )
     port: Annotated[int, Flag("PORT")] = Field(
         default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one."
     )
     metrics_port: Annotated[int, Flag("PORT")] = Field(
         default=9400, ge=0, le=65535, description="Port of the metrics, for Prometheus; 0 takes a free one."
+    )
+    metrics_host: Annotated[str, Flag("HOST")] = Field(
+        default="", description="Address or name on which the metrics are; by default the one of --host."
     )
     admin_port: Annotated[int | None, Flag("PORT")] = Field(
         default=None,
@@ -325,7 +328,13 @@ class ServerSettings(Settings):
         le=2000000,
         description="Seconds after which a connection takes no new calls, and its client opens another one.",
     )
-    grace_period: Annotated[float, Flag("SECONDS", heading="operation")] = Field(
+    drain_delay: Annotated[float, Flag("SECONDS", heading="operation")] = Field(
+        default=0.0,
+        ge=0,
+        le=3600,
+        description="Seconds after SIGTERM in which the server says that it is not ready, and still answers new calls.",
+    )
+    grace_period: Annotated[float, Flag("SECONDS")] = Field(
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
     )
     reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
@@ -344,7 +353,7 @@ class ServerSettings(Settings):
         description="Settings of single models: a table of the file for each, such as [model_settings.zh-en].",
     )
 
-    @field_validator("host")
+    @field_validator("host", "metrics_host")
     @classmethod
     def _without_brackets(cls, host: str) -> str:
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host

@@ -473,6 +473,15 @@ def test_check_tells_what_it_found(secrets, tokens, capsys):
 
 
 @pytest.mark.usefixtures("_log_stays")
+def test_check_warns_of_what_the_machine_does_not_have(capsys, monkeypatch):
+    monkeypatch.setattr("translane_server.models.build.available_memory", lambda: 1_000_000)
+    code, said = check(capsys, "--threads=200")
+    warnings = [line for line in said.out.splitlines() if line.startswith("warning: ")]
+    assert code == 0
+    assert [("200 threads" in line, "MB are allowed" in line) for line in warnings] == [(True, False), (False, True)]
+
+
+@pytest.mark.usefixtures("_log_stays")
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import time
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import grpc
 import psutil
@@ -64,6 +66,23 @@ def test_the_grace_period_ends(start, call):
     assert running.code() == grpc.StatusCode.UNAVAILABLE
     assert server.exit_code() == 0
     server.wait_for("requests unfinished")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hurried", [False, True])
+def test_a_server_that_leaves_is_not_ready_and_still_answers(start, call, hurried):
+    server = start(f"--drain-delay={60 if hurried else 2}", "--http-port=0")
+    server.wait_for("serving on")
+    healthz = f"http://{server.wait_for('JSON on http://(.*)')[1]}/healthz"
+    assert urlopen(healthz).status == 200
+    server.stop()
+    server.wait_for("SIGTERM: not ready any more")
+    with pytest.raises(HTTPError, match="503"):
+        urlopen(healthz)
+    assert call(server, "late").result().translations[0].hypotheses[0].text == "late"
+    if hurried:
+        server.stop()
+    assert server.exit_code() == (128 + signal.SIGTERM if hurried else 0)
 
 
 @pytest.mark.slow

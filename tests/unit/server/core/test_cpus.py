@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from translane_server.core.cpus import adds_int8_exactly, available_cpus, int8_kernels
+from translane_server.core.cpus import adds_int8_exactly, available_cpus, available_memory, int8_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +35,20 @@ def test_the_tightest_group_of_the_lineage_counts(tmp_path):
 
 def test_the_mounts_root_counts_where_the_path_is_the_hosts(tmp_path):
     assert cpus(tmp_path, "0::/not/mounted/here\n", **{"cpu.max": "400000 100000"}) == 4
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "2000000\n"}, 2_000_000),
+        ("5:memory:/a\n", {"memory/a/memory.limit_in_bytes": "3000000"}, 3_000_000),
+        ("0::/a\n", {}, 4096 * 1000),
+    ],
+)
+def test_the_lowest_limit_of_memory_counts(tmp_path, monkeypatch, membership, files, expected):
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
+    cpus(tmp_path, membership, **files)
+    assert available_memory(tmp_path / "cgroup", tmp_path / "mount") == expected
 
 
 @pytest.mark.parametrize("folder", ["cpu", "cpu,cpuacct"])

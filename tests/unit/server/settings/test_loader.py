@@ -68,6 +68,7 @@ def test_spellings(config):
     assert load("x", "--languages", "de,fr").languages == ("de", "fr")
     assert load("x", TRANSLANE_LANGUAGES="de,fr").languages == ("de", "fr")
     assert load("--config", config).languages == ("de", "fr")
+    assert load("--config", config, TRANSLANE_LANGUAGES="", TRANSLANE_GROUP_SIZE="").languages == ("de", "fr")
 
 
 def test_settings_are_frozen():
