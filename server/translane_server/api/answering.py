@@ -63,7 +63,7 @@ class Answering:
             call.trace = self._tracer.begin(method.full_name, metadata, peer)
             set_current_trace(call.trace)
         if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
-            call.facts = {}
+            call.facts = {"request_id": name} if (name := call.request_id) else {}
         return call
 
     async def answer(self, call: Call, transport: Transport, handler: Handler, parse: Parse | None) -> Any:
@@ -114,6 +114,9 @@ class Answering:
             error = call.refusal
         if isinstance(error, RequestError):
             call.code = CODES[type(error)]
+            call.note(reason=error.reason)
+            if isinstance(error, InvalidRequestError):
+                call.note(field=error.violations[0].field)
             if error.reason in REJECTIONS:
                 call.method.rejected.labels(error.reason).inc()
                 if call.charge:
@@ -134,10 +137,15 @@ class Answering:
         if call.charge:
             call.charge.close()
         self.admission.finished(call)
-        seconds = time.monotonic() - call.started
+        now = time.monotonic()
+        seconds = now - call.started
         method, code = call.method, call.code
         method.handled(code).inc()
-        method.handling.observe(seconds, call.exemplar())
+        method.handling.observe(seconds, exemplar := call.exemplar())
+        if method.asks_models:
+            taken = now - (call.accepted or call.started)
+            for counts in [each.requests for each in call.counted] or [method.unrouted]:
+                counts.ended(code.name, method.protocol, taken, exemplar)
         facts = call.facts or {}
         if is_logged(is_probe=not method.is_traced):
             log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -13,14 +14,21 @@ from prometheus_client import Counter
 
 from translane_server.access.allowances import Charge
 from translane_server.core.errors import RequestError
-from translane_server.observation.metrics import Metrics
+from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import CallTrace
 
 Metadata = Sequence[tuple[str, str | bytes]]
+
+# The header with the caller's own name of a request, which its line in the log and its answer have, too.
+REQUEST_ID = "x-request-id"
+_REQUEST_ID = re.compile("[!-~]{1,128}")
 Write = Callable[[Any], Awaitable[None]]
 
 # Calls of these services are traced. Probes and reflection would drown them.
 _TRACED = "translane."
+
+# The methods that ask models for something.
+_OF_MODELS = tuple(f"translane.v1.TranslationService/{name}" for name in ("Translate", "TranslateStream", "Score"))
 
 # The method that probes call. It is answered beside the limit of calls.
 _PROBED = "grpc.health.v1.Health/Check"
@@ -28,6 +36,11 @@ _PROBED = "grpc.health.v1.Health/Check"
 _ENDLESS = "grpc.health.v1.Health/Watch"
 # The methods that need no key: who asks for the health of a server may have none.
 _OPEN = (_PROBED, _ENDLESS)
+
+
+def is_request_id(text: str) -> bool:
+    """Whether a caller's name of a request may be shown."""
+    return _REQUEST_ID.fullmatch(text) is not None
 
 
 class Transport(Protocol):
@@ -59,6 +72,7 @@ class Method:
         name: its name.
         reads_many: whether its handler gets all messages of the caller, as an iterator, and not one message.
         writes_many: whether its handler gets a function that sends messages, and returns none.
+        protocol: what carries its calls, as metrics name it.
     """
 
     def __init__(
@@ -70,8 +84,10 @@ class Method:
         *,
         reads_many: bool = False,
         writes_many: bool = False,
+        protocol: str = "grpc",
     ) -> None:
         self.name = name
+        self.protocol = protocol
         self.full_name = f"{service}/{name}"
         self.reads_many = reads_many
         self.writes_many = writes_many
@@ -79,7 +95,9 @@ class Method:
         self.is_probe = self.full_name == _PROBED
         self.is_endless = self.full_name == _ENDLESS
         self.needs_key = self.full_name not in _OPEN
+        self.asks_models = self.full_name in _OF_MODELS
         self.rejected = metrics.rejected
+        self.unrouted = metrics.unrouted
         self.started = metrics.started.labels(kind, service, name)
         self.handling = metrics.handling.labels(kind, service, name)
         self._all_handled = metrics.handled
@@ -109,6 +127,8 @@ class Call:
         caller: who calls: the holder of its key, or the name under which its calls share their limits.
         charge: what the call takes of the allowance of its key; None if callers need no keys.
         size: bytes of the call's message, once it has come.
+        counted: where the call counts, by its models; empty as long as it has none.
+        accepted: when the message had come [as `started`]; 0 before.
         task: answers the call, once it is admitted.
         refusal: why the server ends the call; None as long as it does not.
         is_writing: whether a message is on its way to the caller. gRPC takes no status until it has gone.
@@ -126,15 +146,27 @@ class Call:
     caller: str = ""
     charge: Charge | None = None
     size: int = 0
+    counted: Sequence[ModelMetrics] = ()
+    accepted: float = 0.0
     task: asyncio.Task[Any] | None = None
     refusal: RequestError | None = None
     is_writing: bool = False
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
 
+    @property
+    def request_id(self) -> str:
+        """The caller's own name of the request: 1 to 128 visible ASCII characters; "" if there is none such."""
+        found = next((value for name, value in self.metadata if name == REQUEST_ID), "")
+        return found if isinstance(found, str) and is_request_id(found) else ""
+
     def note(self, **facts: Any) -> None:
         """Add `facts` to the call's line in the log and to its span."""
         if self.facts is not None:
             self.facts.update(facts)
+
+    def count_in(self, models: Sequence[ModelMetrics]) -> None:
+        """Count the call among the requests of these models, too."""
+        self.counted = (*self.counted, *models)
 
     def pay(self, sentences: int) -> None:
         """Take sentences from the allowance of the call's key. Raises as `Charge.pay`."""

@@ -22,7 +22,7 @@ from grpc_status import rpc_status
 from translane_server.access.authenticator import KeyRing
 from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.answering import Answering
-from translane_server.api.call import Call, Method, Write
+from translane_server.api.call import REQUEST_ID, Call, Method, Write
 from translane_server.api.caller_names import name_in_certificate
 from translane_server.core.errors import UnknownMethodError
 from translane_server.observation.metrics import Metrics
@@ -174,7 +174,11 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         answer, parse, behavior = self.answering.answer, added.request_deserializer, _behavior(added)
 
         async def handle(_messages: Any, context: Context) -> Any:
-            return await answer(self._begin(method, context), _GrpcTransport(context), behavior, parse)
+            call = self._begin(method, context)
+            echoed = ((REQUEST_ID, name),) if (name := call.request_id) else ()
+            if echoed:
+                context.set_trailing_metadata(echoed)
+            return await answer(call, _GrpcTransport(context, echoed), behavior, parse)
 
         made = grpc.stream_stream_rpc_method_handler if method.writes_many else grpc.stream_unary_rpc_method_handler
         return made(handle, None, added.response_serializer)
@@ -188,12 +192,13 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 class _GrpcTransport:
     """Carries the messages of a call of gRPC's; see `Transport`."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_echoed")
 
     expansion = 1
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, echoed: tuple[tuple[str, str], ...]) -> None:
         self._context = context
+        self._echoed = echoed
 
     async def read(self) -> bytes | None:
         try:
@@ -210,7 +215,7 @@ class _GrpcTransport:
 
     async def fail(self, status: Status, /) -> NoReturn:
         plain = rpc_status.to_status(status)
-        await self._context.abort(plain.code, plain.details, plain.trailing_metadata)
+        await self._context.abort(plain.code, plain.details, (*plain.trailing_metadata, *self._echoed))
 
 
 async def _refuse(_messages: object, _call: Call) -> NoReturn:

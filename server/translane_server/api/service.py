@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
@@ -24,7 +25,9 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.api.call import Call, Write
 from translane_server.core.errors import shutting_down
 from translane_server.models.registry import Registry
+from translane_server.models.served_model import ServedModel
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
+from translane_server.translation.routing import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
 from translane_server.translation.translator import Ticket
 
@@ -69,7 +72,7 @@ class TranslationService:
         request = translation_request_of(message)
         translator = self._models.translator(request)
         ticket = _ticket(call, message.priority)
-        with self._accepted(call, translator.name):
+        with self._accepted(call, translator, len(message.texts)):
             answer = await translator.translate(request, ticket)
             hypotheses = [each for translation in answer.translations for each in translation.hypotheses]
             response = await self._written(call, partial(translate_response, answer), request.options, hypotheses)
@@ -84,7 +87,7 @@ class TranslationService:
         request = stream_request_of(message)
         translator = self._models.translator(request)
         hypotheses: list[Hypothesis] = []
-        with self._accepted(call, translator.name):
+        with self._accepted(call, translator, 1):
             async with aclosing(translator.stream(request, _ticket(call, message.priority))) as deltas:
                 async for delta in deltas:
                     if delta.translation:
@@ -99,7 +102,7 @@ class TranslationService:
         refuse(too_many("inputs", len(message.inputs), self._most_texts))
         request = scoring_request_of(message)
         model = self._models.choice.model(request.model, request.source_language, request.target_language)
-        with self._accepted(call, model.name):
+        with self._accepted(call, model, len(message.inputs)):
             response = score_response(await model.score(request, _ticket(call)))
         if self._log_texts:
             call.note(
@@ -112,9 +115,13 @@ class TranslationService:
         return list_models_response(server_info(self._models.infos(), self._most_texts))
 
     @contextmanager
-    def _accepted(self, call: Call, model: str) -> Iterator[None]:
+    def _accepted(self, call: Call, models: ServedModel | ThroughPivot | ByLanguage, texts: int) -> Iterator[None]:
         """Count a request, which is answered even if the server closes meanwhile."""
-        call.note(model=model)
+        call.note(model=models.name)
+        call.accepted = time.monotonic()
+        call.count_in(models.metrics)
+        for each in models.metrics:
+            each.texts.observe(texts)
         if self._closed:
             raise shutting_down()
         self._running += 1
@@ -149,4 +156,4 @@ def server_info(models: Sequence[ModelInfo], most_texts: int) -> ServerInfo:
 
 
 def _ticket(call: Call, priority: int = 0) -> Ticket:
-    return Ticket(call.caller, priority, call.pay, call.note, call.trace)
+    return Ticket(call.caller, priority, call.pay, call.note, call.count_in, call.trace)

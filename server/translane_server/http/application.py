@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 from google.protobuf import json_format
-from prometheus_client import Counter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -26,8 +25,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.api.call import REQUEST_ID
 from translane_server.api.status import internal
 from translane_server.core.errors import UnknownMethodError
+from translane_server.http.calls import request_id_of
 from translane_server.http.errors import RefusedError, refused, wrong
 from translane_server.observation.load import ModelLoad, ServerLoad
 
@@ -67,8 +68,8 @@ _SECURITY_HEADERS: Mapping[str, str] = {
 }
 
 # What a page of another origin may send and read, and for how long a browser remembers it [seconds].
-_SENT = ("authorization", "content-type", "request-timeout", "traceparent", "tracestate")
-_READ = ("retry-after",)
+_SENT = ("authorization", "content-type", "request-timeout", "traceparent", "tracestate", REQUEST_ID)
+_READ = ("retry-after", REQUEST_ID)
 _REMEMBERED = 7200
 
 
@@ -76,7 +77,6 @@ def application(
     rpcs: Mapping[str, ASGIApp],
     readings: Mapping[str, ASGIApp],
     health: Callable[[], str],
-    requests: Counter,
     *,
     origins: Sequence[str] = (),
     describes: bool = True,
@@ -87,7 +87,6 @@ def application(
         rpcs: what answers a POST, by its path.
         readings: what answers a GET, by its path.
         health: returns the health of the server, as gRPC's health service names it.
-        requests: counts answers by their status.
         origins: whose pages may call (https://fetch.spec.whatwg.org/#http-cors-protocol), such as
             `https://example.org`; `*` is every origin.
         describes: whether there is a description of the RPCs.
@@ -116,28 +115,29 @@ def application(
         exception_handlers={HTTPException: _unrouted, Exception: _failed},
     )
     made.router.redirect_slashes = False
-    return _EveryAnswer(made, requests)
+    return _EveryAnswer(made)
 
 
 class _EveryAnswer:
-    """Counts every answer, and adds the headers that all of them have."""
+    """Adds the headers that all answers have."""
 
-    def __init__(self, application: ASGIApp, requests: Counter) -> None:
+    def __init__(self, application: ASGIApp) -> None:
         self._application = application
-        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = scope["state"]["connection"]
+        request_id = request_id_of(scope)
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._requests.labels(str(int(message["status"]))).inc()
                 headers = message["headers"]
                 headers += [
                     (b"date", formatdate(usegmt=True).encode()),
                     (b"cache-control", b"no-store"),
                     (b"x-content-type-options", b"nosniff"),
                 ]
+                if request_id:
+                    headers.append((REQUEST_ID.encode(), request_id.encode()))
                 if connection.is_ending:
                     headers.append((b"connection", b"close"))
             await send(message)

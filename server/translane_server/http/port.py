@@ -79,7 +79,8 @@ class HttpPort(HttpServer):
             most_values(settings.max_request_texts),
             settings.caller_header,
         )
-        unary, stream = partial(Method, metrics, "unary"), partial(Method, metrics, "server_stream", writes_many=True)
+        unary = partial(Method, metrics, "unary", protocol="http")
+        stream = partial(Method, metrics, "server_stream", writes_many=True, protocol="http")
         translate = Rpc(rpcs, unary(SERVICE_NAME, "Translate"), service.Translate, pb.TranslateRequest)
         streamed = stream(SERVICE_NAME, "TranslateStream")
         translate_stream = Rpc(rpcs, streamed, service.TranslateStream, pb.TranslateStreamRequest)
@@ -90,7 +91,6 @@ class HttpPort(HttpServer):
             {"/v1/translate": translate, "/v1/stream": translate_stream, "/v1/score": score},
             {"/v1/models": list_models(), "/status.json": list_models(show=shown)},
             health.of_server,
-            metrics.http_requests,
             origins=settings.http_origins,
             describes=settings.reflection,
         )

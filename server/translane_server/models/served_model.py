@@ -53,6 +53,7 @@ class ServedModel:
 
     Attributes:
         changed: called when the state has changed.
+        metrics: where its requests are counted.
         ready: the version that new requests get; None if requests have to wait, or are refused.
     """
 
@@ -69,6 +70,7 @@ class ServedModel:
         self.ready: LoadedModel | None = None
         self._state = ModelState.LOADING
         self._loader = loader
+        self.metrics = (metrics,)
         self._metrics = metrics
         self._clock = clock
         self._turn = asyncio.Lock()

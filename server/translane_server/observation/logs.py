@@ -146,6 +146,9 @@ def is_logged(*, is_probe: bool) -> bool:
     return _log.isEnabledFor(logging.DEBUG if is_probe else logging.INFO)
 
 
+_ALWAYS_TOLD = ("model", "reason", "field", "request_id")  # of what a call's handler has noted
+
+
 def log_call(
     method: str, code: str, seconds: float, caller: str, size: int, peer: str, noted: Mapping[str, Any]
 ) -> None:
@@ -164,8 +167,7 @@ def log_call(
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("request", extra=data(**line, bytes=size, peer=peer, **noted))
         return
-    if "model" in noted:
-        line["model"] = noted["model"]
+    line |= {name: noted[name] for name in _ALWAYS_TOLD if name in noted}
     if (sentences := noted.get("sentences", noted.get("texts"))) is not None:
         line["sentences"] = sentences
     _log.info("request", extra=data(**line, bytes=size))

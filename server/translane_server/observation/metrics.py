@@ -37,8 +37,9 @@ from prometheus_client.utils import floatToGoString
 # are for small models, whose steps take a fraction of a millisecond.
 _REQUEST_BUCKETS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
-    *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0),
+    *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
 )
+_TEXT_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 _STEP_BUCKETS = (
     *(0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.00075),
     *(0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0),
@@ -47,7 +48,10 @@ _ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 12
 
 # The families of models, with what they mean. Each series has the label `model`.
 _OF_MODELS = {
-    "translane_request_duration_seconds": "From receiving a request to its translations.",
+    "translane_requests_total": "Requests to translate or score, by the answer's code and protocol. The model is empty"
+    " where the request was refused before one was chosen.",
+    "translane_request_duration_seconds": "From receiving a request to its answer, by result: ok or failed.",
+    "translane_request_texts": "Texts of a request.",
     "translane_queue_duration_seconds": "From a sentence's acceptance to entering the running batch.",
     "translane_time_to_first_token_seconds": "From a sentence's acceptance to its first token.",
     "translane_encode_duration_seconds": "One run of the encoder over waiting sentences.",
@@ -76,14 +80,17 @@ _OF_MODELS = {
     "translane_replica_cpu_seconds_total": "Processor time of a replica's process.",
     "translane_replica_resident_memory_bytes": "Memory of a replica's process, with memory that replicas share.",
 }
-# The label that a family has beside `model`.
+# The labels that a family has beside `model`.
 _LABELS = {
-    "translane_rows": "state",
-    "translane_cache_texts_total": "outcome",
-    "translane_model_reloads_total": "outcome",
-    "translane_replica_cpu_seconds_total": "replica",
-    "translane_replica_resident_memory_bytes": "replica",
+    "translane_requests_total": ("code", "protocol"),
+    "translane_request_duration_seconds": ("result",),
+    "translane_rows": ("state",),
+    "translane_cache_texts_total": ("outcome",),
+    "translane_model_reloads_total": ("outcome",),
+    "translane_replica_cpu_seconds_total": ("replica",),
+    "translane_replica_resident_memory_bytes": ("replica",),
 }
+_HISTOGRAMS = ("translane_step_rows", "translane_request_texts")
 
 # The distributions that hold ONNX Runtime: for CPUs, and for GPUs.
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
@@ -148,15 +155,13 @@ class Metrics:
         self._call_limit = gauge("translane_open_calls_limit", "Most calls that may be open: the setting max_calls.")
         self._call_bytes = gauge("translane_open_call_bytes", "Bytes of the messages of open calls.")
         self.models: dict[str, ModelMetrics] = {}
-        registry.register(_Models(self.models))
+        self.unrouted = Requests()
+        registry.register(_Models(self.models, self.unrouted))
         self.rejected = counter("translane_rejected_total", "Requests refused before decoding.", ("reason",))
         for reason in REJECTIONS:
             self.rejected.labels(reason)
         build = Info("translane_build", "The versions of Translane and of ONNX Runtime, as labels.", registry=registry)
         build.info({"version": version("translane"), "onnxruntime": _runtime_version()})
-        self.http_requests = counter(
-            "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",)
-        )
         self.key_rejected = counter(
             "translane_key_rejected_total",
             "Requests with a key that were refused before decoding.",
@@ -244,7 +249,22 @@ def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
     return tuple([floatToGoString(bound) for bound in (*bounds, math.inf)])  # type: ignore[no-untyped-call]
 
 
-_Value = float | Distribution | Mapping[str, float]
+_Single = float | Distribution
+_Value = _Single | Mapping[tuple[str, ...], _Single]
+
+
+class Requests:
+    """Counts requests to translate or score by how they ended. Only one thread counts, so there is no lock."""
+
+    def __init__(self) -> None:
+        self.by_answer: dict[tuple[str, ...], int] = {}  # by code and protocol
+        self.ok, self.failed = Distribution(_REQUEST_BUCKETS), Distribution(_REQUEST_BUCKETS)
+
+    def ended(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
+        """Count a request that was answered after so many seconds."""
+        answer = code, protocol
+        self.by_answer[answer] = self.by_answer.get(answer, 0) + 1
+        (self.ok if code == "OK" else self.failed).observe(seconds, exemplar)
 
 
 class Decoder(Protocol):
@@ -287,13 +307,15 @@ class ModelMetrics:
         self._name = name
         self._models = models
         models[name] = self
-        self.requests, self.queue, self._first_token = (Distribution(_REQUEST_BUCKETS) for _ in range(3))
+        self.requests = Requests()
+        self.texts = Distribution(_TEXT_BUCKETS)
+        self.queue, self._first_token = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
         self._encode, self._step, self._move = (Distribution(_STEP_BUCKETS) for _ in range(3))
         self._step_rows = Distribution(_ROW_BUCKETS)
         self.losses, self.repeats, self.cache_evictions, self.generated_tokens = Count(), Count(), Count(), Count()
         self.source_tokens = self._row_steps = self._moved_rows = 0
-        self._cache_texts = {"hit": 0, "miss": 0}
-        self._reloads = {RELOADED: 0, REFUSED: 0}
+        self._cache_texts: dict[tuple[str, ...], int] = {("hit",): 0, ("miss",): 0}
+        self._reloads: dict[tuple[str, ...], int] = {(RELOADED,): 0, (REFUSED,): 0}
         self.description: Mapping[str, str] = {}
         self.decoder: Decoder | None = None
         self._replicas: list[ProcessCollector] = []
@@ -314,8 +336,8 @@ class ModelMetrics:
 
     def count_cached(self, hits: int, misses: int) -> None:
         """Count the texts of a request that were in the cache, and those that were not."""
-        self._cache_texts["hit"] += hits
-        self._cache_texts["miss"] += misses
+        self._cache_texts["hit",] += hits
+        self._cache_texts["miss",] += misses
 
     def set_memory(self, size: int) -> None:
         """Report the memory of all replicas [bytes]; 0 if it is not known."""
@@ -329,7 +351,7 @@ class ModelMetrics:
 
     def count_reload(self, outcome: str) -> None:
         """Count a new version that was found: RELOADED or REFUSED."""
-        self._reloads[outcome] += 1
+        self._reloads[outcome,] += 1
 
     def remove(self) -> None:
         """Remove the series of the model, which is not served any more."""
@@ -358,7 +380,9 @@ class ModelMetrics:
         """Return the value of each family: one, or one for each value of another label."""
         decoder, cached = self.decoder, self._cache
         found: dict[str, _Value] = {
-            "translane_request_duration_seconds": self.requests,
+            "translane_requests_total": dict(self.requests.by_answer),
+            "translane_request_duration_seconds": {("ok",): self.requests.ok, ("failed",): self.requests.failed},
+            "translane_request_texts": self.texts,
             "translane_queue_duration_seconds": self.queue,
             "translane_time_to_first_token_seconds": self._first_token,
             "translane_encode_duration_seconds": self._encode,
@@ -381,7 +405,7 @@ class ModelMetrics:
             found["translane_cache_entries"], found["translane_cache_bytes"] = (read() for read in cached)
         if decoder:
             rows, active = decoder.rows, decoder.active_rows
-            found["translane_rows"] = {"active": active, "free": rows - active}
+            found["translane_rows"] = {("active",): active, ("free",): rows - active}
             found["translane_rows_limit"] = rows
             found["translane_sentences_waiting"] = decoder.waiting
             found["translane_sentences_waiting_limit"] = decoder.waiting_limit
@@ -389,13 +413,14 @@ class ModelMetrics:
         return found
 
 
-def _of_processes(replicas: Iterable[ProcessCollector]) -> Mapping[str, Mapping[str, float]]:
+def _of_processes(replicas: Iterable[ProcessCollector]) -> Mapping[str, Mapping[tuple[str, ...], float]]:
     """Return processor time and memory of the replicas whose processes exist, on systems with /proc."""
-    seconds, memory = {}, {}
+    seconds: dict[tuple[str, ...], float] = {}
+    memory: dict[tuple[str, ...], float] = {}
     for number, process in enumerate(replicas):
         if found := {family.name: family.samples[0].value for family in process.collect()}:
-            seconds[str(number)] = found["process_cpu_seconds"]
-            memory[str(number)] = found["process_resident_memory_bytes"]
+            seconds[str(number),] = found["process_cpu_seconds"]
+            memory[str(number),] = found["process_resident_memory_bytes"]
     return {"translane_replica_cpu_seconds_total": seconds, "translane_replica_resident_memory_bytes": memory}
 
 
@@ -405,8 +430,9 @@ class _Models(Collector):
     A scrape comes on another thread than what is counted. It reads plain numbers, and one may be newer than another.
     """
 
-    def __init__(self, models: Mapping[str, ModelMetrics]) -> None:
+    def __init__(self, models: Mapping[str, ModelMetrics], unrouted: Requests) -> None:
         self._models = models
+        self._unrouted = unrouted
 
     def describe(self) -> Iterable[Metric]:
         return self.collect()
@@ -415,23 +441,21 @@ class _Models(Collector):
         families = {name: _family(name, meaning) for name, meaning in _OF_MODELS.items()}
         for model, metrics in list(self._models.items()):
             for name, value in metrics.values().items():
-                if isinstance(value, Distribution):
-                    families[name].add_metric((model,), value.buckets(), value.sum)
-                elif isinstance(value, Mapping):
-                    for label, number in value.items():
-                        families[name].add_metric((model, label), number)
-                else:
-                    families[name].add_metric((model,), value)
+                for labels, each in value.items() if isinstance(value, Mapping) else [((), value)]:
+                    shown = (each.buckets(), each.sum) if isinstance(each, Distribution) else (each,)
+                    families[name].add_metric((model, *labels), *shown)
             if metrics.description:
                 families["translane_model"].add_metric((model,), metrics.description)
+        for labels, number in list(self._unrouted.by_answer.items()):
+            families["translane_requests_total"].add_metric(("", *labels), number)
         return families.values()
 
 
 def _family(name: str, meaning: str) -> Any:
-    labels = ("model", _LABELS[name]) if name in _LABELS else ("model",)
+    labels = ("model", *_LABELS.get(name, ()))
     if name == "translane_model":
         kind: type[Metric] = InfoMetricFamily
-    elif name.endswith("_seconds") or name == "translane_step_rows":
+    elif name.endswith("_seconds") or name in _HISTOGRAMS:
         kind = HistogramMetricFamily
     else:
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily

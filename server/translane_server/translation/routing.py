@@ -22,6 +22,7 @@ from translane.requests import TranslationRequest
 from translane.results import Delta, FinishReason, Hypothesis, Timing, Translation, Translations, Treatment
 from translane_server.core.budget import Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
+from translane_server.observation.metrics import ModelMetrics
 from translane_server.text.language_id import LanguageIdentifier
 from translane_server.translation.limits import refuse, takes_too_long, too_many
 from translane_server.translation.tokenizer_pool import TokenizerPool
@@ -58,6 +59,10 @@ _Result = TypeVar("_Result")
 class Step(Translates, Protocol):
     """Translates with one model."""
 
+    @property
+    def metrics(self) -> Sequence[ModelMetrics]:
+        """Where its requests are counted."""
+
     async def check(self, request: TranslationRequest, ticket: Ticket = FREE) -> None:
         """Refuse a request whose options are wrong, or for which the model's queue has no room.
 
@@ -84,6 +89,11 @@ class ThroughPivot:
     def name(self) -> str:
         """The names of both models, for logs."""
         return f"{self.first.name} + {self.second.name}"
+
+    @property
+    def metrics(self) -> Sequence[ModelMetrics]:
+        """Where its requests are counted."""
+        return *self.first.metrics, *self.second.metrics
 
     @property
     def _models(self) -> tuple[str, ...]:
@@ -180,11 +190,12 @@ class ByLanguage:
     """
 
     name = ""
+    metrics: Sequence[ModelMetrics] = ()  # those of the models that are found
 
     def __init__(
         self,
         candidates: Callable[[str, str], Sequence[str]],
-        route: Callable[[str, str, str], Translates],
+        route: Callable[[str, str, str], Step | ThroughPivot],
         pool: TokenizerPool,
         most_texts: int,
     ) -> None:
@@ -226,6 +237,7 @@ class ByLanguage:
         (language,) = await self._languages.find(request, ticket.caller)
         translator = self._routed(request, language)
         ticket.note(model=translator.name)
+        ticket.count_in(translator.metrics)
         async with aclosing(translator.stream(replace(request, source_language=language), ticket)) as deltas:
             async for delta in deltas:
                 end = delta.translation
@@ -244,12 +256,14 @@ class ByLanguage:
         texts = [request.texts[number] for number in numbers]
         part = replace(request, texts=texts, source_language=language)
         try:
-            return await self._routed(request, language).translate(part, ticket)
+            translator = self._routed(request, language)
+            ticket.count_in(translator.metrics)
+            return await translator.translate(part, ticket)
         except InvalidRequestError as error:  # the caller has other numbers for the texts
             renamed = [FieldViolation(_renumbered(each.field, numbers), each.description) for each in error.violations]
             raise InvalidRequestError(*renamed) from None
 
-    def _routed(self, request: TranslationRequest, language: str) -> Translates:
+    def _routed(self, request: TranslationRequest, language: str) -> Step | ThroughPivot:
         return self._route(request.model, language, request.target_language)
 
 

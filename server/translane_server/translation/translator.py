@@ -114,6 +114,7 @@ class Ticket:
         priority: sentences of a higher priority enter the batch first.
         pay: takes sentences from the caller's quota; raises a `RequestError` if there are not enough.
         note: is told facts about the request, for its line in the log.
+        count_in: is told the models of a request whose languages had to be found.
         trace: the trace of the call that asks; None without one.
     """
 
@@ -121,6 +122,7 @@ class Ticket:
     priority: int = 0
     pay: Callable[[int], None] = _nothing
     note: Callable[..., None] = _nothing
+    count_in: Callable[[Sequence[ModelMetrics]], None] = _nothing
     trace: CallTrace | None = None
 
     def paid(self) -> Ticket:
@@ -366,8 +368,6 @@ class Translator:
         if recalled:
             ticket.note(cached_texts=cached)
         seconds = self._clock() - times[0]
-        trace = ticket.trace
-        self._metrics.requests.observe(seconds, dict(trace.ids) if trace and trace.is_recorded else None)
         self._trace(ticket, times, sentences, results)
         self._metrics.generated_tokens.inc(generated)
         ticket.note(generated_tokens=generated)

@@ -1,11 +1,13 @@
 """promtool reads the rules, the panels' queries and Prometheus's configuration, and tests the rules."""
 
 import subprocess
+from typing import Any
 
 import pytest
 import yaml
 
 from helpers.dashboard import FOLDER, queries
+from helpers.helm import manifests, of_kind
 
 
 def promtool(*arguments):
@@ -30,8 +32,9 @@ def test_alerts_fire_when_they_should():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("ratio > 0.8", "ratio > 0.95"),
+        ("} > 0.8", "} > 0.95"),
         ("} > 0.01", "} > 0.001"),
+        ("* 0.001", "* 0.0005"),
         ("for: 10m", "for: 1m"),
     ],
 )
@@ -42,6 +45,48 @@ def test_the_tests_notice_a_rule_that_is_wrong(tmp_path, right, wrong):
     (tmp_path / "rules.test.yaml").write_bytes((FOLDER / "rules.test.yaml").read_bytes())
     code, _ = promtool("test", "rules", tmp_path / "rules.test.yaml")
     assert code == 1
+
+
+@pytest.mark.slow
+def test_two_releases_have_alerts_of_their_own(tmp_path):
+    """Whatever their names are; each is told of its own pods, once, by thresholds of its own."""
+    monitored = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
+    slow = {**monitored, "prometheusRule": {"enabled": True, "thresholds": {"TranslaneSlowRequests": 50}}}
+    releases: dict[str, dict[str, Any]] = {
+        "words": {"fullnameOverride": "words"} | monitored,
+        "slow": {"fullnameOverride": "slow"} | slow,
+    }
+    series, expected = [], []
+    for name, values in releases.items():
+        spec = of_kind(manifests(values), "PrometheusRule")["spec"]
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+        labels = f'job="translation/{name}", instance="a", model="m"'
+        for bucket, count in (("5", 0), ("30", 60), ("+Inf", 60)):
+            metric = f'translane_request_duration_seconds_bucket{{{labels}, result="ok", le="{bucket}"}}'
+            series.append({"series": metric, "values": f"0+{count}x60"})
+        series.append({"series": f"translane_replica_losses_total{{{labels}}}", "values": "0+0x50 9+0x10"})
+        series.append({"series": f'up{{job="translation/{name}", instance="a"}}', "values": "1+0x60"})
+        common = f'alertstate="firing", job="translation/{name}", model="m"'
+        if name == "words":
+            expected.append(f'ALERTS{{alertname="TranslaneSlowRequests", severity="warning", {common}}}')
+        lost = {"TranslaneReplicaLost": "warning", "TranslaneReplicasKeepFailing": "critical"}
+        for alert, severity in lost.items():
+            expected.append(f'ALERTS{{alertname="{alert}", severity="{severity}", instance="a", {common}}}')
+    test = {
+        "interval": "1m",
+        "input_series": series,
+        "promql_expr_test": [
+            {
+                "expr": 'ALERTS{alertstate="firing"}',
+                "eval_time": "55m",
+                "exp_samples": [{"labels": labels, "value": 1} for labels in expected],
+            }
+        ],
+    }
+    files = [f"{name}.yaml" for name in releases]
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": files, "tests": [test]}), encoding="utf-8")
+    code, said = promtool("test", "rules", tmp_path / "test.yaml")
+    assert code == 0, said
 
 
 def test_every_query_of_the_dashboard_is_promql(tmp_path):

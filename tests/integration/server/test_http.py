@@ -240,8 +240,13 @@ async def test_requests_are_counted_by_both_ports():
         await call(port, "Translate", {"texts": []})
         await request(port, "GET", "/nothing")
         count = running.server.metrics.registry.get_sample_value
-        assert count("translane_http_requests_total", {"status": "200"}) == 1
-        assert count("translane_http_requests_total", {"status": "404"}) == 1
+        model = {"model": "fake", "protocol": "http"}
+        assert count("translane_requests_total", model | {"code": "OK"}) == 1
+        assert count("translane_requests_total", model | {"code": "INVALID_ARGUMENT"}) == 1
+        for result, number in (("ok", 1), ("failed", 1)):
+            name = "translane_request_duration_seconds_count"
+            assert count(name, {"model": "fake", "result": result}) == number
+        assert count("translane_request_texts_sum", {"model": "fake"}) == 1
         labels = {"grpc_type": "unary", "grpc_service": SERVICE_NAME, "grpc_method": "Translate"}
         assert count("grpc_server_handled_total", labels | {"grpc_code": "OK"}) == 1
 

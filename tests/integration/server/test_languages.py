@@ -84,7 +84,7 @@ def counted(server):
         sample.labels["model"]: sample.value
         for family in server.metrics.registry.collect()
         for sample in family.samples
-        if sample.name == name
+        if sample.name == name and sample.labels["result"] == "ok"
     }
 
 

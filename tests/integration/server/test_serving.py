@@ -334,7 +334,7 @@ async def test_metrics():
         for line in (
             'grpc_server_started_total{grpc_method="Translate",grpc_service="translane.v1.TranslationService",'
             'grpc_type="unary"} 1.0',
-            'translane_request_duration_seconds_count{model="fake"} 1.0',
+            'translane_request_duration_seconds_count{model="fake",result="ok"} 1.0',
             'translane_source_tokens_total{model="fake"} 7.0',
             'translane_generated_tokens_total{model="fake"} 7.0',
             'translane_queue_duration_seconds_count{model="fake"} 2.0',

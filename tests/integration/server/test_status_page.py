@@ -113,7 +113,8 @@ async def test_it_reads_nothing_while_it_is_hidden(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
         await wait_for(page, "#connection", "live")
         await page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
-        answered = running.server.metrics.http_requests.labels("200")._value
+        labels = ("unary", "translane.v1.TranslationService", "ListModels", "OK")
+        answered = running.server.metrics.handled.labels(*labels)._value
         await page.clock.run_for(POLLING)  # the timer that runs already finds the page hidden
         before = answered.get()
         await page.clock.run_for(10 * POLLING)

@@ -378,8 +378,31 @@ def test_prometheus_scrapes_over_tls_where_the_metrics_have_it(rendered):
 
 def test_the_alerts_are_those_of_the_project(rendered):
     rule = of_kind(rendered["everything"], "PrometheusRule")["spec"]
-    assert rule == yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
-    assert rule["groups"]
+    rules = (CHART / "files" / "rules.yaml").read_text()
+    assert rule == yaml.safe_load(rules.replace('job=~".*translane.*"', 'job="translation/translane"'))
+
+
+def test_what_an_operator_changes_goes_through():
+    changed = manifests(
+        {
+            "args": ["--ready=any"],
+            "startupSeconds": 600,
+            "probes": {"readiness": {"periodSeconds": 1}, "liveness": {"failureThreshold": 9}},
+            "podMonitor": {"enabled": True, "endpoint": {"scrapeTimeout": "9s"}},
+            "prometheusRule": {"enabled": True, "job": "mine", "errorBudget": 0.01},
+        }
+    )
+    container = container_of(changed)
+    assert container["args"] == ["--ready=any"]
+    assert container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"] == 600
+    grpc = {"port": 50051, "service": "translane.v1.TranslationService"}
+    assert container["readinessProbe"] == {"grpc": grpc, "timeoutSeconds": 5, "periodSeconds": 1}
+    assert container["livenessProbe"]["failureThreshold"] == 9
+    (endpoint,) = of_kind(changed, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["scrapeTimeout"] == "9s"
+    rules = yaml.safe_dump(of_kind(changed, "PrometheusRule")["spec"])
+    assert 'job="mine"' in rules
+    assert ("* 0.01" in rules, "* 0.001" in rules, ".*translane.*" in rules) == (True, False, False)
 
 
 def test_two_releases_of_a_namespace_do_not_meet():
@@ -396,6 +419,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a source that is none": ({"models": {"source": "s3"}}, "at '/models/source': value must be one of"),
     "a digest that is none": ({"image": {"digest": "sha256:12"}}, "at '/image/digest'"),
     "a name that is none": ({"tls": {"secretName": "My_Secret"}}, "at '/tls/secretName'"),
+    "a threshold of no alert": (
+        {"prometheusRule": {"enabled": True, "thresholds": {"TranslaneX": 1}}},
+        "there is no alert TranslaneX",
+    ),
     "an unknown setting": ({"settings": {"row": 3}}, "at '/settings': additional properties 'row' not allowed"),
     "a setting out of its range": ({"settings": {"max_batch_size": 0}}, "at '/settings/max_batch_size': minimum"),
     "a setting of the chart": ({"settings": {"port": 1}}, "'port' not allowed"),

@@ -58,13 +58,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* Kubernetes speaks no TLS in its gRPC probes, so the server has a port for health checks alone then. */ -}}
 {{- define "translane.probe" -}}
-{{- $port := ternary 50053 50051 (not (empty .root.Values.tls.secretName)) -}}
-{{- if .service -}}
-grpc: {port: {{ $port }}, service: {{ .service }}}
-{{- else -}}
-grpc: {port: {{ $port }}}
-{{- end }}
-timeoutSeconds: 5
+{{- $grpc := dict "port" (ternary 50053 50051 (not (empty .root.Values.tls.secretName))) -}}
+{{- with .service }}{{- $_ := set $grpc "service" . }}{{- end -}}
+{{- $probe := merge (dict "grpc" $grpc "timeoutSeconds" 5) (fromYaml .pace) -}}
+{{- toYaml (mergeOverwrite $probe (default dict (get .root.Values.probes .name))) }}
 {{- end }}
 
 {{- /* How fast pods come and go: a burst doubles them twice a minute, and a lull ends one pod a minute. */ -}}

@@ -128,18 +128,18 @@ def test_limits_of_open_calls(metrics):
 def test_buckets_are_those_of_prometheus(metrics, model):
     bounds = (
         *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
-        *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0),
+        *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
     )
     registry = CollectorRegistry()
-    name, meaning = "translane_request_duration_seconds", "From receiving a request to its translations."
+    name, meaning = "translane_queue_duration_seconds", "From a sentence's acceptance to entering the running batch."
     theirs = Histogram(name, meaning, ("model",), buckets=bounds, registry=registry).labels("m")
     chance = random.Random(1)
     for value in (*bounds, 0.0, 11.0, *(chance.lognormvariate(-3, 2) for _ in range(500))):
-        model.requests.observe(value)
+        model.queue.observe(value)
         theirs.observe(value)
     ours = [line for line in lines(metrics) if name in line]
     assert ours == generate_latest(registry).decode().splitlines()
-    assert model.requests.count == len(bounds) + 502
+    assert model.queue.count == len(bounds) + 502
 
 
 def test_a_scrape_may_name_what_it_wants(metrics, model):
