@@ -1,22 +1,33 @@
-"""The service with which an operator loads, unloads and reloads models; and the port that it has of its own."""
+"""The services with which an operator changes models and the log of a running server; and their port."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from translane.conversions import model_message
+from translane.v1 import log_pb2
 from translane.v1 import models_pb2 as pb
+from translane.v1.log_pb2_grpc import LogServiceServicer, add_LogServiceServicer_to_server
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
 from translane_server.api.admission import CallLimits
 from translane_server.api.call import Call
 from translane_server.api.grpc_port import GrpcPort, enable_reflection
-from translane_server.core.errors import ModelRefusedError, StartupError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, ModelRefusedError, StartupError
 from translane_server.models.registry import Registry
+from translane_server.observation.logs import Level, change_level
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer
 
-SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
+_SERVICE_NAMES = tuple(
+    service.full_name for file in (pb, log_pb2) for service in file.DESCRIPTOR.services_by_name.values()
+)
+_LEVELS: Mapping[int, Level] = {
+    log_pb2.LOG_LEVEL_DEBUG: "debug",
+    log_pb2.LOG_LEVEL_INFO: "info",
+    log_pb2.LOG_LEVEL_WARNING: "warning",
+    log_pb2.LOG_LEVEL_ERROR: "error",
+}
 
 # The port listens on this address alone: whoever can log in to the machine may use it, and nobody else.
 ADMIN_HOST = "127.0.0.1"
@@ -52,11 +63,20 @@ class ModelService(ModelServiceServicer):
         return pb.ReloadModelResponse(model=model_message(model.info(self._models.stored)), changed=changed)
 
 
+class LogService(LogServiceServicer):
+    """Answers the RPC about the log."""
+
+    async def SetLogLevel(self, request: log_pb2.SetLogLevelRequest, _call: Call) -> log_pb2.SetLogLevelResponse:  # noqa: N802
+        if (level := _LEVELS.get(request.level)) is None:
+            raise InvalidRequestError(FieldViolation("level", "is needed, such as LOG_LEVEL_DEBUG"))
+        return log_pb2.SetLogLevelResponse(before=f"LOG_LEVEL_{change_level(level)}")
+
+
 class AdminPort:
-    """The port of `ModelService`.
+    """The port of `ModelService` and `LogService`.
 
     Args:
-        service: answers the calls.
+        service: answers the calls about models.
         metrics: counts the calls.
         port: the port; 0 takes a free one.
         reflects: whether the port answers server reflection.
@@ -83,8 +103,9 @@ class AdminPort:
         limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
         grpc_port = GrpcPort(metrics, limits, options, tracer=tracer)
         add_ModelServiceServicer_to_server(service, grpc_port)  # type: ignore[no-untyped-call]
+        add_LogServiceServicer_to_server(LogService(), grpc_port)  # type: ignore[no-untyped-call]
         if reflects:
-            enable_reflection((SERVICE_NAME,), grpc_port)
+            enable_reflection(_SERVICE_NAMES, grpc_port)
         self._server = grpc_port.server
         self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")
 

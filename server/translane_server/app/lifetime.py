@@ -8,14 +8,17 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 
 from translane_server.app.check import check
 from translane_server.app.server import Server
+from translane_server.core.cpus import available_cpus
 from translane_server.models.build import build_registry, shortages
 from translane_server.observation.log_writer import written_in_background
-from translane_server.observation.logs import configure_logging
+from translane_server.observation.logs import configure_logging, data
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import traces
+from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -44,6 +47,21 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
             _log.warning("%s", shortage)
         server = Server(settings, models, metrics, tracer)
         return asyncio.run(_serve(settings, server, manager))
+
+
+def changed(settings: ServerSettings) -> dict[str, str]:
+    """The settings that have another value than the default, as the log shows them: without what may be secret."""
+    values = {name: getattr(settings, name) for name in type(settings).model_fields}
+    return {name: _shown(value) for name, value in values.items() if value != type(settings).model_fields[name].default}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_shown, value))
+    if isinstance(value, ModelPlace | RemotePlace):
+        place = value.folder if isinstance(value, ModelPlace) else value.url
+        return f"{value.name}={place}" if value.name else str(place)
+    return str(value)
 
 
 class ServiceManager:
@@ -109,6 +127,7 @@ async def _serve(settings: ServerSettings, server: Server, manager: ServiceManag
     signals = _Signals(asyncio.get_running_loop(), server.request_reload)
     try:
         await server.start()
+        _log.info("translane %s on %d CPUs", version("translane"), available_cpus(), extra=data(**changed(settings)))
         opening = asyncio.create_task(server.open())
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -32,9 +32,12 @@ def data(**values: Any) -> Mapping[str, Any]:
     return {_ATTRIBUTE: values}
 
 
+Level = Literal["debug", "info", "warning", "error"]
+
+
 def configure_logging(
     log_format: Literal["plain", "json"],
-    level: Literal["debug", "info", "warning", "error"],
+    level: Level,
     stream: TextIO | None = None,
     *,
     always: Mapping[str, Any] | None = None,
@@ -52,11 +55,19 @@ def configure_logging(
     handler = logging.StreamHandler(stream) if stream else _standard_error()
     handler.setFormatter(JsonFormatter(always) if log_format == "json" else PlainFormatter(always))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("translane_server").setLevel(level.upper())
+    change_level(level)
     logging.captureWarnings(True)
     # No line has these, and to find them takes as long as to write the line (docs.python.org/3/howto/logging.html).
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
+
+
+def change_level(level: Level) -> str:
+    """Log from another level on; return the name of the one before, in upper case."""
+    logger = logging.getLogger("translane_server")
+    before = logging.getLevelName(logger.level)
+    logger.setLevel(level.upper())
+    return before
 
 
 def logged_always() -> Mapping[str, Any]:

@@ -251,6 +251,30 @@ async def test_requests_are_counted_by_both_ports():
         assert count("grpc_server_handled_total", labels | {"grpc_code": "OK"}) == 1
 
 
+@pytest.mark.parametrize(
+    ("sent", "told"), [("order-7/3", "order-7/3"), ("x" * 128, "x" * 128), ("x" * 129, None), ("a b", None)]
+)
+async def test_a_callers_name_of_a_request_is_in_its_answer_and_in_the_log(caplog, sent, told):
+    caplog.set_level("INFO", "translane_server.observation.logs")
+    async with serving(http_port=0) as running:
+        port = running.server.http_port
+        for body, status in (({"texts": ["a"]}, 200), ({"texts": ["a"], "options": {"beamSize": -1}}, 400)):
+            answer = await call(port, "Translate", body, {"x-request-id": sent})
+            assert (answer.status, answer.headers.get("x-request-id")) == (status, told)
+        for texts in (["a"], []):
+            asked = running.stub.Translate(pb.TranslateRequest(texts=texts), metadata=[("x-request-id", sent)])
+            assert dict(await asked.trailing_metadata()).get("x-request-id") == told
+            await asyncio.gather(asked, return_exceptions=True)
+    lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
+    assert [line.get("request_id") for line in lines] == [told] * 4
+    assert [(line.get("reason"), line.get("field")) for line in lines] == [
+        (None, None),
+        ("INVALID_FIELD", "options.beam_size"),
+        (None, None),
+        ("INVALID_FIELD", "texts"),
+    ]
+
+
 async def test_a_caller_is_its_address_and_not_what_it_says(caplog):
     caplog.set_level("DEBUG", "translane_server.observation.logs")
     async with serving(http_port=0) as running:

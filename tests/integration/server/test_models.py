@@ -18,8 +18,11 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from helpers.tiny_bundle import TINY
-from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
+from translane.v1 import log_pb2, log_pb2_grpc, models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
+from translane_server.app.lifetime import changed as shown
+from translane_server.settings.model_sources import read_places
+from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -282,6 +285,26 @@ async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(libra
         assert (await running.models())["zh-en"].version == "1"
     sentence = await refused_start(f"--models={library}", "--model-version=1")
     assert sentence.endswith("there is no version '1', because the folder has no versions"), sentence
+
+
+async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(library):
+    url = "https://me:s3cret@models.example/x?sig=s3cret@sha256:" + "0" * 64
+    assert "s3cret" not in shown(ServerSettings(model=read_places(url)))["model"]
+    async with serving(f"--models={library}", "--max-batch-size=8") as running:
+        await running.wait_for("serving on cpu", 2)
+        (line,) = [line for line in running.lines if "INFO translane " in line]
+        assert f"models={library} " in line
+        assert "max_batch_size=8" in line
+        assert "grace_period" not in line, "a default"
+        log = log_pb2_grpc.LogServiceStub(running.admin)
+        await running.translate(model="de-en")
+        answer = await log.SetLogLevel(log_pb2.SetLogLevelRequest(level=log_pb2.LOG_LEVEL_DEBUG))
+        assert answer.before == log_pb2.LOG_LEVEL_INFO
+        await running.translate(model="de-en")
+        await running.wait_for("method=Translate ", 2)
+        assert ["peer=" in line for line in running.lines if "method=Translate " in line] == [False, True]
+        refused = await refusal(log.SetLogLevel(log_pb2.SetLogLevelRequest()))
+        assert refused[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
 async def test_models_come_and_go(library):
