@@ -97,12 +97,12 @@ class Charge:
         name: the holder.
         allowance: the holder's.
         sentences: counts the sentences of the holder.
-        rejected: counts refused calls by holder and reason.
+        rejected: returns what counts refused calls, by their reason.
     """
 
     __slots__ = ("_allowance", "_rejected", "_sentences", "_taken", "name")
 
-    def __init__(self, name: str, allowance: Allowance, sentences: Counter, rejected: Counter) -> None:
+    def __init__(self, name: str, allowance: Allowance, sentences: Counter, rejected: Callable[[str], Counter]) -> None:
         self.name = name
         self._allowance = allowance
         self._sentences = sentences
@@ -117,7 +117,7 @@ class Charge:
 
     def count_refusal(self, reason: str) -> None:
         """Count that the call was refused."""
-        self._rejected.labels(self.name, reason).inc()
+        self._rejected(reason).inc()
 
     def close(self) -> None:
         """Give back what is in flight: the call has ended."""

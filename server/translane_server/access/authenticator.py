@@ -10,6 +10,7 @@ from collections import Counter as Counts
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import Counter
@@ -42,6 +43,7 @@ class _Entry:
     key: Key
     name: str
     allowance: Allowance
+    label: str  # of the holder in metrics
     sentences: Counter
 
 
@@ -58,16 +60,20 @@ class KeyRing:
 
     Args:
         path: the file of keys.
-        metrics: counts the sentences and the refusals of each holder.
+        metrics: counts the sentences and the refusals of calls with keys.
+        shows_names: whether the metrics have the names of holders; else they count all together.
         clock: the time of day [seconds].
 
     Raises:
         KeysError: the file is wrong.
     """
 
-    def __init__(self, path: Path, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, metrics: Metrics, *, shows_names: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
         self._path = path
         self._metrics = metrics
+        self._shows_names = shows_names
         self._clock = clock
         self._changes = FileChanges([path])
         self._refused: Counts[str] = Counts()
@@ -93,10 +99,11 @@ class KeyRing:
             self._tell(error.reason, peer)
             raise
         if entry.key.expires and entry.key.has_expired(datetime.fromtimestamp(self._clock(), UTC)):
-            self._metrics.key_rejected.labels(entry.name, ExpiredKeyError.reason).inc()
+            self._metrics.key_rejected.labels(entry.label, ExpiredKeyError.reason).inc()
             self._tell(ExpiredKeyError.reason, peer)
             raise ExpiredKeyError(f"the key of {entry.name} expired at {entry.key.expires:%Y-%m-%d %H:%M %Z}")
-        return Charge(entry.name, entry.allowance, entry.sentences, self._metrics.key_rejected)
+        rejected = partial(self._metrics.key_rejected.labels, entry.label)
+        return Charge(entry.name, entry.allowance, entry.sentences, rejected)
 
     def refresh(self) -> None:
         """Read the file again if it has changed. A wrong file is logged, and the keys before go on."""
@@ -130,11 +137,12 @@ class KeyRing:
             allowance = before.get(name) or Allowance(holder)
             allowance.change(holder)
             cabinet.allowances[name] = allowance
-            sentences = self._metrics.key_sentences.labels(name)
+            label = name if self._shows_names else ""
+            sentences = self._metrics.key_sentences.labels(label)
             for key in holder.keys:
                 digest = bytes.fromhex(key.sha256)
                 drawer = cabinet.drawers.setdefault(digest[:_DRAWER_BYTES], [])
-                drawer.append(_Entry(digest, key, name, allowance, sentences))
+                drawer.append(_Entry(digest, key, name, allowance, label, sentences))
         self._cabinet = cabinet
         keys = sum(len(holder.keys) for holder in holders.values())
         _log.info("keys: %d, holders: %d", keys, len(holders))
@@ -183,7 +191,9 @@ class Guard:
 
     def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
         self.certificates = certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        self.keys = KeyRing(settings.keys_file, metrics) if settings.keys_file else None
+        self.keys = (
+            KeyRing(settings.keys_file, metrics, shows_names=settings.key_metrics) if settings.keys_file else None
+        )
 
     async def follow(self) -> None:
         """Follow the files of certificates and keys, for ever."""

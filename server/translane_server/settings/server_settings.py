@@ -208,6 +208,9 @@ class ServerSettings(Settings):
     keys_file: Annotated[Path | None, Flag("FILE")] = Field(
         default=None, description="Keys of callers, as translane keys writes them; calls without a key are refused."
     )
+    key_metrics: bool = Field(
+        default=False, description="Show in the metrics what each holder of a key asks for, by name."
+    )
     device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
         default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
     )

@@ -98,8 +98,10 @@ async def use(server, models):
         await models_pb2_grpc.ModelServiceStub(channel).UnloadModel(unloading, timeout=PATIENT)
     models.publish_broken("manifest.json")
     server.process.send_signal(signal.SIGHUP)
-    probed = server.log.split("JSON on ")[1].split()[0] + "/healthz"
     text, model = "请问，火车站在哪里？", "zh-en"
+    address = server.log.split("JSON on ")[1].split()[0] + "/v1/translate"
+    body = json.dumps({"texts": [text], "model": model}).encode()
+    over_http = urllib.request.Request(address, body, {"content-type": "application/json"})
     async with stub_of(server) as stub:
         while True:
             await asyncio.gather(
@@ -108,7 +110,7 @@ async def use(server, models):
                 ask(stub, text, model=model, beam_size=99),
                 # The length keeps the fastest machine busy past the deadline, so that the answer is never in the cache.
                 ask(stub, text * 10, model=model, beam_size=8, min_length=150, max_length=150, seconds=0.03),
-                asyncio.to_thread(read, probed),
+                asyncio.to_thread(read, over_http),
                 asyncio.sleep(0.1),
             )
 

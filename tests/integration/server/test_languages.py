@@ -115,7 +115,7 @@ async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
     async with serving(library, keys_file=keys) as (server, stub):
 
         def paid():
-            return server.metrics.registry.get_sample_value("translane_key_sentences_total", {"key": "a"})
+            return server.metrics.registry.get_sample_value("translane_key_sentences_total", {"key": ""})
 
         await stub.Translate(pb.TranslateRequest(texts=["a", "b"], options=OPTIONS, **pair), metadata=metadata)
         assert paid() == 2

@@ -100,8 +100,8 @@ def test_changed_limits_hold_for_what_is_in_flight(allowance_of):
 def test_a_charge_gives_back_what_it_took_once(allowance_of):
     counter = Counter("sentences", "", registry=None)
     allowance = allowance_of(KeyHolder(sentences_in_flight=10))
-    rejected = Counter("rejected", "", ("key", "reason"), registry=None)
-    charge = Charge("a", allowance, counter, rejected)
+    rejected = Counter("rejected", "", ("reason",), registry=None)
+    charge = Charge("a", allowance, counter, rejected.labels)
     charge.pay(3)
     charge.pay(4)
     with pytest.raises(InvalidRequestError):

@@ -19,7 +19,7 @@ class File:
         self.now = 1000.0
         self.write(holders)
         self.metrics = Metrics()
-        self.ring = KeyRing(path, self.metrics, clock=lambda: self.now)
+        self.ring = KeyRing(path, self.metrics, shows_names=True, clock=lambda: self.now)
 
     def write(self, holders):
         new = self.path.with_suffix(".new")
