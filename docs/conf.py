@@ -58,6 +58,7 @@ docs/access
 docs/envoy
 docs/ray-serve
 docs/security
+docs/operations
 docs/deployment
 docs/kubernetes
 docs/scaling
