@@ -29,6 +29,7 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import first_line, is_about_memory
 from translane_server.core.terminal import printable
 from translane_server.settings.loader import load_settings
+from translane_server.text.language_tags import UNDETERMINED
 
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
 
@@ -71,7 +72,14 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
         from translane_export.several_precisions import export_precisions
 
     torch.set_num_threads(settings.computing_threads)
-    return _report(settings, export_precisions(settings, log=partial(_progress, "export")))
+    manifests = export_precisions(settings, log=partial(_progress, "export"))
+    if UNDETERMINED in (*manifests[0].source_languages, *manifests[0].target_languages):
+        _progress(
+            "export",
+            "warning: the checkpoint does not say which languages it translates, so requests cannot choose the model by"
+            " theirs; --source-language and --target-language say it, such as --source-language de",
+        )
+    return _report(settings, manifests)
 
 
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.commands import export as main
+from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.graphs import writer
 from translane_export.graphs.shared_weights import share_weights
@@ -37,6 +38,14 @@ def fails(tmp_path, capsys):
         return last.removeprefix("translane export: ")
 
     return run
+
+
+@pytest.mark.parametrize(("source", "warned"), [("und", True), ("de", False)])
+def test_it_warns_of_a_model_of_unknown_languages(monkeypatch, tmp_path, capsys, source, warned):
+    manifest = load_bundle(TINY).manifest.model_copy(update={"source_languages": (source,)})
+    monkeypatch.setattr("translane_export.several_precisions.export_precisions", lambda _settings, log: [manifest])
+    assert main(["anywhere", "-o", str(tmp_path / "bundle")]) == 0
+    assert ("warning: the checkpoint does not say which languages" in capsys.readouterr().err) is warned
 
 
 @pytest.mark.slow
