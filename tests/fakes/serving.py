@@ -26,7 +26,7 @@ from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer
-from translane_server.translation.cache import AnswerCache
+from translane_server.translation.cache import TranslationCache
 from translane_server.translation.limits import RequestLimits, limits_of
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
@@ -138,7 +138,7 @@ class FakeLoader:
         metrics: ModelMetrics,
         make: Callable[[], Dispatcher],
         glossaries: GlossaryFolder,
-        answers: Callable[[], AnswerCache | None],
+        answers: Callable[[], TranslationCache | None],
         pool: Callable[[], TokenizerPool],
     ) -> None:
         self._answers = answers
@@ -173,7 +173,7 @@ def make_registry(
     idle_timeout: float = 0,
     most_texts: int = sys.maxsize,
     glossaries: GlossaryFolder | None = None,
-    answers: Callable[[ModelMetrics], AnswerCache | None] = lambda _metrics: None,
+    answers: Callable[[ModelMetrics], TranslationCache | None] = lambda _metrics: None,
 ) -> Registry:
     """Return a registry of one model, which is not loaded."""
     glossaries = glossaries or GlossaryFolder()

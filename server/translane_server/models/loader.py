@@ -20,7 +20,7 @@ from translane_server.observation.metrics import ModelMetrics, Pids
 from translane_server.settings.server_settings import ModelSettings
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import load_tokenizer
-from translane_server.translation.cache import AnswerCache
+from translane_server.translation.cache import TranslationCache
 from translane_server.translation.limits import limits_of
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
@@ -329,11 +329,11 @@ def _pid(worker: Worker) -> int:
 
 def answer_cache(
     settings: ModelSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
-) -> AnswerCache | None:
+) -> TranslationCache | None:
     """Make the cache of a version's answers by the settings of its model; None without one."""
     if not settings.cache_bytes:
         return None
-    return AnswerCache(
+    return TranslationCache(
         settings.cache_bytes,
         shared=settings.cache_shared,
         stored=stored,

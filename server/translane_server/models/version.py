@@ -22,7 +22,7 @@ from translane_server.observation.logs import data
 from translane_server.observation.metrics import ModelMetrics, Pids
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
-from translane_server.translation.cache import AnswerCache
+from translane_server.translation.cache import TranslationCache
 from translane_server.translation.limits import RequestLimits
 from translane_server.translation.options import decoding_defaults
 from translane_server.translation.tokenizer_pool import TokenizerPool
@@ -163,7 +163,7 @@ class LoadedModel:
         *,
         pids: Pids = (),
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
-        answers: AnswerCache | None = None,
+        answers: TranslationCache | None = None,
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

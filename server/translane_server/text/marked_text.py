@@ -18,7 +18,7 @@ from enum import Enum, auto
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from translane_server.text.placeholders import Kept, Kind
+from translane_server.text.placeholders import Kept, Kind, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,6 @@ class MarkedText:
 
 _CLOSING_SIGNS = frozenset(",.;:!?…%)]}”’»，。；：！？、）】》」』")
 _OPENING_SIGNS = frozenset("([{“‘«„（【《「『")
-
-
-Span = tuple[int, int]
 
 
 def removed(text: str, start: int, end: int, kept: Sequence[Kept]) -> list[Span]:

@@ -24,6 +24,9 @@ import regex
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.characters import UNSPACED
 
+Span = tuple[int, int]
+"""Where a part of a text starts and ends [characters]."""
+
 
 class Kind(Enum):
     """What a kept part is, where that matters."""

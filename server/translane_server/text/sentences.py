@@ -19,7 +19,7 @@ import sentencex
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.characters import boundary_before, is_boundary
 from translane_server.text.language_tags import language_of
-from translane_server.text.placeholders import Kept, Kind
+from translane_server.text.placeholders import Kept, Kind, Span
 
 # How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
 _WINDOW = 4096
@@ -57,8 +57,6 @@ _UNSPACED_END = re.compile(r"[。．！？｡؟۔।॥။።፧։՜՞᠃᠉…�
 _MAYBE_END = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029.!?…‥;\u037e·。．！？｡؟۔।॥။።፧։՜՞᠃᠉‼⁇⁈⁉]")
 _MAYBE_BULLET = frozenset("-*+•‣▪◦·–— \t\u3000\xa0")
 
-_Span = tuple[int, int]
-
 
 def maybe_several(text: str) -> bool:
     """Whether `sentences` may find several sentences or a bullet in `text`. This is cheap."""
@@ -77,7 +75,7 @@ def _goes_on(text: str, start: int) -> bool:
     return any(_SPACED_END.search(text, match.start(), match.end()) for match in signs)
 
 
-def sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[_Span]:
+def sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[Span]:
     """Yield the span of each sentence of `text`."""
     goes_on = {part.start: part.end for part in kept if part.ends_sentence}
     unseen = [part for part in kept if part.kind is not Kind.OTHER]
@@ -161,7 +159,7 @@ def _segment(line: str, language: str) -> list[int]:
     return [end - start for start, end in pairwise(sorted({0, len(line), *accumulate(lengths), *missed} - false))]
 
 
-def stripped(text: str, start: int, end: int) -> _Span | None:
+def stripped(text: str, start: int, end: int) -> Span | None:
     """Return the span without white space around it, or None if nothing is left."""
     part = text[start:end]
     start += len(part) - len(part.lstrip())
@@ -175,10 +173,10 @@ _CLAUSE_END = re.compile(r"(?:[，、；：。！？…，،؛؟۔।॥။፣�
 
 
 # Returns the tokens of the parts of the text at these places; no tokens for a part that needs no translation.
-Encode = Callable[[Sequence[_Span]], Sequence[Sequence[int]]]
+Encode = Callable[[Sequence[Span]], Sequence[Sequence[int]]]
 
 # A span, and its tokens; None if the span is too long to be tokenized.
-_Piece = tuple[_Span, tuple[int, ...] | None]
+_Piece = tuple[Span, tuple[int, ...] | None]
 
 
 class TooManySentencesError(ValueError):
@@ -228,7 +226,7 @@ class Halving:
         self._starts = [part.start for part in kept]
         self._lengths = list(accumulate((part.end - part.start for part in kept), initial=0))
 
-    def pieces(self, spans: Sequence[_Span]) -> tuple[list[tuple[_Span, tuple[int, ...]]], int]:
+    def pieces(self, spans: Sequence[Span]) -> tuple[list[tuple[Span, tuple[int, ...]]], int]:
         """Return the sentences at `spans` in pieces within the limits, without the pieces that have no tokens.
 
         With them comes how many sentences were halved.
@@ -238,7 +236,7 @@ class Halving:
         while True:
             if sum(self._least_sentences(piece) for piece in pieces) > self._limits.sentences:  # saves the halving
                 raise TooManySentencesError
-            halves: list[tuple[_Span, ...]] = []
+            halves: list[tuple[Span, ...]] = []
             for piece in pieces:
                 self._budget.check()
                 halves.append(self._halves(*piece[0]) if self._is_too_long(piece) else ())
@@ -252,7 +250,7 @@ class Halving:
                 for piece in ([next(smaller) for _ in pair] if pair else [whole])
             ]
 
-    def _tokens(self, spans: Sequence[_Span]) -> list[_Piece]:
+    def _tokens(self, spans: Sequence[Span]) -> list[_Piece]:
         short = [self._length(*span) <= self._limits.characters for span in spans]
         encoded = [span for span, is_short in zip(spans, short, strict=True) if is_short]
         ids = iter(self._encode(encoded) if encoded else ())
@@ -272,7 +270,7 @@ class Halving:
         _, ids = piece
         return 1 if ids is None else -(-len(ids) // self._limits.tokens)
 
-    def _halves(self, start: int, end: int) -> tuple[_Span, ...]:
+    def _halves(self, start: int, end: int) -> tuple[Span, ...]:
         """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
         cut = start + _cut(self._text[start:end])
         number = bisect_left(self._starts, cut) - 1
@@ -283,9 +281,9 @@ class Halving:
         return tuple(part for part in parts if part) if all(parts) else ()
 
 
-def _tokenized(pieces: Sequence[_Piece]) -> list[tuple[_Span, tuple[int, ...]]]:
+def _tokenized(pieces: Sequence[_Piece]) -> list[tuple[Span, tuple[int, ...]]]:
     """Return the pieces that have tokens."""
-    found: list[tuple[_Span, tuple[int, ...]]] = []
+    found: list[tuple[Span, tuple[int, ...]]] = []
     for (start, end), ids in pieces:
         if ids is None:
             raise LongCharacterError(end - start)
@@ -310,21 +308,17 @@ _MASK = "w"
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text as n sentences, and the gaps before, between and after them.
+    """A text as n sentences.
 
     Attributes:
-        sentences: the sentences, without white space around them.
+        spans: where each sentence starts and ends in the text [characters], without white space around it. What stands
+            between sentences is not translated: white space, and numbers and signs of list items.
         source_ids: the tokens of each sentence.
-        gaps: n + 1 texts that are not translated: white space, and numbers and signs of list items. The whole text is
-            ``gaps[0] + sentences[0] + gaps[1] + … + gaps[n]``.
-        spans: where each sentence starts and ends in the text [characters].
         halved: how many sentences were too long.
     """
 
-    sentences: tuple[str, ...]
+    spans: tuple[Span, ...]
     source_ids: tuple[tuple[int, ...], ...]
-    gaps: tuple[str, ...]
-    spans: tuple[_Span, ...] = ()
     halved: int = 0
 
 
@@ -357,7 +351,7 @@ def split_text(
         TooManySentencesError: the text has more sentences.
         LongCharacterError: a sentence of too many characters is a single character to a reader.
     """
-    spans: list[_Span] = []
+    spans: list[Span] = []
     plain = _masked(text, kept)
     found = [stripped(plain, 0, len(plain))] if whole else sentences(plain, language_of(language), kept, budget)
     for span in found:
@@ -366,15 +360,7 @@ def split_text(
         if len(spans) > limits.sentences:
             raise TooManySentencesError
     pieces, halved = Halving(plain, encode, limits, kept, budget).pieces(spans)
-    starts = [start for (start, _), _ in pieces]
-    ends = [end for (_, end), _ in pieces]
-    return SplitText(
-        sentences=tuple(text[start:end] for (start, end), _ in pieces),
-        source_ids=tuple(ids for _, ids in pieces),
-        gaps=tuple(text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)),
-        spans=tuple(span for span, _ in pieces),
-        halved=halved,
-    )
+    return SplitText(tuple([span for span, _ in pieces]), tuple([ids for _, ids in pieces]), halved)
 
 
 def _masked(text: str, kept: Sequence[Kept]) -> str:

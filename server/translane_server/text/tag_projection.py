@@ -16,6 +16,7 @@ import regex
 
 from translane_server.text.characters import UNSPACED, UNSPACED_LETTER
 from translane_server.text.marked_text import Mark, MarkedText
+from translane_server.text.placeholders import Span
 
 _LETTER = rf"(?:(?![{UNSPACED}])[\p{{L}}\p{{N}}_]\p{{M}}*)"
 # White space, a word of a script that writes spaces, or any other character.
@@ -96,9 +97,6 @@ def _is_unspaced(text: str, place: int) -> bool:
     return all(UNSPACED_LETTER.match(character) for character in (text[place - 1], text[place]))
 
 
-_Span = tuple[int, int]
-
-
 def place(
     marked: MarkedText, target: AlignedText, *, spaced: bool, escape: Callable[[str], str] = lambda text: text
 ) -> str:
@@ -133,7 +131,7 @@ class _Placing:
         self._children: dict[int, list[int]] = {}
         for number, mark in enumerate(self._marks):
             self._children.setdefault(mark.parent, []).append(number)
-        self._remembered: dict[tuple[int, int, int, int], _Span] = {}
+        self._remembered: dict[tuple[int, int, int, int], Span] = {}
 
     def text(self) -> str:
         """Return the translation with its marks."""
@@ -146,12 +144,12 @@ class _Placing:
                 waiting.append((number, *span))
         return "".join(self._written(spans))
 
-    def _apart(self, numbers: Sequence[int], low: int, high: int) -> list[tuple[int, _Span]]:
+    def _apart(self, numbers: Sequence[int], low: int, high: int) -> list[tuple[int, Span]]:
         """Return the spans of marks side by side, between the places `low` and `high`, so that none overlaps another.
 
         Each span comes with the number of its mark.
         """
-        kept: list[tuple[int, _Span]] = []
+        kept: list[tuple[int, Span]] = []
         inside = []
         for number in numbers:  # what goes on beyond the text is first or last
             mark = self._marks[number]
@@ -165,7 +163,7 @@ class _Placing:
             else:
                 high = start
         wanted = [(number, self._span(self._marks[number], low, high)) for number in inside]
-        pairs: list[tuple[int, _Span]] = []
+        pairs: list[tuple[int, Span]] = []
         for number, (start, end) in sorted(
             (each for each in wanted if each[1][0] < each[1][1]), key=lambda each: each[1]
         ):
@@ -180,7 +178,7 @@ class _Placing:
         empty = [(number, self._outside(at, pairs, starts)) for number, (at, end) in wanted if at == end]
         return [*kept, *pairs, *((number, (at, at)) for number, at in empty)]
 
-    def _outside(self, at: int, pairs: Sequence[tuple[int, _Span]], starts: Sequence[int]) -> int:
+    def _outside(self, at: int, pairs: Sequence[tuple[int, Span]], starts: Sequence[int]) -> int:
         """Return the place next to `at` that is not within a pair."""
         before = bisect_left(starts, at) - 1
         if before < 0:
@@ -188,7 +186,7 @@ class _Placing:
         first, last = pairs[before][1]
         return at if at >= last else first if at - first < last - at else last
 
-    def _span(self, mark: Mark, low: int, high: int) -> _Span:
+    def _span(self, mark: Mark, low: int, high: int) -> Span:
         """Return the best span for `mark` between two places."""
         if mark.is_single or mark.start == mark.end:
             at = self._best_place(self._number(mark.start), low, high)
@@ -210,7 +208,7 @@ class _Placing:
         """Return how many source places with alignments are before a place of the source."""
         return bisect_left(self._middles, 2 * place)
 
-    def _best_span(self, first: int, last: int, low: int, high: int) -> _Span:
+    def _best_span(self, first: int, last: int, low: int, high: int) -> Span:
         """Return the span that has most of what comes from source places first … last - 1, and least of the rest."""
         best, best_span = 0.0, (low, low)
         total, start = 0.0, low
@@ -261,7 +259,7 @@ class _Placing:
     def _is_space(self, number: int) -> bool:
         return self._target[self._ends[number] : self._ends[number + 1]].isspace()
 
-    def _written(self, spans: Sequence[_Span]) -> list[str]:
+    def _written(self, spans: Sequence[Span]) -> list[str]:
         """Return the parts of the translation with its marks."""
         parts: list[str] = []
         done = 0  # characters of the translation that are written
@@ -302,7 +300,7 @@ class _Placing:
         write_until(len(self._atoms))
         return parts
 
-    def _in_order(self, parent: int, spans: Sequence[_Span]) -> list[int]:
+    def _in_order(self, parent: int, spans: Sequence[Span]) -> list[int]:
         """Return the numbers of the children of a mark, the last one first."""
         children = self._children.get(parent, [])
         return sorted(children, key=lambda number: (*spans[number], number), reverse=True)

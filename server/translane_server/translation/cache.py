@@ -1,4 +1,4 @@
-"""The cache of answers: what a text was translated to, if the same text is asked for again in the same way."""
+"""The cache of translations: what a text was translated to, if the same text is asked for again in the same way."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LENGTH_BYTES = 8
 
 _WRITTEN = 128  # options that are remembered as they are written into keys
 
-# What one request may get from the cache [bytes]. A short text may have a long answer, and may come many times in a
-# request. The texts beyond count as unknown.
+# What one request may get from the cache [bytes]. A short text may have a long translation, and may come many times in
+# a request. The texts beyond count as unknown.
 _MOST_RECALLED = 1 << 21
 
-# What the table takes for an entry beside its key and its answer [bytes]: a place in a hash table that may be two
+# What the table takes for an entry beside its key and its translation [bytes]: a place in a hash table that may be two
 # thirds empty, a link to its neighbours, and what the allocator rounds up.
 _OVERHEAD = 240
 
-# The largest answer that is kept: this part of the bytes, and this many bytes at most. A few long texts must not drive
-# out all others, and an answer drives out so few others that the event loop waits a millisecond or two.
+# The largest translation that is kept: this part of the bytes, and this many bytes at most. A few long texts must not
+# drive out all others, and one drives out so few others that the event loop waits a millisecond or two.
 _LARGEST_PART = 8
 _LARGEST = 1 << 20
 
@@ -42,14 +42,14 @@ CountTexts = Callable[[int, int], None]
 """Is told how many texts of an answered request were in the cache, and how many were not."""
 
 
-class AnswerStore:
-    """Keeps answers by their keys, and forgets those that nobody has asked for the longest (LRU).
+class TranslationStore:
+    """Keeps translations by their keys, and forgets those that nobody has asked for the longest (LRU).
 
     All calls come from one thread.
 
     Args:
         limit: most bytes of all entries, with what Python takes for them.
-        count_evictions: is told how many answers were forgotten for others.
+        count_evictions: is told how many translations were forgotten for others.
 
     Attributes:
         bytes: what all entries take now [bytes].
@@ -58,44 +58,44 @@ class AnswerStore:
     def __init__(self, limit: int, count_evictions: Callable[[int], None] = lambda _count: None) -> None:
         self._limit = limit
         self._count_evictions = count_evictions
-        self._answers: OrderedDict[bytes, bytes] = OrderedDict()
+        self._packed: OrderedDict[bytes, bytes] = OrderedDict()
         self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._packed)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the answer of a key, which is now the last one that was asked for; None if there is none."""
-        answer = self._answers.get(key)
-        if answer is not None:
-            self._answers.move_to_end(key)
-        return answer
+        """Return the translation of a key, which is now the last one that was asked for; None if there is none."""
+        packed = self._packed.get(key)
+        if packed is not None:
+            self._packed.move_to_end(key)
+        return packed
 
-    def put(self, key: bytes, answer: bytes) -> None:
-        """Keep an answer, unless it takes more than an eighth of all bytes, or than a mebibyte."""
-        size = _size(key, answer)
+    def put(self, key: bytes, packed: bytes) -> None:
+        """Keep a translation, unless it takes more than an eighth of all bytes, or than a mebibyte."""
+        size = _size(key, packed)
         if size > min(self._limit // _LARGEST_PART, _LARGEST):
             return
-        answers = self._answers
-        if (before := answers.pop(key, None)) is not None:
+        entries = self._packed
+        if (before := entries.pop(key, None)) is not None:
             self.bytes -= _size(key, before)
-        answers[key] = answer
+        entries[key] = packed
         self.bytes += size
         evicted = 0
         while self.bytes > self._limit:
-            self.bytes -= _size(*answers.popitem(last=False))
+            self.bytes -= _size(*entries.popitem(last=False))
             evicted += 1
         if evicted:
             self._count_evictions(evicted)
 
     def close(self) -> None:
-        """Forget all answers, and keep none from now on."""
+        """Forget all translations, and keep none from now on."""
         self._limit = self.bytes = 0
-        self._answers.clear()
+        self._packed.clear()
 
 
-def _size(key: bytes, answer: bytes) -> int:
-    return sys.getsizeof(key) + sys.getsizeof(answer) + _OVERHEAD
+def _size(key: bytes, packed: bytes) -> int:
+    return sys.getsizeof(key) + sys.getsizeof(packed) + _OVERHEAD
 
 
 class Recalled:
@@ -103,19 +103,39 @@ class Recalled:
 
     Args:
         request: the request as its caller sent it.
+        keys: the key of each text.
+        known: the packed translations that are known, by the numbers of their texts.
+        store: keeps the others.
+        count_texts: counts both.
 
     Attributes:
         request: what is left to translate: the request, with empty texts in the places of those that are known. So
             numbers of texts, and limits that depend on how many there are, stay what they are.
         count: how many texts are known.
-        size: of the answers that are known [bytes].
+        size: of the translations that are known [bytes].
     """
 
-    __slots__ = ("count", "request", "size")
+    __slots__ = ("_count_texts", "_keys", "_known", "_new", "_store", "count", "request", "size")
 
-    def __init__(self, request: TranslationRequest) -> None:
+    def __init__(
+        self,
+        request: TranslationRequest,
+        keys: Sequence[bytes],
+        known: Mapping[int, bytes],
+        store: TranslationStore,
+        count_texts: CountTexts,
+    ) -> None:
+        if known:
+            texts = ["" if number in known else text for number, text in enumerate(request.texts)]
+            request = replace(request, texts=texts)
         self.request = request
-        self.count = self.size = 0
+        self.count = len(known)
+        self.size = sum(map(len, known.values()))
+        self._keys = keys
+        self._known = known
+        self._new: list[tuple[bytes, bytes]] = []
+        self._store = store
+        self._count_texts = count_texts
 
     def whole(self, translations: list[Translation]) -> list[Translation]:
         """Return the translations of all texts. A large request takes too long for the event loop.
@@ -123,14 +143,24 @@ class Recalled:
         Args:
             translations: those of the texts of `request`. Those of known texts do not count.
         """
-        return translations
+        known, whole = self._known, []
+        for number, (key, translation) in enumerate(zip(self._keys, translations, strict=True)):
+            if (packed := known.get(number)) is None:
+                self._new.append((key, _packed(translation)))
+                whole.append(translation)
+            else:
+                whole.append(_unpacked(packed))
+        return whole
 
     def keep(self) -> None:
         """Keep what `whole` was called with, for other requests. This is cheap, and done on the event loop."""
+        self._count_texts(self.count, len(self._new))
+        for key, packed in self._new:
+            self._store.put(key, packed)
 
 
-class AnswerCache:
-    """The answers of one version of a model. A text finds only answers that it would get from the model anew.
+class TranslationCache:
+    """The translations of one version of a model. A text finds only translations that it would get from the model anew.
 
     Translations depend on nothing but the text, the version, and what a key has: languages, options, format, and the
     stored glossaries. Samples without a seed are other ones each time, and are not kept. A version has a cache of its
@@ -139,11 +169,11 @@ class AnswerCache:
     All calls come from one event loop.
 
     Args:
-        limit: most bytes of the answers in memory.
-        shared: whether callers find the answers of other callers.
+        limit: most bytes of the translations in memory.
+        shared: whether callers find the translations of other callers.
         stored: returns the glossaries of the server. They are other ones after a change.
         count_texts: counts texts of answered requests.
-        count_evictions: is told how many answers were forgotten for others.
+        count_evictions: is told how many translations were forgotten for others.
     """
 
     def __init__(
@@ -155,37 +185,40 @@ class AnswerCache:
         count_texts: CountTexts = lambda _known, _others: None,
         count_evictions: Callable[[int], None] = lambda _count: None,
     ) -> None:
-        self.store = AnswerStore(limit, count_evictions)
+        self.store = TranslationStore(limit, count_evictions)
         self._shared = shared
         self._stored = stored
         self._count_texts = count_texts
         self._glossaries: StoredGlossaries | None = None
         self._changes = 0  # of the stored glossaries
 
-    def recall(self, request: TranslationRequest, caller: str) -> Recalled:
+    def recall(self, request: TranslationRequest, caller: str) -> Recalled | None:
         """Find what is known of a request. Its sizes are checked already. The time grows with the request's bytes.
 
         Args:
             request: the request.
             caller: who asks.
+
+        Returns:
+            What is known; None for a request whose translations are not kept.
         """
         options = request.options
         is_random = is_sampled(options) and options.seed is None
         # A stream with several hypotheses is refused, whatever is known of its text.
         if is_random or (request.streamed and (options.num_hypotheses or 1) > 1):
-            return Recalled(request)
+            return None
         keys = self._keys(request, caller)
         known: dict[int, bytes] = {}
         left = _MOST_RECALLED
         for number, key in enumerate(keys):
-            answer = self.store.get(key)
-            if answer is not None and len(answer) <= left:
-                known[number] = answer
-                left -= len(answer)
-        return _Kept(request, keys, known, self.store, self._count_texts)
+            packed = self.store.get(key)
+            if packed is not None and len(packed) <= left:
+                known[number] = packed
+                left -= len(packed)
+        return Recalled(request, keys, known, self.store, self._count_texts)
 
     def close(self) -> None:
-        """Forget all answers, and keep none from now on: no new request uses this version."""
+        """Forget all translations, and keep none from now on: no new request uses this version."""
         self.store.close()
 
     def _keys(self, request: TranslationRequest, caller: str) -> list[bytes]:
@@ -215,64 +248,13 @@ class AnswerCache:
     def _glossary_changes(self) -> int:
         """Return how often the stored glossaries have changed. A request that is read later sees these or newer ones.
 
-        An answer with newer ones is kept under a key that nobody looks up any more.
+        A translation with newer ones is kept under a key that nobody looks up any more.
         """
         stored = self._stored()
         if stored is not self._glossaries:
             self._glossaries = stored
             self._changes += 1
         return self._changes
-
-
-class _Kept(Recalled):
-    """A request whose translations are kept.
-
-    Args:
-        request: the request as its caller sent it.
-        keys: the key of each text.
-        known: the packed translations that are known, by the numbers of their texts.
-        store: keeps the others.
-        count_texts: counts both.
-    """
-
-    __slots__ = ("_count_texts", "_keys", "_known", "_new", "_store")
-
-    def __init__(
-        self,
-        request: TranslationRequest,
-        keys: Sequence[bytes],
-        known: Mapping[int, bytes],
-        store: AnswerStore,
-        count_texts: CountTexts,
-    ) -> None:
-        super().__init__(_without(request, known) if known else request)
-        self.count = len(known)
-        self.size = sum(map(len, known.values()))
-        self._keys = keys
-        self._known = known
-        self._new: list[tuple[bytes, bytes]] = []
-        self._store = store
-        self._count_texts = count_texts
-
-    def whole(self, translations: list[Translation]) -> list[Translation]:
-        known, whole = self._known, []
-        for number, (key, translation) in enumerate(zip(self._keys, translations, strict=True)):
-            if (answer := known.get(number)) is None:
-                self._new.append((key, _packed(translation)))
-                whole.append(translation)
-            else:
-                whole.append(_unpacked(answer))
-        return whole
-
-    def keep(self) -> None:
-        self._count_texts(self.count, len(self._new))
-        for key, answer in self._new:
-            self._store.put(key, answer)
-
-
-def _without(request: TranslationRequest, known: Mapping[int, bytes]) -> TranslationRequest:
-    """Return a request with empty texts in the places of those that are known."""
-    return replace(request, texts=["" if number in known else text for number, text in enumerate(request.texts)])
 
 
 @lru_cache(_WRITTEN)

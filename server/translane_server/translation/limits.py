@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from translane.options import Options
+from translane.options import Options, Term
 from translane.requests import ScoringRequest, TranslationRequest
 from translane_server.bundle.manifest import LONGEST_MODEL_NAME, Manifest, SearchDefaults
 from translane_server.core.budget import Budget
@@ -14,14 +14,14 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError, Se
 from translane_server.settings.server_settings import ModelSettings
 from translane_server.text.language_tags import LONGEST_TAG
 
-# Each phrase or term costs time in every step of its sentences, or in every request.
-MAX_SUPPRESSED_PHRASES = 64
-MAX_PHRASE_CHARACTERS = 128
-MAX_TERMS = 1024
-MAX_PRESERVE_PATTERNS = 32
-MAX_PATTERN_CHARACTERS = 512
-MAX_GLOSSARIES = 8
-MAX_GLOSSARY_NAME = 100  # characters
+# The options that are lists: the most entries, and the longest text of an entry [characters]. Each entry costs time in
+# every step of its sentences, or in every request.
+_LISTS = {
+    "preserve": (32, 512),
+    "suppressed_phrases": (64, 128),
+    "terminology": (1024, 128),
+    "glossaries": (8, 100),
+}
 
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
@@ -106,31 +106,19 @@ class Named(Protocol):
     def target_language(self) -> str: ...
 
 
-class Lists(Protocol):
-    """The options that are lists: `Options`, or their message."""
-
-    @property
-    def suppressed_phrases(self) -> Sized: ...
-    @property
-    def terminology(self) -> Sized: ...
-    @property
-    def preserve(self) -> Sized: ...
-    @property
-    def glossaries(self) -> Sized: ...
-
-
 def check_names(request: Named) -> None:
     """Refuse a request with a name of a model or language that is too long to be looked up.
 
     Raises:
         InvalidRequestError: a name is too long. The error has all these names.
     """
-    if wrong := [
-        *_long("model", request.model, LONGEST_MODEL_NAME),
-        *_long("source_language", request.source_language, LONGEST_TAG),
-        *_long("target_language", request.target_language, LONGEST_TAG),
-    ]:
-        raise InvalidRequestError(*wrong)
+    model, source, target = request.model, request.source_language, request.target_language
+    if len(model) > LONGEST_MODEL_NAME or len(source) > LONGEST_TAG or len(target) > LONGEST_TAG:
+        raise InvalidRequestError(
+            *_long("model", model, LONGEST_MODEL_NAME),
+            *_long("source_language", source, LONGEST_TAG),
+            *_long("target_language", target, LONGEST_TAG),
+        )
 
 
 def check_sizes(request: TranslationRequest, limits: RequestLimits) -> None:
@@ -139,8 +127,13 @@ def check_sizes(request: TranslationRequest, limits: RequestLimits) -> None:
     Raises:
         InvalidRequestError: a field is too large. The error has all fields that are too large, and no other fields.
     """
-    options = request.options
-    wrong = _texts(request, options, limits)
+    options, texts = request.options, request.texts
+    wrong = too_many("texts", len(texts), limits.max_request_texts)
+    most = CHARACTERS_PER_TOKEN * limits.tokens.source
+    if not wrong and max(map(len, texts), default=0) > most:
+        if splitting(options) is not False:
+            most *= limits.max_queue_size
+        wrong += [each for number, text in enumerate(texts) for each in _long(request.field.format(number), text, most)]
     # Nothing else can be too long or too many.
     if (
         options.target_prefix
@@ -150,12 +143,19 @@ def check_sizes(request: TranslationRequest, limits: RequestLimits) -> None:
         or options.glossaries
     ):
         wrong += _options(options, limits)
-    refuse(wrong)
+    if wrong:
+        raise InvalidRequestError(*wrong)
 
 
 def check_inputs(request: ScoringRequest, limits: RequestLimits) -> None:
     """Refuse a request for scores, as `check_sizes` does."""
-    refuse(_inputs(request, limits))
+    refuse(too_many("inputs", len(request.inputs), limits.max_request_texts))
+    source, target = CHARACTERS_PER_TOKEN * limits.tokens.source, CHARACTERS_PER_TOKEN * limits.tokens.target
+    wrong: list[FieldViolation] = []
+    for number, (text, translation) in enumerate(request.inputs):
+        wrong += _long(f"inputs[{number}].source", text, source)
+        wrong += _long(f"inputs[{number}].target", translation, target)
+    refuse(wrong)
 
 
 def splitting(options: Options) -> bool | None:
@@ -200,60 +200,27 @@ def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
     return InvalidRequestError(FieldViolation(field, problem))
 
 
-def _texts(request: TranslationRequest, options: Options, limits: RequestLimits) -> list[FieldViolation]:
-    texts = request.texts
-    if wrong := too_many("texts", len(texts), limits.max_request_texts):
-        return wrong
-    characters = CHARACTERS_PER_TOKEN * limits.tokens.source
-    if max(map(len, texts), default=0) <= characters:
-        return []
-    if splitting(options) is not False:
-        characters *= limits.max_queue_size
-    field = request.field
-    return [_too_long(field.format(n), text, characters) for n, text in enumerate(texts) if len(text) > characters]
-
-
-def _inputs(request: ScoringRequest, limits: RequestLimits) -> list[FieldViolation]:
-    if wrong := too_many("inputs", len(request.inputs), limits.max_request_texts):
-        return wrong
-    source, target = CHARACTERS_PER_TOKEN * limits.tokens.source, CHARACTERS_PER_TOKEN * limits.tokens.target
-    for number, (text, translation) in enumerate(request.inputs):
-        wrong += _long(f"inputs[{number}].source", text, source)
-        wrong += _long(f"inputs[{number}].target", translation, target)
-    return wrong
-
-
-def too_many_entries(options: Lists) -> list[FieldViolation]:
-    """Return a violation for each option that has too many entries."""
+def too_many_entries(options: object) -> list[FieldViolation]:
+    """Return a violation for each option that has too many entries. `options` are `Options`, or their message."""
     return [
-        *too_many("options.suppressed_phrases", len(options.suppressed_phrases), MAX_SUPPRESSED_PHRASES),
-        *too_many("options.terminology", len(options.terminology), MAX_TERMS),
-        *too_many("options.preserve", len(options.preserve), MAX_PRESERVE_PATTERNS),
-        *too_many("options.glossaries", len(options.glossaries), MAX_GLOSSARIES),
+        violation
+        for name, (most, _) in _LISTS.items()
+        for violation in too_many(f"options.{name}", len(getattr(options, name)), most)
     ]
 
 
 def _options(options: Options, limits: RequestLimits) -> list[FieldViolation]:
-    phrases, terms, patterns = options.suppressed_phrases, options.terminology, options.preserve
-    many = too_many_entries(options)
-    wrong = [
-        *_long("options.target_prefix", options.target_prefix or "", CHARACTERS_PER_TOKEN * limits.tokens.target),
-        *many,
-    ]
-    refused = {each.field for each in many}
-    if "options.preserve" not in refused:
-        for number, pattern in enumerate(patterns):
-            wrong += _long(f"options.preserve[{number}]", pattern, MAX_PATTERN_CHARACTERS)
-    if "options.suppressed_phrases" not in refused:
-        for number, phrase in enumerate(phrases):
-            wrong += _long(f"options.suppressed_phrases[{number}]", phrase, MAX_PHRASE_CHARACTERS)
-    if "options.terminology" not in refused:
-        for number, term in enumerate(terms):
-            wrong += _long(f"options.terminology[{number}].source", term.source, MAX_PHRASE_CHARACTERS)
-            wrong += _long(f"options.terminology[{number}].target", term.target, MAX_PHRASE_CHARACTERS)
-    if "options.glossaries" not in refused:
-        for number, name in enumerate(options.glossaries):
-            wrong += _long(f"options.glossaries[{number}]", name, MAX_GLOSSARY_NAME)
+    wrong = _long("options.target_prefix", options.target_prefix or "", CHARACTERS_PER_TOKEN * limits.tokens.target)
+    wrong += too_many_entries(options)
+    for name, (most, longest) in _LISTS.items():
+        entries = getattr(options, name)
+        for number, entry in enumerate(entries if len(entries) <= most else ()):
+            field = f"options.{name}[{number}]"
+            if isinstance(entry, Term):
+                wrong += _long(f"{field}.source", entry.source, longest)
+                wrong += _long(f"{field}.target", entry.target, longest)
+            else:
+                wrong += _long(field, entry, longest)
     return wrong
 
 
@@ -272,8 +239,6 @@ def too_many(field: str, count: int, limit: int) -> list[FieldViolation]:
 
 
 def _long(field: str, text: str, limit: int) -> list[FieldViolation]:
-    return [_too_long(field, text, limit)] if len(text) > limit else []
-
-
-def _too_long(field: str, text: str, limit: int) -> FieldViolation:
-    return FieldViolation(field, f"has {len(text)} characters, at most {limit} are accepted")
+    if len(text) <= limit:
+        return []
+    return [FieldViolation(field, f"has {len(text)} characters, at most {limit} are accepted")]

@@ -1,179 +1,21 @@
-"""Cuts texts into the sentences that a model translates, and merges translations of sentences into texts."""
+"""Cuts texts into the sentences that a model translates, and takes out of them what is kept."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation, Treatment
+from translane.results import Treatment
 from translane_server.core.budget import Budget
 from translane_server.core.errors import FieldViolation, InvalidRequestError
-from translane_server.core.quality_estimate import combined_quality
 from translane_server.text.characters import target_gaps
-from translane_server.text.marked_text import MarkedBlock, MarkedText, Span, TakenOut
+from translane_server.text.marked_text import MarkedBlock, MarkedText, TakenOut
 from translane_server.text.markup.document import Document
-from translane_server.text.placeholders import (
-    Kept,
-    PreservePatterns,
-    cut_at,
-    may_preserve,
-    untranslatable,
-    without_overlaps,
-)
+from translane_server.text.placeholders import Kept, Span, cut_at, untranslatable, without_overlaps
 from translane_server.text.sentences import LongCharacterError, SplitLimits, SplitText, maybe_several, split_text
 from translane_server.text.unknown_parts import unknown_parts
-from translane_server.translation.languages import LanguagePair
-from translane_server.translation.limits import CHARACTERS_PER_TOKEN, TokenLimits
-from translane_server.translation.terms import SentenceTerms
-
-# The number of a hypothesis, and the combination of hypotheses before it.
-_Chain = tuple[int, "_Chain | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class CutText:
-    """A text as sentences, and what stands between them.
-
-    Attributes:
-        gaps: for each block of the text, which has n sentences, the n + 1 texts before, between and after them.
-        document: what the translations of the blocks are put into; None for plain text, which is one block.
-        treatment: what was done with the text; None if nothing was.
-    """
-
-    gaps: Sequence[Sequence[str]]
-    document: Document | None = None
-    treatment: Treatment | None = None
-
-    def join(self, translations: Sequence[str], target_language: str) -> str:
-        """Join the sentences' translations to the translation of the text."""
-        blocks = []
-        done = 0
-        for gaps in self.gaps:
-            first, *others = target_gaps(gaps, target_language)
-            texts = translations[done : done + len(others)]
-            done += len(others)
-            blocks.append(first + "".join(text + gap for text, gap in zip(texts, others, strict=True)))
-        return self.document.render(blocks) if self.document else "".join(blocks)
-
-
-def merge_translations(
-    text: CutText, translations: Sequence[Translation], target_language: str, *, ranked: bool = True
-) -> Translation:
-    """Merge the translations of a text's sentences into one.
-
-    The score is the sum of the sentences' scores, if they have scores. The estimated quality is the mean of the
-    sentences' estimates, by their source tokens. Tokens are concatenated, and alignments refer to
-    positions in the concatenated tokens.
-
-    Args:
-        text: the text.
-        translations: the sentences' translations.
-        target_language: a BCP-47 tag.
-        ranked: whether hypotheses are combined by their scores: the result has the best combinations. Otherwise, the
-            first hypotheses are combined, then the second ones, and so on.
-    """
-    return Translation(
-        tuple(
-            _merged(text, translations, numbers, target_language)
-            for numbers in _combinations(translations, ranked=ranked)
-        ),
-        source_tokens=sum(each.source_tokens for each in translations),
-        source_pieces=tuple(piece for each in translations for piece in each.source_pieces),
-        treatment=text.treatment,
-    )
-
-
-def _combinations(translations: Sequence[Translation], *, ranked: bool) -> list[tuple[int, ...]]:
-    """Return which hypothesis of each sentence is taken for each hypothesis of the text."""
-    counts = [len(each.hypotheses) for each in translations]
-    if max(counts, default=1) == 1:
-        return [(0,) * len(counts)]
-    if not ranked:
-        return [(number,) * len(counts) for number in range(min(counts))]
-    return best_combinations([[one.score or 0.0 for one in each.hypotheses] for each in translations], max(counts))
-
-
-def _merged(
-    text: CutText, translations: Sequence[Translation], numbers: Sequence[int], target_language: str
-) -> Hypothesis:
-    """Return the hypothesis of the text that has the hypothesis `numbers[i]` of sentence i."""
-    finish_reason = FinishReason.END_OF_SENTENCE
-    score, source_tokens, target_tokens, texts = 0.0, 0, 0, []
-    tokens: list[str] = []
-    log_probs: list[float] = []
-    alignment = []
-    has_score = bool(translations)  # sentences with terms may have scores where others have none
-    for translation, number in zip(translations, numbers, strict=True):
-        hypothesis = translation.hypotheses[number]
-        texts.append(hypothesis.text)
-        has_score = has_score and hypothesis.score is not None
-        score += hypothesis.score or 0.0
-        tokens += hypothesis.tokens
-        log_probs += hypothesis.token_log_probs
-        alignment += [
-            AlignmentPoint(source_tokens + point.source_token, target_tokens + point.target_token, point.weight)
-            for point in hypothesis.alignment
-        ]
-        ended = hypothesis.finish_reason == FinishReason.END_OF_SENTENCE
-        if not ended:
-            finish_reason = hypothesis.finish_reason
-        # Tokens are there only if the request asks for them. Every token but the end-of-sentence token is aligned.
-        target_tokens += len(hypothesis.tokens) or len(hypothesis.alignment) + ended
-        source_tokens += translation.source_tokens
-    chosen = [each.hypotheses[number] for each, number in zip(translations, numbers, strict=True)]
-    quality = None
-    if any(each.quality is not None for each in chosen):
-        quality = combined_quality(
-            (each.quality or 0.0, translation.source_tokens)
-            for each, translation in zip(chosen, translations, strict=True)
-        )
-    return Hypothesis(
-        text.join(texts, target_language),
-        score if has_score else None,
-        finish_reason,
-        tuple(tokens),
-        tuple(log_probs),
-        tuple(alignment),
-        quality,
-    )
-
-
-def best_combinations(scores: Sequence[Sequence[float]], most: int) -> list[tuple[int, ...]]:
-    """Return the combinations of one hypothesis of each sentence, those with the highest sum of scores first.
-
-    The time grows with the number of sentences times `most`.
-
-    Args:
-        scores: the scores of each sentence's hypotheses, highest first; n lists.
-        most: how many combinations are returned, if there are as many.
-
-    Returns:
-        Combinations of n numbers of hypotheses.
-    """
-    best: list[tuple[float, _Chain | None]] = [(0.0, None)]
-    for of_sentence in scores:
-        # Both lists have their best first, so the best sum that is left is one of those beside the sums that are taken.
-        waiting = [(-best[0][0] - of_sentence[0], 0, 0)]
-        extended: list[tuple[float, _Chain | None]] = []
-        while waiting and len(extended) < most:
-            cost, hypothesis, before = heapq.heappop(waiting)
-            extended.append((-cost, (hypothesis, best[before][1])))
-            if before + 1 < len(best):
-                heapq.heappush(waiting, (-best[before + 1][0] - of_sentence[hypothesis], hypothesis, before + 1))
-            if before == 0 and hypothesis + 1 < len(of_sentence):
-                heapq.heappush(waiting, (-best[0][0] - of_sentence[hypothesis + 1], hypothesis + 1, 0))
-        best = extended
-    return [_numbers(chain) for _, chain in best]
-
-
-def _numbers(chain: _Chain | None) -> tuple[int, ...]:
-    numbers = []
-    while chain is not None:
-        number, chain = chain
-        numbers.append(number)
-    return tuple(reversed(numbers))
-
+from translane_server.translation.limits import CHARACTERS_PER_TOKEN
+from translane_server.translation.plan import RequestPlan, Segment
 
 SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
@@ -187,127 +29,100 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 @dataclass(slots=True)
-class Segment:
-    """A sentence to translate, as the reader cuts it and as the answer needs it.
+class PreparedText:
+    """A text as sentences to decode: at most one sentence, unless the text was cut.
 
     Attributes:
-        text: the sentence.
-        ids: its tokens.
-        surfaces: the part of the text that each token stands for; None until somebody needs them.
-        marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
-        escape: makes translated text fit the format of the request.
-        terms: the terms that occur in it; None if the request has no terms.
+        segments: the sentences.
+        gaps: for each block of the text, which has n sentences, the n + 1 texts before, between and after them; None if
+            the text is one sentence as it is.
+        document: what the translations of the blocks are put into; None for plain text, which is one block.
+        treatment: what was done with the text; None if nothing was.
+        written: the text as it was written, if something of it may have been preserved.
     """
 
-    text: str
-    ids: Sequence[int]
-    surfaces: Sequence[str] | None = None
-    marked: MarkedText | None = None
-    escape: Callable[[str], str] = str
-    terms: SentenceTerms | None = None
+    segments: Sequence[Segment]
+    gaps: Sequence[Sequence[str]] | None = None
+    document: Document | None = None
+    treatment: Treatment | None = None
+    written: str | None = None
+
+    def join(self, translations: Sequence[str], target_language: str) -> str:
+        """Join the translations of the sentences of a text that was cut."""
+        blocks = []
+        done = 0
+        for gaps in self.gaps or ():
+            first, *others = target_gaps(gaps, target_language)
+            texts = translations[done : done + len(others)]
+            done += len(others)
+            blocks.append(first + "".join(text + gap for text, gap in zip(texts, others, strict=True)))
+        return self.document.render(blocks) if self.document else "".join(blocks)
+
+    def stream_gaps(self, target_language: str) -> list[str] | None:
+        """Return what a stream sends before, between and after the sentences; None if it sends the text at its end."""
+        if self.gaps is None:
+            return [""] * (len(self.segments) + 1)
+        return None if self.document else target_gaps(self.gaps[0], target_language)
 
 
-@dataclass(frozen=True)
-class Segmentation:
-    """How texts are cut, and what of them is kept.
+def cut(
+    plan: RequestPlan, field: str, text: str, document: Document | None, sentences: int, budget: Budget
+) -> PreparedText:
+    """Cut a text.
 
-    Attributes:
-        pair: the language pair, which tokenizes texts.
-        language: the source language, a standard tag.
-        unknown: the id of the unknown token.
-        splits: whether texts are cut into sentences; None cuts only texts that have several sentences or are too long.
-        preserves: whether rules find what is kept, and unknown characters are kept.
-        patterns: the request's patterns of what is kept.
-        tokens: limits of the lengths.
+    Args:
+        plan: how texts are cut, and what of them is kept.
+        field: the text's field, which errors name.
+        text: the text.
+        document: the text as blocks, if it has markup.
+        sentences: maximum sentences.
+        budget: is checked between the pieces of the work.
+
+    Raises:
+        InvalidRequestError: a part that cannot be cut is too long, or a text that stays whole has too many tokens.
+        TooManySentencesError: the text has more than `sentences`.
     """
-
-    pair: LanguagePair
-    language: str
-    unknown: int
-    splits: bool | None
-    preserves: bool
-    patterns: PreservePatterns
-    tokens: TokenLimits
-
-    def is_plain(self, text: str) -> bool:
-        """Whether `text` is one sentence in which nothing is kept, as far as can be told without tokens."""
-        return not (
-            self.splits
-            or self.patterns
-            or (self.splits is None and (maybe_several(text) or len(text) > self._characters))
-            or (self.preserves and may_preserve(text))
-        )
-
-    def is_plain_sentence(self, ids: Sequence[int]) -> bool:
-        """Whether a plain text with these tokens is a sentence as it is."""
-        return not ((self.preserves and self.unknown in ids) or (self.splits is None and len(ids) > self.tokens.source))
-
-    @property
-    def _characters(self) -> int:
-        return CHARACTERS_PER_TOKEN * self.tokens.source
-
-    def cut(
-        self, field: str, text: str, document: Document | None, sentences: int, budget: Budget
-    ) -> tuple[list[Segment], CutText]:
-        """Cut a text.
-
-        Args:
-            field: the text's field, which errors name.
-            text: the text.
-            document: the text as blocks, if it has markup.
-            sentences: maximum sentences.
-            budget: is checked between the pieces of the work.
-
-        Raises:
-            InvalidRequestError: a part that cannot be cut is too long, or a text that stays whole has too many
-                tokens.
-            TooManySentencesError: the text has more than `sentences`.
-        """
-        blocks = document.blocks if document else (MarkedText(text),)
-        sources: list[Segment] = []
-        gaps = []
-        halved = preserved = 0
-        for block in blocks:
-            cut = _BlockSegmentation(self, block, document, budget)
-            try:
-                split = cut.split(sentences - len(sources))
-            except LongCharacterError as error:
-                message = f"has a character of {error.length} code points, at most {self._characters} are accepted"
-                raise InvalidRequestError(FieldViolation(field, message)) from None
-            most = max(map(len, split.source_ids), default=0)
-            if most > self.tokens.source:
-                what = f"has {most} tokens" if self.splits is False else f"has a character of {most} tokens"
-                advice = SPLIT_ADVICE if self.splits is False else ""
-                message = f"{what}, at most {self.tokens.source} are accepted{advice}"
-                raise InvalidRequestError(FieldViolation(field, message))
-            found, between = cut.sources(split)
-            sources += found
-            gaps.append(between)
-            halved += split.halved
-            preserved += len(cut.kept)
-        treatment = None
-        if len(sources) > 1 or halved or preserved:
-            treatment = Treatment(len(sources) if len(sources) > 1 else 0, halved, preserved)
-        return sources, CutText(gaps, document, treatment)
+    limit = plan.tokens.source
+    segments: list[Segment] = []
+    gaps = []
+    halved = preserved = 0
+    for marked in document.blocks if document else (MarkedText(text),):
+        block = _Block(plan, marked, document, budget)
+        try:
+            split = block.split(sentences - len(segments))
+        except LongCharacterError as error:
+            most = CHARACTERS_PER_TOKEN * limit
+            problem = f"has a character of {error.length} code points, at most {most} are accepted"
+            raise InvalidRequestError(FieldViolation(field, problem)) from None
+        longest = max(map(len, split.source_ids), default=0)
+        if longest > limit:
+            what = f"has {longest} tokens" if plan.splits is False else f"has a character of {longest} tokens"
+            problem = f"{what}, at most {limit} are accepted{SPLIT_ADVICE if plan.splits is False else ''}"
+            raise InvalidRequestError(FieldViolation(field, problem))
+        found, between = block.segments(split)
+        segments += found
+        gaps.append(between)
+        halved += split.halved
+        preserved += len(block.kept)
+    several = len(segments) if len(segments) > 1 else 0
+    treatment = Treatment(several, halved, preserved) if several or halved or preserved else None
+    return PreparedText(segments, gaps, document, treatment, text)
 
 
-class _BlockSegmentation:
+class _Block:
     """Cuts a block of text, and keeps what is not translated."""
 
-    def __init__(
-        self, segmentation: Segmentation, block: MarkedText, document: Document | None, budget: Budget
-    ) -> None:
-        self._segmentation = segmentation
+    def __init__(self, plan: RequestPlan, block: MarkedText, document: Document | None, budget: Budget) -> None:
+        self._plan = plan
         self._block = block
         self._document = document
         self._budget = budget
-        found = segmentation.patterns.find(block.text, budget) if segmentation.patterns else []
-        if segmentation.preserves:
+        self._places = sorted({place for mark in block.marks for place in (mark.start, mark.end)})
+        found = plan.patterns.find(block.text, budget) if plan.patterns else []
+        if plan.preserves:
             found = without_overlaps(untranslatable(block.text), found)
-        if block.marks and found:
-            found = cut_at(found, sorted({place for mark in block.marks for place in (mark.start, mark.end)}))
-        self._found: list[Kept] = found
-        self._unmarked = MarkedBlock(MarkedText(block.text), found)
+        self._found = cut_at(found, self._places)
+        self._unmarked = MarkedBlock(MarkedText(block.text), self._found)
         self._unknown: dict[Span, list[Kept]] = {}  # of each sentence
 
     @property
@@ -317,50 +132,46 @@ class _BlockSegmentation:
 
     def split(self, sentences: int) -> SplitText:
         """Cut the block into sentences."""
-        segmentation, text = self._segmentation, self._block.text
-        if segmentation.splits is False:
+        plan, text = self._plan, self._block.text
+        if plan.splits is False:
             span = (len(text) - len(text.lstrip()), len(text.rstrip()))
             ids = self._encode([span])[0] if span[0] < span[1] else []
-            return SplitText((text,), (tuple(ids),), (), (span,)) if ids else SplitText((), (), (text,))
-        limits = SplitLimits(segmentation.tokens.source, CHARACTERS_PER_TOKEN * segmentation.tokens.source, sentences)
-        whole = segmentation.splits is None and not maybe_several(text)
-        return split_text(
-            text, segmentation.language, self._encode, limits, self._budget, kept=self._found, whole=whole
-        )
+            return SplitText((span,), (tuple(ids),)) if ids else SplitText((), ())
+        limits = SplitLimits(plan.tokens.source, CHARACTERS_PER_TOKEN * plan.tokens.source, sentences)
+        whole = plan.splits is None and not maybe_several(text)
+        return split_text(text, plan.source_language, self._encode, limits, self._budget, kept=self._found, whole=whole)
 
-    def sources(self, split: SplitText) -> tuple[list[Segment], list[str]]:
+    def segments(self, split: SplitText) -> tuple[list[Segment], list[str]]:
         """Return the sentences of the block, and what stands between them."""
         block = MarkedBlock(self._block, self.kept)
         escape = self._document.escape if self._document else str
-        sources = []
+        segments = []
         last = -1
         for (start, end), ids in zip(split.spans, split.source_ids, strict=True):
             marked = block.sentence(start, end, last).marked
             last = end
-            if marked.marks or self._document:
-                sources.append(Segment(marked.text, ids, marked=marked, escape=escape))
-            else:
-                sources.append(Segment(marked.text, ids))
-        return sources, block.gaps(split.spans, escape)
+            has_marks = marked.marks or self._document
+            segments.append(Segment(marked.text, ids, marked=marked if has_marks else None, escape=escape))
+        return segments, block.gaps(split.spans, escape)
 
     def _encode(self, spans: Sequence[Span]) -> list[list[int]]:
         """Return the tokens of sentences without what is kept; none if only what is kept has letters or digits."""
-        block = self._unmarked
-        taken = [block.sentence(*span) for span in spans]
+        plan, unknown = self._plan, self._plan.special_ids.unk
+        taken = [self._unmarked.sentence(*span) for span in spans]
         texts = [
             "" if each.marked.marks and not any(map(str.isalnum, each.marked.text)) else each.marked.text
             for each in taken
         ]
-        encoded = tokenize(self._segmentation.pair.encode, texts, self._budget)
-        if self._segmentation.preserves:
+        encoded = tokenize(plan.pair.encode, texts, self._budget)
+        if plan.preserves:
             for place, ids in enumerate(encoded):
-                if self._segmentation.unknown in ids and len(ids) <= self._segmentation.tokens.source:
+                if unknown in ids and len(ids) <= plan.tokens.source:
                     encoded[place] = self._without_unknown(spans[place], taken[place], ids)
         return encoded
 
     def _without_unknown(self, span: Span, taken: TakenOut, ids: list[int]) -> list[int]:
         """Take the unknown parts out of a sentence, and return the tokens of the rest."""
-        pair, unknown = self._segmentation.pair, self._segmentation.unknown
+        pair, unknown = self._plan.pair, self._plan.special_ids.unk
         found: list[Kept] = []
         within = self._unmarked.kept_in(*span)
         for _ in range(_SEARCHES):
@@ -377,8 +188,7 @@ class _BlockSegmentation:
             ids = pair.encode([text])[0] if any(map(str.isalnum, text)) else []
             if unknown not in ids:
                 break
-        places = sorted({place for mark in self._block.marks for place in (mark.start, mark.end)})
-        self._unknown[span] = cut_at(sorted(found), places) if places else sorted(found)
+        self._unknown[span] = cut_at(sorted(found), self._places)
         return ids
 
 

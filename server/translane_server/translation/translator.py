@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,90 +13,20 @@ from translane.options import Format
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, Scores, StreamedTranslation, Timing, Translation, Translations
 from translane_server.bundle.manifest import Manifest
+from translane_server.core.budget import Budget
 from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
 from translane_server.observation.metrics import ModelMetrics
 from translane_server.observation.tracing import CallTrace, ModelRun, SentenceRun
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
-from translane_server.translation.answers import request_timing
-from translane_server.translation.cache import AnswerCache, Recalled
+from translane_server.translation.cache import Recalled, TranslationCache
 from translane_server.translation.limits import RequestLimits, option_characters
-from translane_server.translation.reader import PreparedRequest, TranslateReader
+from translane_server.translation.plan import RequestPlan, Segment
+from translane_server.translation.reader import TranslateReader
 from translane_server.translation.score import ScoreReader
-from translane_server.translation.segmentation import Segment
 from translane_server.translation.tokenizer_pool import LITTLE_WORK, TokenizerPool
+from translane_server.translation.translations import PreparedRequest, request_timing, surfaces, translation_of
 from translane_server.workers.dispatcher import Dispatcher
-
-
-@dataclass(frozen=True, slots=True)
-class StreamedSentence:
-    """A sentence to decode, and the functions that turn its tokens into text.
-
-    Attributes:
-        sentence: the sentence.
-        surfaces: returns what each token adds to the text, as UTF-8.
-        text: returns the whole text of the best hypothesis.
-    """
-
-    sentence: Sentence
-    surfaces: Callable[[CommittedTokens], Sequence[bytes]]
-    text: Callable[[SentenceResult], Awaitable[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEnd:
-    """What a stream leaves when all sentences are decoded.
-
-    Attributes:
-        rest: the text that is not sent yet.
-        results: the result of each sentence.
-    """
-
-    rest: str
-    results: tuple[SentenceResult, ...]
-
-
-async def stream_text(
-    dispatcher: Dispatcher,
-    sentences: Sequence[StreamedSentence],
-    gaps: Sequence[str],
-    *,
-    priority: int = 0,
-    caller: str = "",
-) -> AsyncGenerator[str | StreamEnd]:
-    """Decode `sentences` at the same time. Yield their texts in order, each part as soon as it is certain; and the end.
-
-    The deltas, which are never empty, and `StreamEnd.rest` concatenate to the texts of the sentences with `gaps` around
-    them. A caller who reads slowly gets larger deltas. Slow callers slow down no replica and use no more memory. If the
-    generator is closed early, the rows are freed.
-
-    Args:
-        dispatcher: decodes the sentences.
-        sentences: n sentences.
-        gaps: n + 1 texts: before, between and after the sentences.
-        priority: the priority of all sentences.
-        caller: who asks.
-
-    Raises:
-        RequestError: the dispatcher refuses, or decoding fails.
-    """
-    pending, *gaps_after = gaps
-    results: list[SentenceResult] = []
-    async with aclosing(dispatcher.stream([each.sentence for each in sentences], priority, caller)) as news:
-        for each, gap in zip(sentences, gaps_after, strict=True):
-            detokenizer = Detokenizer()
-            while isinstance(event := await anext(news), CommittedTokens):
-                if delta := detokenizer.push(each.surfaces(event)):
-                    yield pending + delta
-                    pending = ""
-            pending += detokenizer.finish(await each.text(event))
-            results.append(event)
-            if pending and len(results) < len(sentences):
-                yield pending
-                pending = ""
-            pending += gap
-    yield StreamEnd(pending, tuple(results))
-
 
 _TEXT: str = Format.TEXT
 
@@ -168,7 +98,7 @@ class Translator:
         metrics: counts requests and tokens.
         version: identifies the version in responses.
         stored: returns the glossaries of the server. They are other ones after a change.
-        cache: the cache of the version's answers; None without one.
+        cache: the cache of the version's translations; None without one.
         clock: seconds, monotonic.
     """
 
@@ -184,7 +114,7 @@ class Translator:
         *,
         version: str = "",
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
-        cache: AnswerCache | None = None,
+        cache: TranslationCache | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name = name
@@ -205,7 +135,7 @@ class Translator:
             RequestError: the request is refused.
         """
         self._dispatcher.check_room(self._reader.check(request), ticket.caller)
-        await self._read(request, _work(request), ticket.paid())
+        await self._read(request, ticket.paid())
 
     async def translate(
         self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
@@ -213,23 +143,17 @@ class Translator:
         """See `Translates`. `started` is when the request was accepted; by default now."""
         reading = self._clock()
         recalled = self._recall(request, ticket)
-        left = recalled.request if recalled else request
-        work = _work(left)
-        prepared = await self._read(left, work, ticket)
+        prepared, work = await self._read(recalled.request if recalled else request, ticket)
         submitted = self._clock()
         results = await self._dispatcher.decode(prepared.sentences, ticket.priority, ticket.caller)
         generated = _generated_tokens(results)
-        if recalled:
-            translations = await self._pool.build(
-                work + generated + recalled.size,
-                lambda budget: recalled.whole(prepared.translations(results, budget)),
-                ticket.caller,
-            )
-            recalled.keep()
-        else:
-            translations = await self._pool.build(
-                work + generated, partial(prepared.translations, results), ticket.caller
-            )
+
+        def build(budget: Budget) -> list[Translation]:
+            translations = prepared.translations(results, budget)
+            return recalled.whole(translations) if recalled else translations
+
+        size = recalled.size if recalled else 0
+        translations = await self._pool.build(work + generated + size, build, ticket.caller)
         times = (reading if started is None else started, reading, submitted)
         timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
         return Translations(translations, (self.name,), timing, self._versions)
@@ -237,47 +161,55 @@ class Translator:
     async def stream(
         self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
     ) -> AsyncGenerator[Delta]:
-        """See `Translates`. `started` is when the request was accepted; by default now."""
+        """See `Translates`. `started` is when the request was accepted; by default now.
+
+        The sentences of the text decode at the same time, and their texts are sent in order, each part as soon as it is
+        certain. A sentence from which something was taken out is sent when it ends, because the places of what was
+        taken out are known only then. A caller who reads slowly gets larger deltas. Slow callers slow down no worker
+        and use no more memory. If the generator is closed early, the rows are freed.
+        """
         reading = self._clock()
         recalled = self._recall(request, ticket)
-        left = recalled.request if recalled else request
-        work = _work(left)
-        prepared = await self._read(left, work, ticket)
-        (text,) = prepared.texts
-        gaps = text.stream_gaps(prepared.target_language)
-        known = recalled.count if recalled else 0
-        is_sent_whole = gaps is None or known > 0
+        prepared, work = await self._read(recalled.request if recalled else request, ticket)
+        plan, (text,) = prepared.plan, prepared.texts
+        gaps = text.stream_gaps(plan.target_language)
+        is_sent_whole = gaps is None or (recalled is not None and recalled.count > 0)
+        pending, *gaps_after = [""] * (len(text.segments) + 1) if gaps is None or is_sent_whole else gaps
         translations: list[Translation] = []
-        sentences = self._streamed(prepared, work, translations, ticket.caller, is_sent_whole=is_sent_whole)
+        results: list[SentenceResult] = []
         submitted = self._clock()
-        parts = stream_text(
-            self._dispatcher,
-            sentences,
-            gaps or [""] * (len(sentences) + 1),
-            priority=ticket.priority,
-            caller=ticket.caller,
-        )
-        async with aclosing(parts):
-            async for part in parts:
-                if isinstance(part, StreamEnd):
-                    end = part
-                else:
-                    yield Delta(part)
-        generated = _generated_tokens(end.results)
+        news = self._dispatcher.stream(prepared.sentences, ticket.priority, ticket.caller)
+        async with aclosing(news):
+            for segment, gap in zip(text.segments, gaps_after, strict=True):
+                detokenizer = Detokenizer()
+                while isinstance(event := await anext(news), CommittedTokens):
+                    if is_sent_whole or segment.marked is not None:
+                        continue
+                    if delta := detokenizer.push(surfaces(plan, segment, event)):
+                        yield Delta(pending + delta)
+                        pending = ""
+                results.append(event)
+                build = partial(_sentence, plan, segment, event)
+                translations.append(await self._pool.build(work, build, ticket.caller))
+                if not is_sent_whole:
+                    pending += detokenizer.finish(translations[-1].text)
+                if pending and len(results) < len(text.segments):
+                    yield Delta(pending)
+                    pending = ""
+                pending += gap
+        generated = _generated_tokens(results)
 
-        def build(_budget: object) -> Sequence[Translation]:
-            built = [prepared.translation(text, translations)]
-            return recalled.whole(built) if recalled else built
+        def build_whole(_budget: Budget) -> Translation:
+            whole = prepared.translation(text, translations)
+            return recalled.whole([whole])[0] if recalled else whole
 
         size = recalled.size if recalled else 0
-        (translation,) = await self._pool.build(work + generated + size, build, ticket.caller)
-        if recalled:
-            recalled.keep()
+        translation = await self._pool.build(work + generated + size, build_whole, ticket.caller)
         hypothesis = translation.hypotheses[0]
         times = (reading if started is None else started, reading, submitted)
-        timing = self._finished(times, prepared.sentences, end.results, generated, recalled, ticket)
+        timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
         yield Delta(
-            hypothesis.text if is_sent_whole else end.rest,
+            hypothesis.text if is_sent_whole else pending,
             StreamedTranslation(hypothesis, timing, translation.treatment, (self.name,), self._versions),
         )
 
@@ -298,9 +230,8 @@ class Translator:
         ticket.note(source_tokens=sum(len(sentence.source_ids) for sentence in sentences), target_tokens=target_tokens)
         submitted = self._clock()
         results = await self._dispatcher.decode(sentences, ticket.priority, ticket.caller)
-        scores = await self._pool.build(
-            size + target_tokens, partial(self._scores.scores, prepared, results, request.return_tokens), ticket.caller
-        )
+        build = partial(self._scores.scores, prepared, results, request.return_tokens)
+        scores = await self._pool.build(size + target_tokens, build, ticket.caller)
         started = reading if started is None else started
         self._trace(ticket, (started, reading, submitted), sentences, results)
         timing = request_timing(results, self._clock() - started)
@@ -315,44 +246,18 @@ class Translator:
         ticket.pay(count)
         return recalled
 
-    async def _read(self, request: TranslationRequest, work: int, ticket: Ticket) -> PreparedRequest:
-        """Turn a request whose sizes are checked into sentences."""
+    async def _read(self, request: TranslationRequest, ticket: Ticket) -> tuple[PreparedRequest, int]:
+        """Turn a request whose sizes are checked into sentences. Return how much work it is [bytes], too."""
+        options, texts = request.options, request.texts
+        work = sum([len(text.encode()) for text in texts]) + option_characters(options)
+        if options.preserve or request.format != _TEXT:  # these take longer than the event loop may wait
+            work = max(work, LITTLE_WORK + 1)
         prepared = await self._pool.read(work, partial(self._reader.read, request), ticket.caller)
-        if (more := len(prepared.sentences) - len(request.texts)) > 0:  # texts were cut
-            ticket.pay(more)
         sentences = prepared.sentences
+        if (more := len(sentences) - len(texts)) > 0:  # texts were cut
+            ticket.pay(more)
         ticket.note(sentences=len(sentences), source_tokens=sum([len(sentence.source_ids) for sentence in sentences]))
-        return prepared
-
-    def _streamed(
-        self,
-        prepared: PreparedRequest,
-        size: int,
-        translations: list[Translation],
-        caller: str,
-        *,
-        is_sent_whole: bool,
-    ) -> list[StreamedSentence]:
-        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends.
-
-        A sentence from which something was taken out is sent when it ends, because the places of what was taken out are
-        known only then. If the whole text `is_sent_whole`, its sentences send nothing.
-        """
-        builder = prepared.builder
-
-        async def text(segment: Segment, result: SentenceResult) -> str:
-            built = await self._pool.build(size, lambda _budget: builder.translation(segment, result), caller)
-            translations.append(built)
-            return "" if is_sent_whole else built.hypotheses[0].text
-
-        return [
-            StreamedSentence(
-                sentence,
-                partial(builder.surfaces, segment) if segment.marked is None else _no_surfaces,
-                partial(text, segment),
-            )
-            for sentence, segment in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
-        ]
+        return prepared, work
 
     def _finished(
         self,
@@ -363,14 +268,16 @@ class Translator:
         recalled: Recalled | None,
         ticket: Ticket,
     ) -> Timing:
-        """Count, log and trace a request that has its translations, and return its timing. For `times` see `_trace`."""
-        cached = recalled.count if recalled else 0
+        """Keep, count, log and trace what was translated, and return its timing. For `times` see `_trace`."""
+        cached = 0
         if recalled:
+            recalled.keep()
+            cached = recalled.count
             ticket.note(cached_texts=cached)
         seconds = self._clock() - times[0]
-        self._trace(ticket, times, sentences, results)
         self._metrics.generated_tokens.inc(generated)
         ticket.note(generated_tokens=generated)
+        self._trace(ticket, times, sentences, results)
         return request_timing(results, seconds, cached)
 
     def _trace(
@@ -391,15 +298,8 @@ class Translator:
             ticket.trace.add(ModelRun(self.name, self._version, *times, self._clock(), runs))
 
 
-def _work(request: TranslationRequest) -> int:
-    """Return the size of a request [bytes], or more: markup and patterns take longer than the event loop may wait."""
-    options = request.options
-    size = sum([len(text.encode()) for text in request.texts]) + option_characters(options)
-    return max(size, LITTLE_WORK + 1) if options.preserve or request.format != _TEXT else size
-
-
-def _no_surfaces(_tokens: CommittedTokens) -> Sequence[bytes]:
-    return ()
+def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:
+    return translation_of(plan, segment, result)
 
 
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:

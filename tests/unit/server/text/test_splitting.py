@@ -2,6 +2,7 @@
 
 import re
 import time
+from typing import NamedTuple
 
 import pytest
 import sentencex
@@ -61,7 +62,20 @@ def split(
     def encode_spans(spans):
         return encode([text[start:end] for start, end in spans])
 
-    return split_text(text, language, encode_spans, SplitLimits(max_tokens, max_characters, max_sentences), **more)
+    found = split_text(text, language, encode_spans, SplitLimits(max_tokens, max_characters, max_sentences), **more)
+    ends = [0, *(end for _, end in found.spans)]
+    starts = [*(start for start, _ in found.spans), len(text)]
+    gaps = tuple(text[end:start] for end, start in zip(ends, starts, strict=True))
+    return Split(tuple(text[start:end] for start, end in found.spans), gaps, found.source_ids, found.halved)
+
+
+class Split(NamedTuple):
+    """The sentences of a text with their tokens, the gaps around them, and how many were halved."""
+
+    sentences: tuple[str, ...]
+    gaps: tuple[str, ...]
+    source_ids: tuple[tuple[int, ...], ...]
+    halved: int
 
 
 def whole(text):

@@ -3,7 +3,7 @@
 import pytest
 
 from translane_server.engine.sequence import AlignedToken
-from translane_server.translation.answers import aligned_text
+from translane_server.translation.translations import aligned_text
 
 
 def test_each_token_comes_from_its_source_token():

@@ -18,7 +18,7 @@ from translane.results import (
 )
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.translation.cache import AnswerCache
+from translane_server.translation.cache import TranslationCache
 from translane_server.translation.terms import MAX_REPORTS, MAX_REPORTS_OF_TEXT
 
 SAMPLED = {"temperature": 0.7, "top_k": 5, "top_p": 0.9}
@@ -37,23 +37,23 @@ def translated(asked):
     return [Translation((Hypothesis(text.upper(), None),), len(text)) for text in asked.texts]
 
 
-def answer(cache, asked, caller="me"):
-    """Return the translations of a request, and how many of them were known."""
+def recall(cache, asked, caller="me"):
     recalled = cache.recall(asked, caller)
-    whole = recalled.whole(translated(recalled.request))
-    recalled.keep()
-    return whole, recalled.count
+    assert recalled is not None
+    return recalled
 
 
 def known(cache, asked, caller="me"):
-    whole, count = answer(cache, asked, caller)
-    assert whole == translated(asked)
-    return count
+    """Ask for a request, and return how many of its translations were known."""
+    recalled = recall(cache, asked, caller)
+    assert recalled.whole(translated(recalled.request)) == translated(asked)
+    recalled.keep()
+    return recalled.count
 
 
 @pytest.fixture
 def cache():
-    return AnswerCache(1_000_000)
+    return TranslationCache(1_000_000)
 
 
 def value_of(field):
@@ -110,20 +110,20 @@ def test_fields_do_not_flow_into_each_other(cache, one, other):
 def test_the_request_of_the_caller_stays_as_it_is(cache):
     known(cache, request("one"))
     asked = request("one", "two")
-    assert list(cache.recall(asked, "me").request.texts) == ["", "two"]
+    assert list(recall(cache, asked).request.texts) == ["", "two"]
     assert asked == request("one", "two")
 
 
 def test_a_request_gets_two_megabytes_of_answers_at_most():
-    cache = AnswerCache(100_000_000)
+    cache = TranslationCache(100_000_000)
     long = [Translation((Hypothesis("x" * 600_000, None),), 1)]
-    first = cache.recall(request("one"), "me")
+    first = recall(cache, request("one"))
     first.whole(long)
     first.keep()
-    recalled = cache.recall(request(*["one"] * 256), "me")
+    recalled = recall(cache, request(*["one"] * 256))
     assert recalled.count == 3
     assert list(recalled.request.texts) == ["", "", "", *["one"] * 253]
-    assert cache.recall(request("one"), "me").count == 1
+    assert recall(cache, request("one")).count == 1
 
 
 def test_a_known_translation_is_the_one_that_was_kept(cache):
@@ -139,24 +139,25 @@ def test_a_known_translation_is_the_one_that_was_kept(cache):
         source_pieces=("a", "</s>"),
         treatment=Treatment(2, 1, 3, (TermReport("a", "b", TermOutcome.MISSED, "law"),)),
     )
-    recalled = cache.recall(request(), "me")
+    recalled = recall(cache, request())
     assert recalled.whole([whole]) == [whole]
     recalled.keep()
-    assert answer(cache, request()) == ([whole], 1)
+    recalled = recall(cache, request())
+    assert (recalled.count, recalled.whole(translated(request("")))) == (1, [whole])
 
 
 def test_streams_and_requests_share_answers(cache):
     assert known(cache, stream("one")) == 0
     assert known(cache, request("two", "one")) == 1
     assert known(cache, stream("two")) == 1
-    assert cache.recall(stream("two"), "me").request.texts == [""]
+    assert recall(cache, stream("two")).request.texts == [""]
 
 
 def test_a_stream_that_is_to_be_refused_finds_nothing(cache):
     several = {"num_hypotheses": 2, "beam_size": 2}
     assert known(cache, request(options=several)) == 0
     assert known(cache, request(options=several)) == 1
-    assert known(cache, stream(options=several)) == 0
+    assert cache.recall(stream(options=several), "me") is None
 
 
 def test_no_default_of_a_model_samples():
@@ -165,10 +166,10 @@ def test_no_default_of_a_model_samples():
 
 def test_a_change_of_glossaries_makes_requests_that_name_any_unknown():
     stored = StoredGlossaries()
-    cache = AnswerCache(1_000_000, stored=lambda: stored)
+    cache = TranslationCache(1_000_000, stored=lambda: stored)
     named = request(options={"glossaries": ["g"]})
     assert [known(cache, request()), known(cache, named), known(cache, named)] == [0, 0, 1]
-    late = cache.recall(named, "late")
+    late = recall(cache, named, "late")
     stored = StoredGlossaries()
     late.whole(translated(named))
     late.keep()
@@ -187,7 +188,7 @@ def test_reports_of_terms_depend_on_the_number_of_texts(cache):
 
 
 def test_a_request_that_ends_after_its_version_leaves_nothing(cache):
-    recalled = cache.recall(request(), "me")
+    recalled = recall(cache, request())
     cache.close()
     recalled.whole(translated(request()))
     recalled.keep()
@@ -196,4 +197,4 @@ def test_a_request_that_ends_after_its_version_leaves_nothing(cache):
 
 def test_a_key_is_short_however_long_the_text_is(cache):
     known(cache, request("x" * 100_000))
-    assert all(len(key) == 32 for key in cache.store._answers)
+    assert all(len(key) == 32 for key in cache.store._packed)

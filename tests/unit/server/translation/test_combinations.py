@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.translation.segmentation import best_combinations
+from translane_server.translation.translations import best_combinations
 
 SCORES = st.lists(
     st.lists(st.integers(-20, 0), min_size=1, max_size=4).map(lambda scores: sorted(scores, reverse=True)), max_size=4

@@ -4,11 +4,13 @@ from dataclasses import fields, replace
 
 import pytest
 
+from fakes.serving import make_manifest
 from translane.options import Options, Term
-from translane_server.translation.limits import TokenLimits
-from translane_server.translation.options import UNRANGED, OptionLimits, check_options, ranges
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.options import check_options, ranges
 
-LIMITS = OptionLimits(TokenLimits(32, 24, 20), max_beam_size=6, alignment=True)
+LIMITS = RequestLimits(4, 8, TokenLimits(32, 24, 20), max_beam_size=6)
+MANIFEST = make_manifest()
 INF, NAN = float("inf"), float("nan")
 
 
@@ -16,14 +18,13 @@ def term(source="a", target="b"):
     return Term(source, target)
 
 
-def wrong(limits=LIMITS, **options):
-    return [each.field.removeprefix("options.") for each in check_options(Options(**options), limits)]
+def wrong(limits=LIMITS, manifest=MANIFEST, **options):
+    return [each.field.removeprefix("options.") for each in check_options(Options(**options), limits, manifest)]
 
 
-def test_every_option_has_a_range_or_needs_none():
-    names = {field.name for field in fields(Options)}
-    assert names == ranges(LIMITS).keys() | UNRANGED
-    assert not ranges(LIMITS).keys() & UNRANGED
+def test_every_number_but_the_seed_has_a_range():
+    numbers = {field.name for field in fields(Options) if field.type in ("int | None", "float | None")}
+    assert ranges(LIMITS).keys() == numbers - {"seed"}
 
 
 @pytest.mark.parametrize(
@@ -90,29 +91,25 @@ def test_combinations(options, fields):
 @pytest.mark.parametrize("name", ["return_alignment", "replace_unknowns", "coverage_penalty"])
 def test_alignment_needs_a_bundle_that_gives_it(name):
     assert wrong(**{name: True}) == []
-    limits = OptionLimits(LIMITS.tokens, 6, alignment=False)
-    assert wrong(limits, **{name: True}) == [name]
-    assert wrong(limits, **{name: False}) == []
+    without = MANIFEST.model_copy(update={"alignment": None})
+    assert wrong(manifest=without, **{name: True}) == [name]
+    assert wrong(manifest=without, **{name: False}) == []
 
 
 def test_terminology_needs_a_server_with_beams():
-    limits = OptionLimits(LIMITS.tokens, 1, alignment=True)
+    limits = replace(LIMITS, max_beam_size=1)
     assert wrong(limits, terminology=[term()]) == ["terminology"]
 
 
 def test_options_for_one_sentence_are_refused_where_texts_are_cut():
-    options = Options(split_sentences=True, return_alternatives=True, num_hypotheses=2, target_prefix="x")
-    found = {violation.field for violation in check_options(options, LIMITS)}
-    assert found == {"options.return_alternatives", "options.target_prefix"}
-    assert not check_options(replace(options, split_sentences=False), LIMITS)
-    whole = Options(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4)
-    assert not check_options(whole, LIMITS)
+    options = {"return_alternatives": True, "num_hypotheses": 2, "target_prefix": "x"}
+    assert wrong(**options, split_sentences=True) == ["return_alternatives", "target_prefix"]
+    assert wrong(**options, split_sentences=False) == []
+    assert wrong(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4) == []
 
 
 def test_a_shortlist_takes_a_bundle_that_has_one():
-    options = Options(use_shortlist=True)
-    (wrong,) = check_options(options, LIMITS)
-    assert wrong.field == "options.use_shortlist"
-    assert "the model bundle has none" in wrong.description
-    assert not check_options(options, OptionLimits(LIMITS.tokens, 6, alignment=True, shortlist=True))
-    assert not check_options(Options(use_shortlist=False), LIMITS)
+    assert wrong(use_shortlist=True) == ["use_shortlist"]
+    assert wrong(use_shortlist=False) == []
+    with_one = MANIFEST.model_copy(update={"shortlist": "a shortlist"})
+    assert wrong(manifest=with_one, use_shortlist=True) == []

@@ -11,22 +11,23 @@ from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, Hypothesis, SentenceResult, Timing
 from translane_server.text.glossary import Glossary
-from translane_server.translation import reader
+from translane_server.translation import plan
 from translane_server.translation.limits import RequestLimits, TokenLimits, token_limits
-from translane_server.translation.options import resolve
+from translane_server.translation.options import check_options
 from translane_server.translation.reader import TranslateReader
+from translane_server.translation.translations import surfaces
 
 
 @pytest.fixture
-def resolved(monkeypatch):
-    """The options that were resolved, in their order."""
+def planned(monkeypatch):
+    """The options that plans were made of, in their order."""
     seen = []
 
-    def seen_resolve(options, *others):
+    def seen_check(options, *others):
         seen.append(options)
-        return resolve(options, *others)
+        return check_options(options, *others)
 
-    monkeypatch.setattr(reader, "resolve", seen_resolve)
+    monkeypatch.setattr(plan, "check_options", seen_check)
     return seen
 
 
@@ -46,25 +47,25 @@ def prepare():
     return prepare
 
 
-def test_options_are_resolved_once(prepare, resolved):
+def test_options_are_planned_once(prepare, planned):
     lengths = [prepare(text, max_length=7).sentences[0].options.max_length for text in ("a", "b")]
     assert lengths == [7, 7]
-    assert len(resolved) == 1
+    assert len(planned) == 1
 
 
-def test_other_options_or_languages_are_resolved_anew(prepare, resolved):
+def test_other_options_or_languages_are_planned_anew(prepare, planned):
     assert prepare(max_length=7).sentences[0].options.max_length == 7
     assert prepare(max_length=8).sentences[0].options.max_length == 8
-    assert prepare(max_length=8, target="fr").target_language == "fr"
-    assert prepare(max_length=8).target_language == "en"
+    assert prepare(max_length=8, target="fr").plan.target_language == "fr"
+    assert prepare(max_length=8).plan.target_language == "en"
     assert prepare().sentences[0].options.max_length == 20
-    assert len(resolved) == 4
+    assert len(planned) == 4
 
 
-def test_every_sampled_text_has_a_seed_of_its_own(prepare, resolved):
+def test_every_sampled_text_has_a_seed_of_its_own(prepare, planned):
     seeds = {prepare(top_k=2).sentences[0].options.sampling.seed for _ in range(8)}
     assert len(seeds) == 8
-    assert len(resolved) == 1
+    assert len(planned) == 1
 
 
 def test_what_is_wrong_stays_wrong(prepare):
@@ -99,19 +100,19 @@ def test_every_hypothesis_has_its_estimated_quality(prepare):
     assert [each.score for each in translation.hypotheses] == [-1, -2]
 
 
-def test_what_is_remembered_is_bounded(prepare, resolved):
-    for seed in range(reader._PLANS + 1):
+def test_what_is_remembered_is_bounded(prepare, planned):
+    for seed in range(plan._PLANS + 1):
         prepare(top_k=2, seed=seed)
-    prepare(top_k=2, seed=reader._PLANS)
-    assert len(resolved) == reader._PLANS + 1
+    prepare(top_k=2, seed=plan._PLANS)
+    assert len(planned) == plan._PLANS + 1
     prepare(top_k=2, seed=0)
-    assert len(resolved) == reader._PLANS + 2
+    assert len(planned) == plan._PLANS + 2
 
 
-def test_options_of_any_length_are_not_remembered(prepare, resolved):
+def test_options_of_any_length_are_not_remembered(prepare, planned):
     for _ in range(2):
         prepare(suppressed_phrases=["x" * 128] * 64)
-    assert len(resolved) == 2
+    assert len(planned) == 2
 
 
 class SlowTokenizer(FakeTokenizer):
@@ -197,20 +198,20 @@ def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monke
     options = Options(replace_unknowns=True)
     prepared = reader.read(TranslationRequest(["ab"], options=options, streamed=True))
     assert calls == ["ab"]
-    (source,) = prepared.texts[0].sources
+    (source,) = prepared.texts[0].segments
     tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
     for _ in range(3):
-        assert prepared.builder.surfaces(source, tokens) == [b"b", b"a"]
+        assert surfaces(prepared.plan, source, tokens) == [b"b", b"a"]
     assert calls == ["ab"]
 
 
 def test_a_replaced_unknown_word_keeps_the_space_before_it(monkeypatch):
     """Where tokens are words, the unknown one has that space, as every other has."""
-    surfaces = list(FakeTokenizer().target_surfaces)
-    surfaces[UNKNOWN] = " \N{DOUBLE QUESTION MARK}".encode()
-    monkeypatch.setattr(FakeTokenizer, "target_surfaces", surfaces)
+    known = list(FakeTokenizer().target_surfaces)
+    known[UNKNOWN] = " \N{DOUBLE QUESTION MARK}".encode()
+    monkeypatch.setattr(FakeTokenizer, "target_surfaces", known)
     reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
     prepared = reader.read(TranslationRequest(["ab"], options=Options(replace_unknowns=True), streamed=True))
-    (source,) = prepared.texts[0].sources
+    (source,) = prepared.texts[0].segments
     tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
-    assert prepared.builder.surfaces(source, tokens) == [b" b", b" a"]
+    assert surfaces(prepared.plan, source, tokens) == [b" b", b" a"]

@@ -3,27 +3,33 @@
 import pytest
 
 from fakes.backend import OFFSET
-from fakes.serving import UNKNOWN, FakeTokenizer
-from translane.options import Options, Term
+from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest
+from translane.options import Term, checked_options
+from translane.requests import TranslationRequest
 from translane_server.engine.options import DecodingOptions, Sampling
-from translane_server.translation.limits import TokenLimits
-from translane_server.translation.options import OptionLimits, resolve
-from translane_server.translation.segmentation import Segment
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.plan import RequestPlans, Segment
 
 TOKENIZER = FakeTokenizer()
-LIMITS = OptionLimits(TokenLimits(32, 24, 20), max_beam_size=6, alignment=True)
+BEAMS = 6
 
 
-def resolved(limits=LIMITS, **options):
-    found, wrong = resolve(Options(**options), limits, TOKENIZER, UNKNOWN)
-    assert not wrong
+def plan(*, beams=BEAMS, manifest=None, **options):
+    limits = RequestLimits(4, 8, TokenLimits(32, 24, 20), max_beam_size=beams)
+    plans = RequestPlans(manifest or make_manifest(), TOKENIZER, limits)
+    return plans.of(TranslationRequest([""], options=checked_options(options)))
+
+
+def resolved(**options):
+    found = plan(**options)
+    assert not found.wrong
     return found
 
 
 def wrong(**options):
-    found, violations = resolve(Options(**options), LIMITS, TOKENIZER, UNKNOWN)
-    assert (found is None) == bool(violations)
-    return {each.field.removeprefix("options."): each.description for each in violations}
+    found = plan(**options)
+    assert (found.decoding is None) == bool(found.wrong)
+    return {each.field.removeprefix("options."): each.description for each in found.wrong}
 
 
 def sentence(text="abc", **options):
@@ -132,8 +138,7 @@ def test_a_text_without_terms_is_decoded_as_if_there_were_none():
 
 
 def test_terminology_takes_as_many_beams_as_there_are():
-    limits = OptionLimits(LIMITS.tokens, 3, alignment=True)
-    assert resolved(limits, terminology=[Term(source="a", target="b")]).with_terms.beam_size == 3
+    assert resolved(beams=3, terminology=[Term(source="a", target="b")]).with_terms.beam_size == 3
     assert resolved(beam_size=2, terminology=[Term(source="a", target="b")]).with_terms.beam_size == 2
 
 
@@ -154,5 +159,5 @@ def test_of_too_many_terms_the_longest_are_required():
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_shortlist(asked):
-    limits = OptionLimits(LIMITS.tokens, 6, alignment=True, shortlist=True)
-    assert resolved(limits, use_shortlist=asked).decoding.shortlist is asked
+    manifest = make_manifest().model_copy(update={"shortlist": "a shortlist"})
+    assert resolved(manifest=manifest, use_shortlist=asked).decoding.shortlist is asked

@@ -37,7 +37,7 @@ def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=Fa
 
 def sentences(*texts, **options):
     """The sentences of each text."""
-    return [[source.text for source in text.sources] for text in prepared(*texts, **options).texts]
+    return [[source.text for source in text.segments] for text in prepared(*texts, **options).texts]
 
 
 def violations(*texts, **options):
@@ -50,7 +50,7 @@ def marks(text, **options):
     """What is taken out of each sentence of a text."""
     return [
         [(mark.opening, mark.closing) for mark in (source.marked.marks if source.marked else ())]
-        for source in prepared(text, **options).texts[0].sources
+        for source in prepared(text, **options).texts[0].segments
     ]
 
 
@@ -70,8 +70,8 @@ def test_one_sentence_stays_whole(text):
 
 def test_a_sentence_that_is_too_long_is_cut_at_a_clause():
     (text,) = prepared("one two three, four five six", most_tokens=20).texts
-    assert [source.text for source in text.sources] == ["one two three,", "four five six"]
-    assert text.cut.treatment == Treatment(sentences=2, cut_sentences=1)
+    assert [source.text for source in text.segments] == ["one two three,", "four five six"]
+    assert text.treatment == Treatment(sentences=2, cut_sentences=1)
     message = "has 29 tokens, at most 20 are accepted; split_sentences cuts it into sentences"
     assert violations("one two three, four five six", most_tokens=20, split_sentences=False) == {"texts[0]": message}
 
@@ -96,15 +96,15 @@ def test_a_character_of_too_many_tokens_is_refused():
 
 def test_blank_lines_bullets_and_indents_stand_between_sentences():
     (text,) = prepared("  Hi.\n\n  - One.\n  * Two.\n", sentences=8).texts
-    assert [source.text for source in text.sources] == ["Hi.", "One.", "Two."]
-    assert text.cut.gaps == [["  ", "\n\n  - ", "\n  * ", "\n"]]
+    assert [source.text for source in text.segments] == ["Hi.", "One.", "Two."]
+    assert text.gaps == [["  ", "\n\n  - ", "\n  * ", "\n"]]
 
 
 def test_what_is_kept_is_taken_out_and_its_white_space_too():
     assert sentences("Hello {name}, is it %s?") == [["Hello, is it?"]]
     assert marks("Hello {name}, is it %s?") == [[("{name}", ""), ("%s", "")]]
     assert sentences("Hello {name}!", preserve_untranslatable=False) == [["Hello {name}!"]]
-    assert prepared("Hello {name}!").texts[0].cut.treatment == Treatment(preserved=1)
+    assert prepared("Hello {name}!").texts[0].treatment == Treatment(preserved=1)
 
 
 def test_tags_of_a_text_are_pairs_where_they_can_be():
@@ -125,8 +125,8 @@ def test_no_sentence_ends_within_what_is_kept():
 
 def test_a_text_of_which_nothing_is_left_stays_as_it_is():
     (text,) = prepared("{a} - {b}!\n").texts
-    assert not text.sources
-    assert text.cut.join([], "en") == "{a} - {b}!\n"
+    assert not text.segments
+    assert text.join([], "en") == "{a} - {b}!\n"
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_a_text_of_which_nothing_is_left_stays_as_it_is():
 )
 def test_spaces_stay_between_tags_and_what_is_kept(format_, source):
     (text,) = prepared(source, format_=format_).texts
-    assert not text.sources
-    assert text.cut.join([], "en") == source
+    assert not text.segments
+    assert text.join([], "en") == source
 
 
 def test_words_with_unknown_characters_are_kept():

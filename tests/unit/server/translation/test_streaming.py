@@ -1,55 +1,46 @@
-"""Streams over a dispatcher and a backend without a model."""
+"""Streams of a translator, over a dispatcher and a backend without a model that translates a text to itself."""
 
 import asyncio
 from contextlib import aclosing
 
 import pytest
 
-from fakes.backend import EOS, OFFSET, FakeBackend
+from fakes.backend import FakeBackend
 from fakes.replicas import fake_replica
+from fakes.serving import FakeTokenizer, make_manifest
+from translane.options import checked_options
+from translane.requests import TranslationRequest
 from translane_server.core.errors import QueueFullError, UnavailableError
-from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import Sentence
-from translane_server.translation.translator import StreamedSentence, StreamEnd, stream_text
+from translane_server.observation.metrics import Metrics
+from translane_server.translation import translations, translator
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import Translator
 from translane_server.workers.dispatcher import Dispatcher
 
-
-def surfaces(tokens):
-    return [b" %d" % token for token in tokens.token_ids]
-
-
-def words(ids):
-    return " ".join(f"{i}" for i in ids)
-
-
-async def text_of(result):
-    return words(result.hypotheses[0].token_ids)
-
-
-def sentence(*ids, max_length=32, surfaces=surfaces):
-    return StreamedSentence(Sentence([*ids, EOS], DecodingOptions(max_length)), surfaces, text_of)
-
-
-def translation(*ids):
-    return words([i + OFFSET for i in ids])
+LONG = "abcdefghijklmnopqrst"
 
 
 class Reader:
     """Starts a stream, and keeps its deltas. `read` is how many it takes before it waits for `read_on`."""
 
-    def __init__(self, engine, sentences, gaps=None, read=1000):
+    def __init__(self, engine, text, read=1000, **options):
+        manifest = make_manifest(source_languages=["en"])
+        limits = RequestLimits(8, 8, TokenLimits(64, 32, 32), max_beam_size=6)
+        pool, metrics = TokenizerPool(), Metrics().of_model("m")
+        made = Translator("m", manifest, FakeTokenizer(), limits, engine, pool, metrics)
         self.deltas = []
         self.arrived = asyncio.Semaphore(0)
         self.may_read = asyncio.Semaphore(read)
-        gaps = gaps or ["", *[" "] * (len(sentences) - 1), *[""] * bool(sentences)]
-        self.task = asyncio.create_task(self._read(stream_text(engine, sentences, gaps)))
+        request = TranslationRequest([text], options=checked_options(options), streamed=True)
+        self.task = asyncio.create_task(self._read(made.stream(request)))
 
     async def _read(self, parts):
         async with aclosing(parts):
             async for part in parts:
-                if isinstance(part, StreamEnd):
-                    return part
-                self.deltas.append(part)
+                self.deltas.append(part.text)
+                if part.translation:
+                    return part.translation
                 self.arrived.release()
                 await self.may_read.acquire()
         raise AssertionError("the stream has no end")
@@ -60,7 +51,8 @@ class Reader:
 
     async def text(self):
         end = await self.task
-        return "".join(self.deltas) + end.rest
+        assert "".join(self.deltas) == end.text
+        return end.text
 
 
 @pytest.fixture
@@ -84,17 +76,28 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
-async def test_the_end_has_the_result_and_the_text_of_each_sentence(engine):
-    reader = Reader(engine, [sentence(5, 6), sentence(7, max_length=1)], gaps=["> ", "\n\n", " <"])
-    assert await reader.text() == f"> {translation(5, 6)}\n\n{translation(7)} <"
-    end = reader.task.result()
-    assert [result.hypotheses[0].is_complete for result in end.results] == [True, False]
-    assert "" not in reader.deltas
+async def test_deltas_of_several_sentences_are_the_text_with_what_stands_between_them(engine):
+    text = "  - One!\n\nTwo! Three\n"
+    reader = Reader(engine, text)
+    assert await reader.text() == text
+    assert "" not in reader.deltas[:-1]
+    assert len(reader.deltas) >= 3
+
+
+async def test_a_sentence_that_is_cut_off_ends_with_what_it_has(engine):
+    assert await Reader(engine, "abc! def!", max_length=2).text() == "ab de"
+
+
+async def test_a_sentence_from_which_something_is_taken_out_is_sent_when_it_ends(engine):
+    reader = Reader(engine, "One {a} more! Two! ")
+    text = await reader.text()
+    assert "{a}" in text
+    assert reader.deltas[0] == text[: text.index("!") + 1]
 
 
 async def test_a_caller_who_goes_while_text_is_sent_frees_the_row(engine, backend):
     backend.hold()
-    reader = Reader(engine, [sentence(*range(5, 25))], read=0)
+    reader = Reader(engine, LONG, read=0)
     backend.release(3)
     await reader.arrived.acquire()
     await until(lambda: len(backend.step_rows) == 3)
@@ -108,19 +111,19 @@ async def test_a_caller_who_goes_while_text_is_sent_frees_the_row(engine, backen
 
 async def test_a_slow_reader_holds_up_no_step_and_gets_the_rest_at_once(engine, backend):
     backend.hold()
-    slow = Reader(engine, [sentence(*range(5, 25))], read=0)
+    slow = Reader(engine, LONG, read=0)
     backend.release(3)
     await slow.arrived.acquire()
     backend.release()
     await until(lambda: engine.active_rows == 0)  # all is decoded, nothing is read
     slow.read_on()
-    assert await slow.text() == translation(*range(5, 25))
-    assert len(slow.deltas) == 1
+    assert await slow.text() == LONG
+    assert len(slow.deltas) == 2
 
 
 async def test_an_engine_that_stops_ends_the_stream(engine, backend):
     backend.hold()
-    reader = Reader(engine, [sentence(5, 6, 7)])
+    reader = Reader(engine, "abc")
     await until(lambda: engine.active_rows == 1)
     stopping = asyncio.create_task(engine.stop())
     with pytest.raises(UnavailableError):
@@ -129,19 +132,23 @@ async def test_an_engine_that_stops_ends_the_stream(engine, backend):
     await stopping
 
 
-async def test_sentences_are_accepted_all_or_none(engine, backend):
+async def test_sentences_are_accepted_all_or_none(backend):
+    engine = Dispatcher([fake_replica(backend)], waiting_limit=3)
+    await engine.start()
     with pytest.raises(QueueFullError):
-        await Reader(engine, [sentence(5)] * 9).task
+        await Reader(engine, "A! B! C! D!").task
     assert engine.waiting == engine.active_rows == 0
     assert backend.log == []
+    await engine.stop()
 
 
-async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend):
-    def broken(tokens):
+async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend, monkeypatch):
+    def broken(*_arguments):
         raise ValueError("broken")
 
+    monkeypatch.setattr(translator, "surfaces", broken)
     backend.hold()
-    reader = Reader(engine, [sentence(*range(5, 25), surfaces=broken), sentence(*range(5, 25))])
+    reader = Reader(engine, f"{LONG}!\n{LONG}!")
     backend.release(3)
     with pytest.raises(ValueError, match="broken"):
         await reader.task
@@ -150,13 +157,14 @@ async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend):
     assert len(backend.step_rows) < 20
 
 
-async def test_every_token_is_looked_at_once(engine):
+async def test_every_token_is_looked_at_once(engine, monkeypatch):
     seen = []
 
-    def surfaces_of(tokens):
+    def surfaces_of(plan, segment, tokens):
         seen.extend(tokens.token_ids)
-        return surfaces(tokens)
+        return translations.surfaces(plan, segment, tokens)
 
-    source = tuple(range(5, 30))
-    assert await Reader(engine, [sentence(*source, surfaces=surfaces_of)]).text() == translation(*source)
-    assert seen == [token + OFFSET for token in source][: len(seen)]
+    monkeypatch.setattr(translator, "surfaces", surfaces_of)
+    assert await Reader(engine, LONG).text() == LONG
+    (ids,) = FakeTokenizer().encode_target([LONG])
+    assert seen == ids[: len(seen)]

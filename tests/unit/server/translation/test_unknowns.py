@@ -1,7 +1,7 @@
 """Unknown tokens and what is written for them."""
 
 from translane_server.engine.sequence import AlignedToken
-from translane_server.translation.answers import replacements
+from translane_server.translation.translations import replacements
 
 UNKNOWN = 1
 

@@ -1,4 +1,4 @@
-"""What the store of answers keeps, what it forgets, and how much memory that takes."""
+"""What the store of translations keeps, what it forgets, and how much memory that takes."""
 
 import random
 import sys
@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from translane_server.translation.cache import _LARGEST, _OVERHEAD, AnswerStore
+from translane_server.translation.cache import _LARGEST, _OVERHEAD, TranslationStore
 
 
 def key(number):
@@ -19,7 +19,7 @@ def size(answer):
 
 def test_what_nobody_asked_for_the_longest_is_forgotten():
     forgotten: list[int] = []
-    store = AnswerStore(10 * size(b"12"), forgotten.append)
+    store = TranslationStore(10 * size(b"12"), forgotten.append)
     for number in range(10):
         store.put(key(number), b"%2d" % number)
     assert store.get(key(0)) == b" 0"
@@ -33,21 +33,21 @@ def test_what_nobody_asked_for_the_longest_is_forgotten():
 def test_an_answer_is_kept_if_it_takes_at_most_an_eighth():
     answer = bytes(1000)
     for limit, kept in ((8 * size(answer), 1), (8 * size(answer) - 1, 0), (0, 0)):
-        store = AnswerStore(limit)
+        store = TranslationStore(limit)
         store.put(key(1), answer)
         assert len(store) == kept
 
 
 def test_an_answer_has_a_mebibyte_at_most():
     most = _LARGEST - size(b"")
-    store = AnswerStore(100 * _LARGEST)
+    store = TranslationStore(100 * _LARGEST)
     store.put(key(1), bytes(most + 1))
     store.put(key(2), bytes(most))
     assert (len(store), store.bytes) == (1, _LARGEST)
 
 
 def test_the_last_answer_of_a_key_counts():
-    store = AnswerStore(100_000)
+    store = TranslationStore(100_000)
     store.put(key(1), b"short")
     store.put(key(1), bytes(500))
     assert store.get(key(1)) == bytes(500)
@@ -55,7 +55,7 @@ def test_the_last_answer_of_a_key_counts():
 
 
 def test_a_closed_store_keeps_nothing():
-    store = AnswerStore(100_000)
+    store = TranslationStore(100_000)
     store.put(key(1), b"")
     assert store.get(key(1)) == b""
     store.close()
@@ -67,7 +67,7 @@ def test_a_closed_store_keeps_nothing():
 def test_it_is_a_list_in_the_order_of_use(seed):
     pick = random.Random(seed)
     limit = pick.randrange(2000, 20_000)
-    store = AnswerStore(limit)
+    store = TranslationStore(limit)
     expected: list[tuple[bytes, bytes]] = []  # the last one that was used comes last
     for _ in range(500):
         chosen = key(pick.randrange(40))
@@ -86,7 +86,7 @@ def test_it_is_a_list_in_the_order_of_use(seed):
             expected.pop(0)
         assert len(store) == len(expected)
         assert store.bytes == sum(size(each) for _, each in expected) <= limit
-        assert all(store._answers[name] == each for name, each in expected)
+        assert all(store._packed[name] == each for name, each in expected)
 
 
 @pytest.mark.parametrize("length", [8, 60, 1000])
@@ -96,7 +96,7 @@ def test_the_bytes_are_the_memory_that_is_taken(count, length):
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        store = AnswerStore(100_000_000)
+        store = TranslationStore(100_000_000)
         for number in range(count):
             store.put(key(number), bytes(length))
         taken = tracemalloc.get_traced_memory()[0] - before
@@ -109,7 +109,7 @@ def test_memory_stays_bounded_while_answers_come_and_go():
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        store = AnswerStore(1_000_000)
+        store = TranslationStore(1_000_000)
         for number in range(8000):
             store.put(key(number), bytes(number % 300))
         taken = tracemalloc.get_traced_memory()[0] - before

@@ -1,0 +1,291 @@
+"""Request plans: all that requests with the same languages and options have in common."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from translane.options import Options
+from translane.requests import TranslationRequest
+from translane_server.bundle.manifest import Manifest, SpecialIds
+from translane_server.core.errors import FieldViolation
+from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
+from translane_server.engine.options import DecodingOptions, RequiredPhrase
+from translane_server.engine.sequence import Sentence
+from translane_server.text.glossaries import StoredGlossaries
+from translane_server.text.glossary import Glossary, Term
+from translane_server.text.language_tags import standard_tag
+from translane_server.text.marked_text import MarkedText
+from translane_server.text.placeholders import PreservePatternError, PreservePatterns, may_preserve
+from translane_server.text.sentences import maybe_several
+from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.languages import LanguagePair, LanguagePairs
+from translane_server.translation.limits import (
+    CHARACTERS_PER_TOKEN,
+    RequestLimits,
+    TokenLimits,
+    option_characters,
+    splitting,
+)
+from translane_server.translation.options import (
+    beam_size,
+    check_lengths,
+    check_options,
+    decoding_options,
+    returns_score,
+    search_options,
+    violation,
+    with_defaults,
+)
+from translane_server.translation.terms import KeptTerms, SentenceTerms, Spelling
+
+# How many plans are remembered, and the maximum size of their options [characters].
+_PLANS = 128
+_PLAN_CHARACTERS = 4096
+
+_SEED_BITS = 64
+_NO_GLOSSARIES = StoredGlossaries()
+
+
+@dataclass(slots=True)
+class Segment:
+    """A sentence to translate, as it was cut, and as its translation needs it.
+
+    Attributes:
+        text: the sentence.
+        ids: its tokens.
+        surfaces: the part of the text that each token stands for; None until somebody needs them.
+        marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
+        escape: makes translated text fit the format of the request.
+        terms: the terms that occur in it; None if the request has no terms.
+    """
+
+    text: str
+    ids: Sequence[int]
+    surfaces: Sequence[str] | None = None
+    marked: MarkedText | None = None
+    escape: Callable[[str], str] = str
+    terms: SentenceTerms | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RequestPlan:
+    """How texts are translated. Requests with the same languages and options have the same plan.
+
+    Attributes:
+        pair: the language pair, which tokenizes sources.
+        source_language: a standard tag.
+        target_language: a standard tag.
+        options: the options of the request, and the model's defaults.
+        tokens: limits of the lengths.
+        special_ids: the model's special ids.
+        calibration: of the estimated quality.
+        patterns: the request's patterns of what is kept, if it has any.
+        splits: whether texts are cut into sentences; None cuts only texts that have several sentences or are too long.
+        preserves: whether rules find what is kept, and unknown characters are kept.
+        returns_score: whether the caller gets scores.
+        aligns: whether the model can align, so that marks are put where the alignment says.
+        wrong: what is wrong with the languages and the options.
+        decoding: how each sentence is decoded; None if something is wrong with the options. So is what follows.
+        with_terms: how a sentence is decoded in which a term occurs.
+        terms: the terms that translations must keep, if there are any.
+        forced_ids: tokens that each translation starts with. The first of them, those of the pair, name a language, and
+            are no part of the text.
+        counted_ids: how many of the last forced tokens the lengths count. As in Hugging Face, they count a forced
+            language token, and do not count a prompt of the decoder.
+        word_follows: whether a word starts after the forced tokens.
+    """
+
+    pair: LanguagePair
+    source_language: str
+    target_language: str
+    options: Options
+    tokens: TokenLimits
+    special_ids: SpecialIds
+    calibration: Calibration
+    patterns: PreservePatterns | None
+    splits: bool | None
+    preserves: bool
+    returns_score: bool
+    aligns: bool
+    wrong: Sequence[FieldViolation] = ()
+    decoding: DecodingOptions | None = None
+    with_terms: DecodingOptions | None = None
+    terms: KeptTerms | None = None
+    forced_ids: tuple[int, ...] = ()
+    counted_ids: int = 0
+    word_follows: bool = False
+
+    def is_plain(self, text: str) -> bool:
+        """Whether `text` is one sentence in which nothing is kept, as far as can be told without tokens."""
+        return not (
+            self.splits
+            or self.patterns
+            or (self.splits is None and (len(text) > CHARACTERS_PER_TOKEN * self.tokens.source or maybe_several(text)))
+            or (self.preserves and may_preserve(text))
+        )
+
+    def stay_whole(self, encoded: Sequence[Sequence[int]]) -> bool:
+        """Whether plain texts with these tokens are sentences as they are."""
+        if self.splits is None and max(map(len, encoded), default=0) > self.tokens.source:
+            return False
+        unknown = self.special_ids.unk
+        return not (self.preserves and any(unknown in ids for ids in encoded))
+
+    def sentence(self, segment: Segment) -> Sentence:
+        """Return the sentence to decode for `segment`, and find the terms of `segment`. Nothing is `wrong`."""
+        decoding = self.decoding
+        assert decoding, "options without fault are resolved"
+        phrases: tuple[RequiredPhrase, ...] = ()
+        if self.terms:
+            segment.terms = self.terms.in_sentence(segment.text)
+            phrases = segment.terms.phrases
+            if phrases and self.with_terms:
+                decoding = self.with_terms
+        if decoding.sampling and self.options.seed is None:
+            seed = secrets.randbits(_SEED_BITS)
+            decoding = replace(decoding, sampling=replace(decoding.sampling, seed=seed))
+        if segment.marked and segment.marked.marks and self.aligns:
+            decoding = replace(decoding, alignment=True)
+        return Sentence(segment.ids, decoding, self.forced_ids, self.counted_ids, self.word_follows, phrases)
+
+
+class RequestPlans:
+    """Finds the plan of each request to one model, and remembers it.
+
+    Args:
+        manifest: the model's manifest.
+        tokenizer: the model's tokenizer.
+        limits: the limits of every request.
+        stored: returns the glossaries of the server. They are other ones after a change.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        tokenizer: Tokenizer,
+        limits: RequestLimits,
+        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
+    ) -> None:
+        self._manifest = manifest
+        self._pairs = LanguagePairs(manifest.languages, tokenizer)
+        self._limits = limits
+        self._defaults = search_options(limits)
+        self._spelling = Spelling(tokenizer, manifest.special_ids.unk)
+        self._stored = stored
+        self._remembered_with = _NO_GLOSSARIES
+        estimation = manifest.quality_estimation
+        self._calibration = Calibration(estimation.weight, estimation.bias) if estimation else UNCALIBRATED
+        self._remembered = lru_cache(_PLANS)(self._new)
+
+    def of(self, request: TranslationRequest) -> RequestPlan:
+        """Return the plan of a request. Plans with other stored glossaries than those of now are forgotten."""
+        options, stored = request.options, _NO_GLOSSARIES
+        if options.glossaries:
+            stored = self._stored()
+            if stored is not self._remembered_with:
+                self._remembered_with = stored
+                self._remembered.cache_clear()
+        # Compiled patterns keep what they have seen in memory, so they are not remembered.
+        is_remembered = not options.preserve and option_characters(options) <= _PLAN_CHARACTERS
+        plan_of = self._remembered if is_remembered else self._new
+        return plan_of(request.source_language, request.target_language, options, stored)
+
+    def check(self, request: TranslationRequest) -> list[FieldViolation]:
+        """Return what is wrong with the languages and options of a request, as far as can be found without tokens."""
+        _, wrong = self._pairs.find(request.source_language, request.target_language)
+        options = with_defaults(request.options, self._defaults)
+        return [*wrong, *check_options(options, self._limits, self._manifest)]
+
+    def _new(
+        self, source_language: str, target_language: str, options: Options, stored: StoredGlossaries
+    ) -> RequestPlan:
+        """Return the plan of requests with these languages and options."""
+        options = with_defaults(options, self._defaults)
+        pair, wrong = self._pairs.find(source_language, target_language)
+        source, target = standard_tag(source_language or pair.source), standard_tag(target_language or pair.target)
+        glossaries, wrong_names = _named(options.glossaries, stored, source, target)
+        wrong_options = check_options(options, self._limits, self._manifest)
+        patterns, wrong_patterns = None, []
+        try:
+            patterns = PreservePatterns(options.preserve) if options.preserve else None
+        except PreservePatternError as error:
+            wrong_patterns = [violation(f"preserve[{error.number}]", str(error))]
+        plan = RequestPlan(
+            pair,
+            source,
+            target,
+            options,
+            self._limits.tokens,
+            self._manifest.special_ids,
+            self._calibration,
+            patterns,
+            splits=splitting(options),
+            preserves=options.preserve_untranslatable is not False,
+            returns_score=returns_score(options, beam_size(options, self._limits)),
+            aligns=self._manifest.alignment is not None,
+        )
+        if not wrong_options:
+            plan, wrong_options = self._resolved(plan, glossaries)
+        return replace(plan, wrong=[*wrong, *wrong_options, *([] if wrong else wrong_names), *wrong_patterns])
+
+    def _resolved(self, plan: RequestPlan, glossaries: Sequence[Glossary]) -> tuple[RequestPlan, list[FieldViolation]]:
+        """Return a plan with what needs tokens, and what is wrong with the options where tokens show it."""
+        options, limits, unknown = plan.options, self._limits, self._manifest.special_ids.unk
+        languages, (prefix, can_spell) = plan.pair.forced_ids, self._spelling.ids(options.target_prefix or "")
+        uncounted = len(languages) + len(prefix) if prefix else 0
+        wrong = []
+        if not can_spell:
+            wrong.append(violation("target_prefix", "has characters that the model's vocabulary cannot spell"))
+        wrong += check_lengths(options, len(prefix), uncounted, limits.tokens)
+        terms = [
+            Term(each.source.strip(), each.target.strip(), each.ignore_case, each.inflected)
+            for each in options.terminology
+        ]
+        if options.suppressed_phrases:
+            wrong += self._contradictions(options.suppressed_phrases, terms)
+        if wrong:
+            return plan, wrong
+        kept = None
+        if terms or glossaries:
+            own = Glossary(terms, plan.source_language)
+            kept = KeptTerms(own, glossaries, self._spelling, options.suppressed_phrases)
+        resolved = replace(
+            plan,
+            decoding=decoding_options(options, limits, uncounted, unknown, terms=False),
+            with_terms=decoding_options(options, limits, uncounted, unknown, terms=True) if kept else None,
+            terms=kept,
+            forced_ids=(*languages, *prefix),
+            counted_ids=0 if prefix else len(languages),
+            word_follows=bool(prefix) and (options.target_prefix or "")[-1].isspace(),
+        )
+        return resolved, []
+
+    def _contradictions(self, phrases: Sequence[str], terms: Sequence[Term]) -> list[FieldViolation]:
+        """Return a violation for each suppressed phrase that occurs in the target of a term."""
+        targets: dict[str, int] = {}
+        for index, term in enumerate(terms):
+            phrase = self._spelling.phrase(term.target)
+            targets.setdefault(phrase.text.decode(errors="replace") if phrase else term.target, index)
+        return [
+            violation(f"suppressed_phrases[{index}]", f"occurs in terminology[{term}].target")
+            for index, phrase in enumerate(phrases)
+            for term in [next((number for target, number in targets.items() if phrase in target), None)]
+            if term is not None
+        ]
+
+
+def _named(
+    names: Sequence[str], stored: StoredGlossaries, source: str, target: str
+) -> tuple[list[Glossary], list[FieldViolation]]:
+    """Return the glossaries of these names for two languages, each once, and a violation for each that is not there."""
+    found: dict[str, Glossary] = {}
+    wrong = []
+    for number, name in enumerate(names):
+        if glossary := stored.find(name, source, target):
+            found[name] = glossary
+        else:
+            wrong.append(violation(f"glossaries[{number}]", stored.problem(name, source, target)))
+    return list(found.values()), wrong

@@ -1,0 +1,327 @@
+"""Turns decoded sentences into the translations of texts."""
+
+from __future__ import annotations
+
+import codecs
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from translane.results import AlignmentPoint, FinishReason, Hypothesis, Timing, Translation, Treatment
+from translane_server.core.budget import UNLIMITED, Budget
+from translane_server.core.quality_estimate import NOTHING_GENERATED, combined_quality, estimated_quality
+from translane_server.engine import sequence as decoded
+from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sentence, SentenceResult
+from translane_server.text.characters import spaces_words
+from translane_server.text.tag_projection import AlignedText, place
+from translane_server.text.unknown_parts import token_spans
+from translane_server.translation.plan import RequestPlan, Segment
+from translane_server.translation.segmentation import PreparedText
+from translane_server.translation.terms import SentenceTerms, most_reports
+
+# A longer part of the source replaces no token [characters]. Each of many tokens may be aligned with the same part.
+_LONGEST = 1024
+
+_ENDED, _CUT_OFF = FinishReason.END_OF_SENTENCE, FinishReason.MAX_LENGTH
+
+_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
+
+# The number of a hypothesis, and the combination of hypotheses before it.
+_Chain = tuple[int, "_Chain | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request as sentences to decode, and the plan by which their results become translations."""
+
+    plan: RequestPlan
+    texts: Sequence[PreparedText]
+    sentences: Sequence[Sentence]
+
+    def translations(self, results: Sequence[SentenceResult], budget: Budget = UNLIMITED) -> list[Translation]:
+        """Return the translation of each text.
+
+        Args:
+            results: a result for each sentence.
+            budget: is checked between the texts.
+
+        Raises:
+            WorkEndedError: the budget has ended.
+        """
+        plan, remaining = self.plan, iter(results)
+        whole = []
+        for text in self.texts:
+            budget.check()
+            translations = [translation_of(plan, segment, next(remaining)) for segment in text.segments]
+            is_plain = translations and text.gaps is None and not plan.terms
+            whole.append(translations[0] if is_plain else self.translation(text, translations))
+        return whole
+
+    def translation(self, text: PreparedText, translations: Sequence[Translation]) -> Translation:
+        """Return the translation of a text. `translations` are those of its sentences."""
+        plan = self.plan
+        if text.gaps is not None:
+            whole = merged(text, translations, plan)
+        else:
+            whole = translations[0] if translations else Translation((Hypothesis("", None, _ENDED),), 0)
+        if not translations:
+            nothing = replace(
+                whole.hypotheses[0],
+                score=0.0 if plan.returns_score else None,  # the sum of no log-probabilities
+                quality=NOTHING_GENERATED if plan.options.return_quality else None,
+            )
+            whole = replace(whole, hypotheses=(nothing,))
+        if plan.terms:
+            sentences = [
+                (segment.terms or SentenceTerms(), each.text)
+                for segment, each in zip(text.segments, translations, strict=True)
+            ]
+            if reports := plan.terms.reports(sentences, most_reports(len(self.texts)), text.written):
+                whole = replace(whole, treatment=replace(whole.treatment or Treatment(), terms=tuple(reports)))
+        return whole
+
+
+def translation_of(plan: RequestPlan, segment: Segment, result: SentenceResult) -> Translation:
+    """Return the translation of a sentence."""
+    options = plan.options
+    pieces: Sequence[str] = ()
+    if options.return_tokens or options.return_alignment:
+        pieces = plan.pair.tokenizer.source_pieces(segment.ids)
+    hypotheses = tuple([_hypothesis(plan, segment, each) for each in result.hypotheses])
+    return Translation(hypotheses, len(segment.ids), source_pieces=tuple(pieces))
+
+
+def _hypothesis(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothesis) -> Hypothesis:
+    options, tokenizer = plan.options, plan.pair.tokenizer
+    replaced: Sequence[Mapping[int, str]] = ()
+    if options.replace_unknowns:
+        replaced = [_unknowns(plan, segment, hypothesis.token_ids, hypothesis.alignment)]
+    (text,) = tokenizer.decode([hypothesis.token_ids], replaced)
+    if segment.marked is not None:
+        text = _with_marks(plan, segment, hypothesis, text)
+    plain = Hypothesis(text, hypothesis.score, _ENDED if hypothesis.is_complete else _CUT_OFF)
+    if not (options.return_tokens or options.return_token_scores or options.return_alignment or options.return_quality):
+        return plain
+    hidden = len(plan.pair.forced_ids)  # tokens that name a language
+    tokens: Sequence[str] = ()
+    if options.return_tokens:
+        end = (plan.special_ids.eos,) if hypothesis.is_complete else ()
+        tokens = tokenizer.target_pieces([*hypothesis.token_ids[hidden:], *end])
+    points = hypothesis.alignment[hidden:] if options.return_alignment else ()
+    quality = None
+    if options.return_quality:
+        quality = estimated_quality(hypothesis.token_log_probs[len(plan.forced_ids) :], plan.calibration)
+    return replace(
+        plain,
+        score=plain.score if plan.returns_score else None,
+        tokens=tuple(tokens),
+        token_log_probs=hypothesis.token_log_probs[hidden:] if options.return_token_scores else (),
+        alignment=tuple([AlignmentPoint(each.source_token, i, each.weight) for i, each in enumerate(points)]),
+        quality=quality,
+    )
+
+
+def _with_marks(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothesis, text: str) -> str:
+    """Return the translation `text` with the marks of its source."""
+    assert segment.marked is not None
+    if not segment.marked.marks:
+        return segment.escape(text)
+    parts = surfaces(plan, segment, CommittedTokens(hypothesis.token_ids, hypothesis.alignment))
+    of_source = source_surfaces(plan, segment) if hypothesis.alignment else ()
+    target = aligned_text(text, parts, segment.text, of_source, hypothesis.alignment)
+    return place(segment.marked, target, spaced=spaces_words(plan.target_language), escape=segment.escape)
+
+
+def surfaces(plan: RequestPlan, segment: Segment, tokens: CommittedTokens) -> list[bytes]:
+    """Return what each of `tokens` adds to the text of a translation of `segment`, as UTF-8."""
+    known = plan.pair.tokenizer.target_surfaces
+    parts = [known[token] for token in tokens.token_ids]
+    if plan.options.replace_unknowns:
+        for position, text in _unknowns(plan, segment, tokens.token_ids, tokens.alignment).items():
+            parts[position] = text.encode()
+    return parts
+
+
+def source_surfaces(plan: RequestPlan, segment: Segment) -> Sequence[str]:
+    """Return the part of the text that each token of `segment` stands for. It is found once for each segment."""
+    if segment.surfaces is None:
+        segment.surfaces = plan.pair.source_surfaces(segment.text)
+    return segment.surfaces
+
+
+def _unknowns(
+    plan: RequestPlan, segment: Segment, token_ids: Sequence[int], alignment: Sequence[AlignedToken]
+) -> Mapping[int, str]:
+    """Return the replacement of each unknown token, by its position in `token_ids`."""
+    unknown = plan.special_ids.unk
+    if unknown not in token_ids:
+        return {}
+    found = replacements(token_ids, alignment, unknown, source_surfaces(plan, segment))
+    surface = plan.pair.tokenizer.target_surfaces[unknown]
+    # The unknown token of a vocabulary of words is a whole word, with the space before it.
+    is_word = surface.startswith(b" ") and not surface.endswith(b" ")
+    return {position: f" {text}" for position, text in found.items()} if is_word else found
+
+
+def merged(text: PreparedText, translations: Sequence[Translation], plan: RequestPlan) -> Translation:
+    """Merge the translations of a text's sentences into one.
+
+    The score is the sum of the sentences' scores, if they have scores. The estimated quality is the mean of the
+    sentences' estimates, by their source tokens. Tokens are concatenated, and alignments refer to positions in the
+    concatenated tokens. Hypotheses are combined by their scores: the result has the best combinations. Hypotheses
+    without an order are combined one by one: the first ones, then the second ones, and so on.
+    """
+    counts = [len(each.hypotheses) for each in translations]
+    if max(counts, default=1) == 1:
+        combinations = [(0,) * len(counts)]
+    elif plan.decoding and (plan.decoding.sampling or plan.decoding.alternatives):
+        combinations = [(number,) * len(counts) for number in range(min(counts))]
+    else:
+        scores = [[one.score or 0.0 for one in each.hypotheses] for each in translations]
+        combinations = best_combinations(scores, max(counts))
+    return Translation(
+        tuple([_merged(text, translations, numbers, plan.target_language) for numbers in combinations]),
+        source_tokens=sum(each.source_tokens for each in translations),
+        source_pieces=tuple(piece for each in translations for piece in each.source_pieces),
+        treatment=text.treatment,
+    )
+
+
+def _merged(
+    text: PreparedText, translations: Sequence[Translation], numbers: Sequence[int], target_language: str
+) -> Hypothesis:
+    """Return the hypothesis of the text that has the hypothesis `numbers[i]` of sentence i."""
+    chosen = [each.hypotheses[number] for each, number in zip(translations, numbers, strict=True)]
+    lengths = [each.source_tokens for each in translations]
+    finish_reason = _ENDED
+    source_tokens = target_tokens = 0
+    alignment = []
+    for hypothesis, length in zip(chosen, lengths, strict=True):
+        alignment += [
+            AlignmentPoint(source_tokens + point.source_token, target_tokens + point.target_token, point.weight)
+            for point in hypothesis.alignment
+        ]
+        ended = hypothesis.finish_reason == _ENDED
+        if not ended:
+            finish_reason = hypothesis.finish_reason
+        # Tokens are there only if the request asks for them. Every token but the end-of-sentence token is aligned.
+        target_tokens += len(hypothesis.tokens) or len(hypothesis.alignment) + ended
+        source_tokens += length
+    quality = None
+    if any(each.quality is not None for each in chosen):
+        quality = combined_quality((each.quality or 0.0, length) for each, length in zip(chosen, lengths, strict=True))
+    scores = [each.score for each in chosen if each.score is not None]  # those with terms may have some, others none
+    return Hypothesis(
+        text.join([each.text for each in chosen], target_language),
+        sum(scores) if scores and len(scores) == len(chosen) else None,
+        finish_reason,
+        tuple([token for each in chosen for token in each.tokens]),
+        tuple([log_prob for each in chosen for log_prob in each.token_log_probs]),
+        tuple(alignment),
+        quality,
+    )
+
+
+def best_combinations(scores: Sequence[Sequence[float]], most: int) -> list[tuple[int, ...]]:
+    """Return the combinations of one hypothesis of each sentence, those with the highest sum of scores first.
+
+    The time grows with the number of sentences times `most`.
+
+    Args:
+        scores: the scores of each sentence's hypotheses, highest first; n lists.
+        most: how many combinations are returned, if there are as many.
+
+    Returns:
+        Combinations of n numbers of hypotheses.
+    """
+    best: list[tuple[float, _Chain | None]] = [(0.0, None)]
+    for of_sentence in scores:
+        # Both lists have their best first, so the best sum that is left is one of those beside the sums that are taken.
+        waiting = [(-best[0][0] - of_sentence[0], 0, 0)]
+        extended: list[tuple[float, _Chain | None]] = []
+        while waiting and len(extended) < most:
+            cost, hypothesis, before = heapq.heappop(waiting)
+            extended.append((-cost, (hypothesis, best[before][1])))
+            if before + 1 < len(best):
+                heapq.heappush(waiting, (-best[before + 1][0] - of_sentence[hypothesis], hypothesis, before + 1))
+            if before == 0 and hypothesis + 1 < len(of_sentence):
+                heapq.heappush(waiting, (-best[0][0] - of_sentence[hypothesis + 1], hypothesis + 1, 0))
+        best = extended
+    return [_numbers(chain) for _, chain in best]
+
+
+def _numbers(chain: _Chain | None) -> tuple[int, ...]:
+    numbers = []
+    while chain is not None:
+        number, chain = chain
+        numbers.append(number)
+    return tuple(reversed(numbers))
+
+
+def request_timing(results: Sequence[SentenceResult], total: float, cached_texts: int = 0) -> Timing:
+    """Return the time of the slowest sentence in each phase, and the `total` time. All times are in seconds."""
+    queue = encode = decode = 0.0
+    for result in results:
+        phases = result.timing
+        queue, encode, decode = max(queue, phases.queue), max(encode, phases.encode), max(decode, phases.decode)
+    return Timing(queue, encode, decode, total, cached_texts)
+
+
+def aligned_text(
+    text: str,
+    surfaces: Sequence[bytes],
+    source: str,
+    source_surfaces: Sequence[str],
+    alignment: Sequence[AlignedToken],
+) -> AlignedText:
+    """Return a translation with the part of the source text that each of its tokens comes from.
+
+    Args:
+        text: the translation.
+        surfaces: what each of T tokens adds to the text, as UTF-8.
+        source: the source text.
+        source_surfaces: the part of the source text that each of S tokens stands for.
+        alignment: the alignment of each of T tokens. If it is empty, each token comes from the part of the source that
+            is at the same share of its length.
+    """
+    decoder = _Utf8Decoder("replace")
+    pieces = [decoder.decode(surface) for surface in surfaces]
+    if pieces:
+        pieces[-1] += decoder.decode(b"", final=True)
+    if not alignment:
+        return AlignedText(text, pieces, _proportional(pieces, len(source)))
+    spans = token_spans(source, source_surfaces)
+    return AlignedText(text, pieces, [spans[each.source_token] for each in alignment])
+
+
+def _proportional(pieces: Sequence[str], length: int) -> list[tuple[int, int] | None]:
+    """Return parts of a source of `length` characters, in the proportion of the pieces' lengths."""
+    ends = list(accumulate(map(len, pieces), initial=0))
+    whole = max(1, ends[-1])
+    return [
+        (one * length // whole, max(one * length // whole + 1, other * length // whole)) if length else None
+        for one, other in pairwise(ends)
+    ]
+
+
+def replacements(
+    token_ids: Sequence[int], alignment: Sequence[AlignedToken], unknown: int, source_surfaces: Sequence[str]
+) -> dict[int, str]:
+    """Return the source text that each unknown token is aligned to, by the token's position.
+
+    The source text has no white space around it. A token that is aligned to nothing visible has no replacement. A token
+    that is aligned to more than 1024 characters has none either.
+
+    Args:
+        token_ids: T target tokens.
+        alignment: the alignment of each target token.
+        unknown: the id of the unknown token.
+        source_surfaces: the part of the text that each of S source tokens stands for.
+    """
+    found = {
+        position: source_surfaces[aligned.source_token].strip()
+        for position, (token, aligned) in enumerate(zip(token_ids, alignment, strict=True))
+        if token == unknown
+    }
+    return {position: surface for position, surface in found.items() if 0 < len(surface) <= _LONGEST}
