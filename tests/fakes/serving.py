@@ -36,7 +36,7 @@ UNKNOWN = 1 + OFFSET
 ALPHABET = [*map(chr, range(256)), *"日本語と汉字北京爱我们是大学👩👧👦🏳🌈\u200d\ufe0f\u202e\u0301\U0010ffff"]
 
 
-class FakeTokenizer:
+class FakeTokenizer(Tokenizer):
     """Makes one token of each character, and no tokens of a blank text. A target id is the source id + OFFSET."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A tokenizer for a tokenizer.json, which the library tokenizers reads: https://huggingface.co/docs/tokenizers."""
+"""The vocabulary of a tokenizer.json, which the library tokenizers reads: https://huggingface.co/docs/tokenizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import tokenizers
 
 from translane_server.core.files import parse_json
 from translane_server.core.terminal import printable, shown
-from translane_server.text.sentencepiece_tokenizer import join_surfaces
 
 _UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for the unknown token
 _UNKNOWN_WORD = _UNKNOWN.rstrip()  # the next word has a space of its own
@@ -24,30 +23,27 @@ def is_of_tokenizers(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == _RUST_PANIC
 
 
-class JsonTokenizer:
-    """Implements `Tokenizer` with one tokenizer.json for both sides, without the tokens that it puts around texts.
+class JsonVocabulary:
+    """Implements `Vocabulary` with a tokenizer.json, without the tokens that it puts around texts.
 
     A text never gives special tokens. The name of a special token is plain text. If the library finds the name in the
     vocabulary all the same, the name is unknown. Special tokens add nothing to a text, except for the unknown token.
 
-    A target text is its tokens' surfaces, concatenated, without the first space. The library's own decoder differs: it
-    keeps the first space if tokens are bytes, and otherwise drops every space of the first token. A vocabulary of words
-    (WordLevel) without a decoder has a space before each word.
+    The library's own decoder differs from `Tokenizer.decode`: it keeps the first space if tokens are bytes, and
+    otherwise drops every space of the first token. A vocabulary of words (WordLevel) without a decoder has a space
+    before each word.
 
     Args:
         content: content of tokenizer.json.
         size: how many ids the translation model has.
         unknown: the unknown token's id.
-        eos: the end-of-sentence id at the end of sources; None if sources do not end with it.
         special: ids that no text gives and that add nothing to a text, besides the file's special tokens.
 
     Raises:
         ValueError: the library cannot read the file, or the file's decoder is not supported.
     """
 
-    def __init__(
-        self, content: bytes, size: int, *, unknown: int, eos: int | None, special: Collection[int] = ()
-    ) -> None:
+    def __init__(self, content: bytes, size: int, *, unknown: int, special: Collection[int] = ()) -> None:
         try:
             description = parse_json(content)
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
@@ -61,15 +57,14 @@ class JsonTokenizer:
         self._pieces: dict[int, str] = {
             id_: piece for piece, id_ in self._tokenizer.get_vocab(with_added_tokens=True).items()
         }
-        self._unknown = unknown
-        self._end = [] if eos is None else [eos]
+        self.unknown = unknown
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {*special, *(id_ for id_, token in added.items() if token.special)} - {unknown}
         try:
             spelling = _Spelling(description.get("decoder"), words=description["model"].get("type") == "WordLevel")
         except (TypeError, LookupError, AttributeError):  # the library reads lists in place of objects, too
             raise ValueError("has a decoder that is not supported") from None
-        self._surfaces = tuple(
+        self.surfaces: Sequence[bytes] = tuple(
             spelling.unknown.encode()
             if id_ == unknown
             else b""
@@ -85,35 +80,18 @@ class JsonTokenizer:
         """The largest id of a text's tokens. Special ids may be larger than the model's: bart-large-cnn has no mask."""
         return max(self._pieces.keys() - self._special, default=0)
 
-    @property
-    def target_surfaces(self) -> Sequence[bytes]:
-        return self._surfaces
-
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """A text of white space has no tokens, although the library gives it some."""
-        return [[*self._ids(text), *self._end] if text.strip() else [] for text in texts]
-
-    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return [self._ids(text) for text in texts]
 
-    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        return join_surfaces(self._surfaces, self._unknown, ids, unknowns)
-
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces.get(id_, f"<{id_}>") for id_ in ids]
 
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        return self.source_pieces(ids)
-
-    def source_surfaces(self, text: str) -> list[str]:
-        """If one character has several tokens, the character is the surface of each token."""
-        if not text.strip():
-            return []
-        return [*(text[start:end] for start, end in self._encode(text).offsets), *("" for _ in self._end)]
+    def spans(self, text: str) -> list[str]:
+        return [text[start:end] for start, end in self._encode(text).offsets]
 
     def _ids(self, text: str) -> list[int]:
         ids = self._encode(text).ids
-        return ids if self._special.isdisjoint(ids) else [self._unknown if id_ in self._special else id_ for id_ in ids]
+        return ids if self._special.isdisjoint(ids) else [self.unknown if id_ in self._special else id_ for id_ in ids]
 
     def _encode(self, text: str) -> tokenizers.Encoding:
         # One text per call: the library encodes several texts on all cores of the host, even if fewer are granted.

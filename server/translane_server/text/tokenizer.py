@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,70 +12,139 @@ import sentencepiece
 from translane_server.bundle import manifest as entries
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import LanguageTemplates, SpecialIds
+from translane_server.core.budget import Budget
 from translane_server.core.errors import BundleError
 from translane_server.core.files import parse_json, read_regular
 from translane_server.text.characters import is_boundary
-from translane_server.text.json_tokenizer import JsonTokenizer
-from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
+from translane_server.text.json_tokenizer import JsonVocabulary
+from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
 
 
-class Tokenizer(Protocol):
-    """Turns text into token ids and back. All methods are safe to call from several threads at once."""
+class Vocabulary(Protocol):
+    """The tokens of one side. All methods are safe to call from several threads at once."""
+
+    unknown: int
+    """The id of the unknown token."""
+
+    @property
+    def surfaces(self) -> Sequence[bytes]:
+        """What each id adds to a text, as UTF-8; see `TargetVocabulary.surfaces`."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the tokens as the vocabulary spells them."""
+
+    def spans(self, text: str) -> list[str]:
+        """Return the part of `text` that each of its tokens stands for.
+
+        If one character has several tokens, the character is the part of each.
+        """
+
+
+@dataclass(eq=False)
+class Tokenizer:
+    """Turns text into token ids and back. All methods are safe to call from several threads at once.
+
+    Attributes:
+        source: the vocabulary of source texts.
+        target: the vocabulary of target texts.
+        eos: the end-of-sentence id at the end of sources; None if sources do not end with it.
+        skips_blank: whether a source of white space has no tokens, even if the vocabulary gives it some.
+    """
+
+    source: Vocabulary
+    target: Vocabulary
+    eos: int | None
+    skips_blank: bool = False
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:
         """What each target id adds to a text, as UTF-8; see `TargetVocabulary.surfaces`."""
+        return self.target.surfaces
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the source ids of each text, with the end-of-sentence id; an empty list if a text has no tokens."""
+        encoded = self.source.encode(texts)
+        if self.skips_blank:
+            encoded = [ids if text.strip() else [] for text, ids in zip(texts, encoded, strict=True)]
+        if self.eos is not None:
+            for ids in encoded:
+                if ids:
+                    ids.append(self.eos)
+        return encoded
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the target ids of each text, without the end-of-sentence id."""
+        return self.target.encode(texts)
 
     def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
         """Return the target text of each list of ids. The lists hold no end-of-sentence id.
 
-        `unknowns` has the replacements of unknown tokens for each list, by the token's position.
+        A text is its tokens' surfaces, concatenated, without the first space. U+FFFD stands for each part that is not
+        UTF-8. `unknowns` has the replacements of unknown tokens for each list, by the token's position.
         """
+        surfaces = self.target.surfaces
+        parts = [[surfaces[token] for token in sentence] for sentence in ids]
+        for sentence, of_sentence, replaced in zip(ids, parts, unknowns, strict=True) if unknowns else ():
+            for position, text in replaced.items():
+                assert sentence[position] == self.target.unknown, "only unknown tokens are replaced"
+                of_sentence[position] = text.encode()
+        return [b"".join(each).removeprefix(b" ").decode(errors="replace") for each in parts]
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the source tokens as the vocabulary spells them."""
+        return self.source.pieces(ids)
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the target tokens as the vocabulary spells them."""
+        return self.target.pieces(ids)
 
     def source_surfaces(self, text: str) -> list[str]:
         """Return the part of `text` that each token of `encode([text])` stands for; "" for the end of the sentence."""
+        spans = [] if self.skips_blank and not text.strip() else self.source.spans(text)
+        return [*spans, ""] if spans and self.eos is not None else spans
 
 
-@dataclass(frozen=True)
-class TwoTokenizers:
-    """Implements `Tokenizer` with a tokenizer for each side."""
+# Texts that are tokenized at once, unless a single text is longer [characters]. They take some tenths of a second.
+_PART = 65536
 
-    source: Tokenizer
-    target: Tokenizer
+Encode = Callable[[Sequence[str]], list[list[int]]]
 
-    @property
-    def target_surfaces(self) -> Sequence[bytes]:
-        return self.target.target_surfaces
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.source.encode(texts)
+def tokenize(encode: Encode, texts: Sequence[str], budget: Budget) -> list[list[int]]:
+    """Return the tokens of each text.
 
-    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.target.encode_target(texts)
+    Args:
+        encode: returns the tokens of texts.
+        texts: the texts.
+        budget: is checked before each part.
+    """
+    if not texts:
+        return []
+    if sum(map(len, texts)) <= _PART:
+        budget.check()
+        return encode(texts)
+    encoded = []
+    for part in _parts(texts):
+        budget.check()
+        encoded += encode(part)
+    return encoded
 
-    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        return self.target.decode(ids, unknowns)
 
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        return self.source.source_pieces(ids)
-
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        return self.target.target_pieces(ids)
-
-    def source_surfaces(self, text: str) -> list[str]:
-        return self.source.source_surfaces(text)
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the texts, in order, in lists that are as long as may be."""
+    part: list[str] = []
+    characters = 0
+    for text in texts:
+        if part and characters + len(text) > _PART:
+            yield part
+            part, characters = [], 0
+        part.append(text)
+        characters += len(text)
+    if part:
+        yield part
 
 
 @dataclass(frozen=True)
@@ -124,38 +193,33 @@ def make_tokenizer(
     Raises:
         ValueError: a file is wrong or cannot be read. The error names the file.
     """
-    eos = ids.special.eos if entry.source_eos else None
+    eos, sizes = ids.special.eos if entry.source_eos else None, (ids.source_vocab_size, ids.target_vocab_size)
     if isinstance(entry, entries.SentencePieceTokenizerEntry):
-        source = _vocabulary(entry.source, entry.source_ids, ids.source_vocab_size, ids, read)
-        joint = (entry.source, entry.source_ids, ids.source_vocab_size)
-        if joint == (entry.target, entry.target_ids, ids.target_vocab_size):
-            return SentencePieceTokenizer(source, source, eos)
-        target = _vocabulary(entry.target, entry.target_ids, ids.target_vocab_size, ids, read)
-        return SentencePieceTokenizer(source, target, eos)
-    sizes = (ids.source_vocab_size, ids.target_vocab_size)
+        source = target = _sentencepiece(entry.source, entry.source_ids, sizes[0], ids, read)
+        if (entry.source, entry.source_ids, sizes[0]) != (entry.target, entry.target_ids, sizes[1]):
+            target = _sentencepiece(entry.target, entry.target_ids, sizes[1], ids, read)
+        return Tokenizer(source, target, eos)
     if entry.target is None:
-        return _json_tokenizer(entry.file, ids, eos, read, size=ids.target_vocab_size, embedded=min(sizes))
-    return TwoTokenizers(
-        source=_json_tokenizer(entry.file, ids, eos, read, size=sizes[0], embedded=sizes[0]),
-        target=_json_tokenizer(entry.target, ids, eos, read, size=sizes[1], embedded=sizes[1]),
-    )
+        both = _json(entry.file, ids, read, size=sizes[1], embedded=min(sizes))
+        return Tokenizer(both, both, eos, skips_blank=True)
+    first = _json(entry.file, ids, read, size=sizes[0], embedded=sizes[0])
+    second = _json(entry.target, ids, read, size=sizes[1], embedded=sizes[1])
+    return Tokenizer(first, second, eos, skips_blank=True)
 
 
-def _json_tokenizer(
-    name: str, ids: ModelIds, eos: int | None, read: Callable[[str], bytes], *, size: int, embedded: int
-) -> JsonTokenizer:
+def _json(name: str, ids: ModelIds, read: Callable[[str], bytes], *, size: int, embedded: int) -> JsonVocabulary:
     """Read the tokenizer.json `name`, which may have ids below `embedded`, for a side of `size` ids."""
     content = _read(name, read)
     try:
-        tokenizer = JsonTokenizer(content, size, unknown=ids.special.unk, eos=eos, special=ids.unwritten)
+        vocabulary = JsonVocabulary(content, size, unknown=ids.special.unk, special=ids.unwritten)
     except ValueError as error:
         raise ValueError(f"{name} {error}") from None
-    if tokenizer.largest_id >= embedded:
-        raise ValueError(f"{name} has the id {tokenizer.largest_id}, and the model embeds {embedded}")
-    return tokenizer
+    if vocabulary.largest_id >= embedded:
+        raise ValueError(f"{name} has the id {vocabulary.largest_id}, and the model embeds {embedded}")
+    return vocabulary
 
 
-def _vocabulary(
+def _sentencepiece(
     name: str, ids_name: str | None, size: int, model: ModelIds, read: Callable[[str], bytes]
 ) -> SentencePieceVocabulary:
     processor = sentencepiece.SentencePieceProcessor()

@@ -15,7 +15,7 @@ from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
 from translane_server.text.sentences import TooManySentencesError
-from translane_server.text.tokenizer import Tokenizer
+from translane_server.text.tokenizer import Tokenizer, tokenize
 from translane_server.translation.limits import (
     RequestLimits,
     check_names,
@@ -26,7 +26,7 @@ from translane_server.translation.limits import (
 )
 from translane_server.translation.options import violation
 from translane_server.translation.plan import RequestPlan, RequestPlans, Segment
-from translane_server.translation.segmentation import SPLIT_ADVICE, PreparedText, cut, tokenize
+from translane_server.translation.segmentation import SPLIT_ADVICE, PreparedText, cut
 from translane_server.translation.translations import PreparedRequest, source_surfaces
 
 _TEXT: str = Format.TEXT

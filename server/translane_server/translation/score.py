@@ -13,7 +13,7 @@ from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, SentenceResult
-from translane_server.text.tokenizer import Tokenizer
+from translane_server.text.tokenizer import Tokenizer, tokenize
 from translane_server.translation.languages import LanguagePairs
 from translane_server.translation.limits import (
     RequestLimits,
@@ -23,7 +23,6 @@ from translane_server.translation.limits import (
     refuse,
     takes_too_long,
 )
-from translane_server.translation.segmentation import tokenize
 
 _SOURCE, _TARGET = "inputs[{}].source", "inputs[{}].target"
 _FORCED_ONLY = DecodingOptions(max_length=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane.results import Treatment
@@ -13,6 +13,7 @@ from translane_server.text.marked_text import MarkedBlock, MarkedText, TakenOut
 from translane_server.text.markup.document import Document
 from translane_server.text.placeholders import Kept, Span, cut_at, untranslatable, without_overlaps
 from translane_server.text.sentences import LongCharacterError, SplitLimits, SplitText, maybe_several, split_text
+from translane_server.text.tokenizer import tokenize
 from translane_server.text.unknown_parts import unknown_parts
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
 from translane_server.translation.plan import RequestPlan, Segment
@@ -21,11 +22,6 @@ SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
 # How often a sentence is searched for unknown characters. Tokens around a part that is taken out may be others.
 _SEARCHES = 3
-
-# Texts that are tokenized at once, unless a single text is longer [characters]. They take some tenths of a second.
-_PART = 65536
-
-Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 @dataclass(slots=True)
@@ -202,37 +198,3 @@ def _in_block(taken: TakenOut, start: int, end: int) -> list[Kept]:
         else:
             found.append(Kept(at, at + 1))
     return found
-
-
-def tokenize(encode: Encode, texts: Sequence[str], budget: Budget) -> list[list[int]]:
-    """Return the tokens of each text.
-
-    Args:
-        encode: returns the tokens of texts.
-        texts: the texts.
-        budget: is checked before each part.
-    """
-    if not texts:
-        return []
-    if sum(map(len, texts)) <= _PART:
-        budget.check()
-        return encode(texts)
-    encoded = []
-    for part in _parts(texts):
-        budget.check()
-        encoded += encode(part)
-    return encoded
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts, in order, in lists that are as long as may be."""
-    part: list[str] = []
-    characters = 0
-    for text in texts:
-        if part and characters + len(text) > _PART:
-            yield part
-            part, characters = [], 0
-        part.append(text)
-        characters += len(text)
-    if part:
-        yield part

@@ -11,8 +11,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
-from translane_server.text.tokenizer import Detokenizer
+from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
+from translane_server.text.tokenizer import Detokenizer, Tokenizer
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 KINDS = ["char", "bpe", "unigram"]
@@ -51,7 +51,7 @@ def model(kind):
     )
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     vocabulary = SentencePieceVocabulary(processor, len(processor))
-    return SentencePieceTokenizer(vocabulary, vocabulary, None)
+    return Tokenizer(vocabulary, vocabulary, None)
 
 
 def stream(tokenizer, ids, sizes=None):

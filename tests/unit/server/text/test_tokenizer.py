@@ -17,8 +17,8 @@ from translane_server.bundle.manifest import (
     SentencePieceTokenizerEntry,
     SpecialIds,
 )
-from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
-from translane_server.text.tokenizer import ModelIds, make_tokenizer
+from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
+from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer
 
 EOS = 3
 PADDED = 5  # ids that the model has and SentencePiece has not
@@ -52,7 +52,7 @@ SOURCE, TARGET = load("source.spm"), load("target.spm")
 
 def make_pair(source, target):
     ours, theirs = (SentencePieceVocabulary(side, side.get_piece_size() + PADDED) for side in (source, target))
-    return SentencePieceTokenizer(ours, theirs, EOS)
+    return Tokenizer(ours, theirs, EOS)
 
 
 letters = make_pair(LETTERS, LETTERS)

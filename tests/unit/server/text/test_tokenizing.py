@@ -3,7 +3,7 @@
 import pytest
 
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
-from translane_server.translation.segmentation import tokenize
+from translane_server.text.tokenizer import tokenize
 
 
 @pytest.fixture
