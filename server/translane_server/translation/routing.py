@@ -113,7 +113,7 @@ class ThroughPivot:
             )
             for before, after in zip(first.translations, second.translations, strict=True)
         ]
-        timing = _added(first.timing, second.timing, time.perf_counter() - started)
+        timing = self._timing(first, second.timing, started)
         ticket.note(source_tokens=sum(each.source_tokens for each in translations))
         return Translations(translations, self._models, timing, {**first.versions, **second.versions})
 
@@ -130,7 +130,7 @@ class ThroughPivot:
                         end = replace(
                             end,
                             hypothesis=_cut_off_as(before, end.hypothesis),
-                            timing=_added(first.timing, end.timing, time.perf_counter() - started),
+                            timing=self._timing(first, end.timing, started),
                             treatment=self._treatment(before, end.treatment),
                             models=self._models,
                             versions={**first.versions, **end.versions},
@@ -163,6 +163,9 @@ class ThroughPivot:
             preserved=first.preserved,
         )
 
+    def _timing(self, first: Translations, second: Timing, started: float) -> Timing:
+        return _combined(sum, [first.timing, second], time.perf_counter() - started, second.cached_texts)
+
     @contextmanager
     def _of_the_text_between(self) -> Iterator[None]:
         """Say in the errors of the second step that they are about texts that the caller did not send."""
@@ -182,6 +185,8 @@ class ThroughPivot:
 class ByLanguage:
     """Finds the language of each text, and translates the texts of each language as a request of its own.
 
+    What finds languages is loaded at its first use.
+
     Args:
         candidates: returns the languages that can be translated, by the request's model and target language.
         route: returns what translates a request whose language is known.
@@ -199,9 +204,12 @@ class ByLanguage:
         pool: TokenizerPool,
         most_texts: int,
     ) -> None:
-        self._languages = SourceLanguages(candidates, pool)
+        self._candidates = candidates
         self._route = route
+        self._pool = pool
         self._most_texts = most_texts
+        self._identifier: LanguageIdentifier | None = None
+        self._loading = asyncio.Lock()
 
     async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
         """See `Translates`. The texts of all languages are translated at the same time."""
@@ -211,30 +219,32 @@ class ByLanguage:
             raise InvalidRequestError(FieldViolation("texts", "is empty; at least one is needed"))
         refuse(too_many("texts", count, self._most_texts))
         parts: dict[str, list[int]] = {}
-        for number, language in enumerate(await self._languages.find(request, ticket.caller)):
+        for number, language in enumerate(await self._find(request, ticket.caller)):
             parts.setdefault(language, []).append(number)
-        answers = await _together(
+        translated = await _together(
             [self._part(request, language, numbers, ticket) for language, numbers in parts.items()]
         )
         found: dict[int, Translation] = {}
-        for (language, numbers), answer in zip(parts.items(), answers, strict=True):
-            for number, each in zip(numbers, answer.translations, strict=True):
+        for (language, numbers), part in zip(parts.items(), translated, strict=True):
+            for number, each in zip(numbers, part.translations, strict=True):
                 treatment = replace(each.treatment or Treatment(), source_language=language)
-                found[number] = replace(each, treatment=treatment, models=answer.models)
-        models = list(dict.fromkeys(answer.models for answer in answers))
+                found[number] = replace(each, treatment=treatment, models=part.models)
+        models = list(dict.fromkeys(part.models for part in translated))
         translations = [found[number] for number in range(count)]
         ticket.note(
             model=", ".join(" + ".join(each) for each in models),
             source_tokens=sum(each.source_tokens for each in translations),
         )
-        timing = _slowest([answer.timing for answer in answers], time.perf_counter() - started)
-        versions = {name: version for answer in answers for name, version in answer.versions.items()}
+        timings = [part.timing for part in translated]
+        cached, total = sum(each.cached_texts for each in timings), time.perf_counter() - started
+        timing = _combined(max, timings, total, cached)
+        versions = {name: version for part in translated for name, version in part.versions.items()}
         return Translations(translations, models[0] if len(models) == 1 else (), timing, versions)
 
     async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """See `Translates`."""
         started = time.perf_counter()
-        (language,) = await self._languages.find(request, ticket.caller)
+        (language,) = await self._find(request, ticket.caller)
         translator = self._routed(request, language)
         ticket.note(model=translator.name)
         ticket.count_in(translator.metrics)
@@ -266,22 +276,7 @@ class ByLanguage:
     def _routed(self, request: TranslationRequest, language: str) -> Step | ThroughPivot:
         return self._route(request.model, language, request.target_language)
 
-
-class SourceLanguages:
-    """Finds the languages of texts. What finds them is loaded at its first use.
-
-    Args:
-        candidates: returns the languages that can be translated, by the request's model and target language.
-        pool: does the work.
-    """
-
-    def __init__(self, candidates: Callable[[str, str], Sequence[str]], pool: TokenizerPool) -> None:
-        self._candidates = candidates
-        self._pool = pool
-        self._identifier: LanguageIdentifier | None = None
-        self._loading = asyncio.Lock()
-
-    async def find(self, request: TranslationRequest, caller: str = "") -> list[str]:
+    async def _find(self, request: TranslationRequest, caller: str) -> list[str]:
         """Return the language of each text, among those that can be translated to the request's target language.
 
         Raises:
@@ -291,7 +286,10 @@ class SourceLanguages:
         candidates = self._candidates(request.model, request.target_language)
         if len(candidates) == 1:
             return [candidates[0]] * len(texts)
-        identifier = await self._loaded()
+        async with self._loading:
+            if self._identifier is None:
+                self._identifier = await asyncio.to_thread(LanguageIdentifier)
+            identifier = self._identifier
 
         def find(budget: Budget) -> list[str]:
             try:
@@ -302,12 +300,6 @@ class SourceLanguages:
 
         work = sum([len(text.encode()) + _WORK_OF_A_TEXT for text in texts])
         return await self._pool.read(work, find, caller)
-
-    async def _loaded(self) -> LanguageIdentifier:
-        async with self._loading:
-            if self._identifier is None:
-                self._identifier = await asyncio.to_thread(LanguageIdentifier)
-            return self._identifier
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
@@ -331,23 +323,14 @@ def _cut_off_as(before: Translation, hypothesis: Hypothesis) -> Hypothesis:
     return hypothesis
 
 
-def _slowest(timings: Sequence[Timing], total: float) -> Timing:
-    """Return the longest time of each phase, for parts of a request that run at the same time. Add cached texts."""
+def _combined(
+    combine: Callable[[list[float]], float], timings: Sequence[Timing], total: float, cached_texts: int
+) -> Timing:
+    """Return the time in each phase: the `sum` of steps one after the other, or the `max` of parts at the same time."""
     return Timing(
-        max(each.queue for each in timings),
-        max(each.encode for each in timings),
-        max(each.decode for each in timings),
+        combine([each.queue for each in timings]),
+        combine([each.encode for each in timings]),
+        combine([each.decode for each in timings]),
         total,
-        sum(each.cached_texts for each in timings),
-    )
-
-
-def _added(first: Timing, second: Timing, total: float) -> Timing:
-    """Return the times of steps that run one after the other. Cached texts are the last step's."""
-    return Timing(
-        first.queue + second.queue,
-        first.encode + second.encode,
-        first.decode + second.decode,
-        total,
-        second.cached_texts,
+        cached_texts,
     )

@@ -14,7 +14,7 @@ from translane_server.core.errors import FieldViolation
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer, tokenize
-from translane_server.translation.languages import LanguagePairs
+from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import (
     RequestLimits,
     check_inputs,
@@ -30,10 +30,25 @@ _FORCED_ONLY = DecodingOptions(max_length=0)
 
 @dataclass(frozen=True)
 class PreparedScores:
-    """The sentences to score. The first `language_tokens` forced tokens name a language, and have no score."""
+    """A request as sentences whose forced tokens are scored, and the pair that has encoded them."""
 
     sentences: Sequence[Sentence]
-    language_tokens: int = 0
+    pair: LanguagePair
+
+    def scores(self, results: Sequence[SentenceResult], tokens: bool, budget: Budget = UNLIMITED) -> list[Score]:
+        """Return the score of each sentence, with the tokens if `tokens` is set. Tokens of a language have no score.
+
+        Raises:
+            WorkEndedError: the budget, which is checked between the sentences, has ended.
+        """
+        hidden = len(self.pair.forced_ids)
+        scores = []
+        for sentence, result in zip(self.sentences, results, strict=True):
+            budget.check()
+            log_probs = result.hypotheses[0].token_log_probs[hidden:]
+            pieces = self.pair.tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else ()
+            scores.append(Score(math.fsum(log_probs), log_probs, tuple(pieces)))
+        return scores
 
 
 class ScoreReader:
@@ -46,8 +61,7 @@ class ScoreReader:
     """
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
-        self._manifest = manifest
-        self._tokenizer = tokenizer
+        self._eos = manifest.special_ids.eos
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
 
@@ -81,48 +95,19 @@ class ScoreReader:
                 that is wrong.
             WorkEndedError: the budget has ended.
         """
+        limits = self._limits.tokens
+        pair, wrong = self._pairs.find(request.source_language, request.target_language)
         try:
-            return self._read(request, budget)
+            sources = tokenize(pair.encode, [source for source, _ in request.inputs], budget)
+            encoded = tokenize(pair.tokenizer.encode_target, [target for _, target in request.inputs], budget)
         except OverBudgetError:
             raise takes_too_long("inputs", budget) from None
-
-    def _read(self, request: ScoringRequest, budget: Budget) -> PreparedScores:
-        limits, eos = self._limits.tokens, self._manifest.special_ids.eos
-        pair, wrong = self._pairs.find(request.source_language, request.target_language)
-        sources = tokenize(pair.encode, [source for source, _ in request.inputs], budget)
-        encoded = tokenize(pair.tokenizer.encode_target, [target for _, target in request.inputs], budget)
-        targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
-        refuse(
-            [
-                *[
-                    FieldViolation(_SOURCE.format(number), "has no tokens")
-                    for number, ids in enumerate(sources)
-                    if not ids
-                ],
-                *check_tokens(_SOURCE, sources, limits.source),
-                *check_tokens(_TARGET, targets, limits.target),
-                *wrong,
-            ]
-        )
+        targets = [[*pair.forced_ids, *ids, self._eos] for ids in encoded]
+        empty = [FieldViolation(_SOURCE.format(n), "has no tokens") for n, ids in enumerate(sources) if not ids]
+        too_long = [*check_tokens(_SOURCE, sources, limits.source), *check_tokens(_TARGET, targets, limits.target)]
+        refuse([*empty, *too_long, *wrong])
         sentences = [
             Sentence(source, _FORCED_ONLY, forced_ids=tuple(target))
             for source, target in zip(sources, targets, strict=True)
         ]
-        return PreparedScores(sentences, len(pair.forced_ids))
-
-    def scores(
-        self, prepared: PreparedScores, results: Sequence[SentenceResult], tokens: bool, budget: Budget = UNLIMITED
-    ) -> list[Score]:
-        """Return the score of each sentence, with the tokens if `tokens` is set.
-
-        Raises:
-            WorkEndedError: the budget, which is checked between the sentences, has ended.
-        """
-        hidden = prepared.language_tokens
-        scores = []
-        for sentence, result in zip(prepared.sentences, results, strict=True):
-            budget.check()
-            log_probs = result.hypotheses[0].token_log_probs[hidden:]
-            pieces = self._tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else ()
-            scores.append(Score(math.fsum(log_probs), tuple(log_probs), tuple(pieces)))
-        return scores
+        return PreparedScores(sentences, pair)

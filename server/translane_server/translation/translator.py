@@ -230,7 +230,7 @@ class Translator:
         ticket.note(source_tokens=sum(len(sentence.source_ids) for sentence in sentences), target_tokens=target_tokens)
         submitted = self._clock()
         results = await self._dispatcher.decode(sentences, ticket.priority, ticket.caller)
-        build = partial(self._scores.scores, prepared, results, request.return_tokens)
+        build = partial(prepared.scores, results, request.return_tokens)
         scores = await self._pool.build(size + target_tokens, build, ticket.caller)
         started = reading if started is None else started
         self._trace(ticket, (started, reading, submitted), sentences, results)

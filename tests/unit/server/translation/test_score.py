@@ -45,11 +45,11 @@ def test_scores_are_sums():
     (sentence,) = prepared.sentences
     hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, True, (-0.1, -0.2, -0.3))
     results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
-    (score,) = reader.scores(prepared, results, True)
+    (score,) = prepared.scores(results, True)
     assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))
     assert score.token_log_probs == pytest.approx([-0.1, -0.2, -0.3])
     assert score.tokens == ("x", "y", "</s>")
-    assert not reader.scores(prepared, results, False)[0].tokens
+    assert not prepared.scores(results, False)[0].tokens
 
 
 def test_wrong_inputs_are_named():
@@ -76,7 +76,7 @@ def test_reading_and_building_end_with_the_caller():
         reader.read(asked, budget)
     hypothesis = Hypothesis((1, 2), 0.0, True, (-0.1, -0.2, -0.3))
     with pytest.raises(WorkEndedError):
-        reader.scores(read(asked), [SentenceResult((hypothesis,), Timing(0, 0, 0))], False, budget)
+        read(asked).scores([SentenceResult((hypothesis,), Timing(0, 0, 0))], False, budget)
 
 
 def test_reading_has_a_time():
