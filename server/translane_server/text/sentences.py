@@ -60,7 +60,8 @@ _MAYBE_BULLET = frozenset("-*+•‣▪◦·–— \t\u3000\xa0")
 
 def maybe_several(text: str) -> bool:
     """Whether `sentences` may find several sentences or a bullet in `text`. This is cheap."""
-    if (end := _MAYBE_END.search(text)) and _goes_on(text, end.start()):
+    end = _MAYBE_END.search(text)
+    if end and end.end() < len(text) and _goes_on(text, end.start()):
         return True
     return text[:1] in _MAYBE_BULLET and _BULLET.match(text) is not None
 

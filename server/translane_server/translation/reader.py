@@ -123,6 +123,8 @@ class TranslateReader:
             prepared = [
                 PreparedText((Segment(text, ids),) if ids else ()) for text, ids in zip(texts, encoded, strict=True)
             ]
+            if plan.splits is None:  # no sentence is too long
+                return prepared, []
             return prepared, check_tokens(request.field, encoded, self._limits.tokens.source, SPLIT_ADVICE)
         ids = iter(encoded)
         return self._cut(request, plan, budget, [next(ids) if is_plain else None for is_plain in plain])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -63,12 +63,11 @@ class TokenizerPool:
         self._reading_time = reading_time
         self._threads: list[_WorkerThread] = []
         self._handed: SimpleQueue[_Work[Any] | None] = SimpleQueue()
-        self._numbers = itertools.count()
         # Work apart by whether it is large, fair between callers. Both kinds take turns.
         self._waiting: dict[bool, FairQueue[_Work[Any]]] = {False: FairQueue(), True: FairQueue()}
         self._last_was_large = False
-        self._open: dict[int, _Work[Any]] = {}  # that waits or runs
-        self._running: dict[int, _Work[Any]] = {}
+        self._open: set[_Work[Any]] = set()  # that waits or runs
+        self._running: set[_Work[Any]] = set()
         self._bytes = 0  # of the requests that wait
         self._stopped = False
 
@@ -109,7 +108,7 @@ class TokenizerPool:
     def stop(self) -> None:
         """End all work. Its callers get an UnavailableError."""
         self._stopped = True
-        for work in self._open.values():
+        for work in self._open:
             work.budget.end()
             if not work.outcome.done():
                 work.outcome.set_exception(shutting_down())
@@ -121,24 +120,26 @@ class TokenizerPool:
     ) -> _Result:
         if self._stopped:
             raise shutting_down()
-        mine = _Work(next(self._numbers), size, work > _LARGE, budget, call)
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[_Result] = loop.create_future()
+        mine = _Work(size, work > _LARGE, budget, call, loop, outcome)
         waiting = self._waiting[mine.is_large]
         entry = waiting.add(mine, caller, cost=work)
-        self._open[mine.number] = mine
+        self._open.add(mine)
         self._bytes += size
         self._hand_out()
         try:
-            return await mine.outcome
+            return await outcome
         finally:
             budget.end()
             if waiting.remove(entry):
                 self._bytes -= size
-                del self._open[mine.number]
+                self._open.discard(mine)
 
     def _hand_out(self) -> None:
         """Give work to the threads that have none."""
         while len(self._running) < self._most_threads and (work := self._next()):
-            self._running[work.number] = work
+            self._running.add(work)
             self._bytes -= work.size
             if len(self._threads) < len(self._running):
                 self._threads.append(_WorkerThread(self._handed, self._ended))
@@ -148,14 +149,15 @@ class TokenizerPool:
     def _next(self) -> _Work[Any] | None:
         """Take the next work that may run now from those that wait."""
         small, large = self._waiting[False], self._waiting[True]
-        takes_large = bool(large) and sum(work.is_large for work in self._running.values()) < self._most_large
+        takes_large = bool(large) and sum(work.is_large for work in self._running) < self._most_large
         if not small and not takes_large:
             return None
         self._last_was_large = takes_large and not (small and self._last_was_large)
         return (large if self._last_was_large else small).pop()
 
     def _ended(self, work: _Work[Any], result: object, error: BaseException | None) -> None:
-        del self._running[work.number], self._open[work.number]
+        self._running.discard(work)
+        self._open.discard(work)
         if work.outcome.done():  # the caller has gone, or the workers have stopped
             pass
         elif error:
@@ -171,19 +173,16 @@ def any_thread_runs() -> bool:
     return any(isinstance(thread, _WorkerThread) for thread in threading.enumerate())
 
 
+@dataclass(eq=False, slots=True)
 class _Work(Generic[_Result]):
-    """A call for a thread, its place in the order of arrival, and what comes of it."""
+    """A call for a thread, and what comes of it."""
 
-    def __init__(
-        self, number: int, size: int, is_large: bool, budget: Budget, call: Callable[[Budget], _Result]
-    ) -> None:
-        self.number = number
-        self.size = size
-        self.is_large = is_large
-        self.budget = budget
-        self.call = call
-        self.loop = asyncio.get_running_loop()
-        self.outcome: asyncio.Future[_Result] = self.loop.create_future()
+    size: int
+    is_large: bool
+    budget: Budget
+    call: Callable[[Budget], _Result]
+    loop: asyncio.AbstractEventLoop
+    outcome: asyncio.Future[_Result]
 
 
 class _WorkerThread(threading.Thread):

@@ -233,7 +233,8 @@ class Translator:
         build = partial(prepared.scores, results, request.return_tokens)
         scores = await self._pool.build(size + target_tokens, build, ticket.caller)
         started = reading if started is None else started
-        self._trace(ticket, (started, reading, submitted), sentences, results)
+        if ticket.trace:
+            self._trace(ticket.trace, (started, reading, submitted), sentences, results)
         timing = request_timing(results, self._clock() - started)
         return Scores(scores, self.name, timing, self._versions)
 
@@ -277,25 +278,26 @@ class Translator:
         seconds = self._clock() - times[0]
         self._metrics.generated_tokens.inc(generated)
         ticket.note(generated_tokens=generated)
-        self._trace(ticket, times, sentences, results)
+        if ticket.trace:
+            self._trace(ticket.trace, times, sentences, results)
         return request_timing(results, seconds, cached)
 
     def _trace(
         self,
-        ticket: Ticket,
+        trace: CallTrace,
         times: tuple[float, float, float],
         sentences: Sequence[Sentence],
         results: Sequence[SentenceResult],
     ) -> None:
         """Record what the model did in the trace of the call. The times are the first three of `ModelRun`."""
-        if ticket.trace and ticket.trace.is_recorded:
+        if trace.is_recorded:
             runs = [
                 SentenceRun(
                     *result.timing, len(sentence.source_ids), sentence.options.rows, _generated_tokens([result])
                 )
                 for sentence, result in zip(sentences, results, strict=True)
             ]
-            ticket.trace.add(ModelRun(self.name, self._version, *times, self._clock(), runs))
+            trace.add(ModelRun(self.name, self._version, *times, self._clock(), runs))
 
 
 def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:

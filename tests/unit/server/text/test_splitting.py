@@ -85,10 +85,11 @@ def whole(text):
 @given(TEXTS, LANGUAGES, st.sampled_from([2, 5, 17, 1000]))
 @example("B\xa0.\u2028", "xx", 5)
 @example("A.\u3000B。\x85C", "en", 2)
+@example("-\x1f", "en", 2)
 def test_nothing_of_a_text_is_lost(text, language, max_tokens):
     parts = split(text, language, max_tokens=max_tokens)
     assert whole(parts) == text
-    assert all(re.sub(r"\(?[0-9]{1,3}[.)]", "", gap).strip() == "" for gap in parts.gaps)
+    assert all(re.sub(r"\(?[0-9]{1,3}[.)]|[-*+•‣▪◦·–—](?=\s)", "", gap).strip() == "" for gap in parts.gaps)
     assert all(sentence == sentence.strip() != "" for sentence in parts.sentences)
     assert all(len(sentence.splitlines()) == 1 for sentence in parts.sentences)
     assert list(map(list, parts.source_ids)) == characters(parts.sentences)
