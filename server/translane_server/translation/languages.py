@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from translane_server.bundle.manifest import Languages, LanguageTokens
 from translane_server.core.errors import FieldViolation
@@ -13,13 +14,14 @@ from translane_server.text.tokenizer import Tokenizer
 _NO_TOKENS = LanguageTokens()
 
 
+@dataclass(eq=False)
 class LanguagePair:
     """Two languages of a model, and the template that tells the model these languages.
 
     A source is `prefix`, then the ids of `text_prefix` + text, then `suffix`. The template's tokens stand for no part
     of a text. A text without tokens gets no template.
 
-    Args:
+    Attributes:
         source: the model's tag of the source language.
         target: the model's tag of the target language.
         tokenizer: the model's tokenizer.
@@ -29,35 +31,26 @@ class LanguagePair:
         suffix: ids after the ids of the text.
     """
 
-    def __init__(
-        self,
-        source: str,
-        target: str,
-        tokenizer: Tokenizer,
-        forced_ids: tuple[int, ...] = (),
-        *,
-        text_prefix: str = "",
-        prefix: tuple[int, ...] = (),
-        suffix: tuple[int, ...] = (),
-    ) -> None:
-        self.source = source
-        self.target = target
-        self.tokenizer = tokenizer
-        self.forced_ids = forced_ids
-        self._text_prefix = text_prefix
-        self._prefix = prefix
-        self._suffix = suffix
-        self._has_template = bool(text_prefix or prefix or suffix)
-        self._nothing = tokenizer.encode([text_prefix])[0] if text_prefix else []
-        surfaces = tokenizer.source_surfaces(text_prefix) if text_prefix else []
+    source: str
+    target: str
+    tokenizer: Tokenizer
+    forced_ids: tuple[int, ...] = ()
+    text_prefix: str = ""
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._has_template = bool(self.text_prefix or self.prefix or self.suffix)
+        self._nothing = self.tokenizer.encode([self.text_prefix])[0] if self.text_prefix else []
+        surfaces = self.tokenizer.source_surfaces(self.text_prefix) if self.text_prefix else []
         self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the source ids of each text, with the template; an empty list if a text has no tokens."""
         if not self._has_template:
             return self.tokenizer.encode(texts)
-        encoded = self.tokenizer.encode([self._text_prefix + text for text in texts])
-        return [[*self._prefix, *ids, *self._suffix] if ids != self._nothing else [] for ids in encoded]
+        encoded = self.tokenizer.encode([self.text_prefix + text for text in texts])
+        return [[*self.prefix, *ids, *self.suffix] if ids != self._nothing else [] for ids in encoded]
 
     def source_surfaces(self, text: str) -> list[str]:
         """Return the part of `text` that each token of `encode([text])` stands for; "" for the template's tokens."""
@@ -65,9 +58,9 @@ class LanguagePair:
             return self.tokenizer.source_surfaces(text)
         if not self.encode([text])[0]:
             return []
-        surfaces = self.tokenizer.source_surfaces(self._text_prefix + text)
-        blank = [""] * (len(self._prefix) + self._prefix_tokens)
-        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self._suffix)]
+        surfaces = self.tokenizer.source_surfaces(self.text_prefix + text)
+        blank = [""] * (len(self.prefix) + self._prefix_tokens)
+        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self.suffix)]
 
 
 class LanguagePairs:

@@ -136,9 +136,6 @@ def attribute_values(
             yield value, *match.span("value")
 
 
-if TYPE_CHECKING:
-    import turbohtml
-
 # As many elements within each other as browsers allow.
 _MOST_OPEN = 512
 _MOST_CDATA = 20

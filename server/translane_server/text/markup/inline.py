@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from translane_server.text.marked_text import Mark, MarkedText
 from translane_server.text.markup.document import (
@@ -30,7 +31,7 @@ _TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
 
 
 class Marking:
-    """Writes the text of a segment's items, collapses white space, and notes where marks are."""
+    """Writes the text of a block's items, collapses white space, and notes where marks are."""
 
     def __init__(self, items: Sequence[Item], refer: Refer) -> None:
         self._items = items
@@ -123,8 +124,8 @@ _EDGE_AT_END = re.compile(r";0[aA][xX]#&|;061#&|;psbn&|[ \t\r\n\f\u00a0]")  # of
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of the source that is a block.
+class Block:
+    """A part of the source that is translated as one.
 
     Attributes:
         start: where it starts in the source [characters].
@@ -137,7 +138,7 @@ class Segment:
     marked: MarkedText
 
 
-def segments(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Segment]:
+def blocks_of(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Block]:
     """Yield what is translated of a line. All else, such as white space and images at the ends, stays where it is.
 
     A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there.
@@ -154,10 +155,10 @@ def segments(source: str, items: Sequence[Item], refer: Refer, *, free: bool = T
     partners = _partners(items)
     start = 0
     for place in [i for i, partner in enumerate(partners) if partner is None] + [len(items)]:
-        segment = _segment(source, items[start:place], [(p or 0) - start for p in partners[start:place]], refer, free)
+        block = _block(source, items[start:place], [(p or 0) - start for p in partners[start:place]], refer, free)
         start = place + 1
-        if segment is not None:
-            yield segment
+        if block is not None:
+            yield block
 
 
 def fixed(items: Sequence[Item]) -> list[Item]:
@@ -204,7 +205,7 @@ def _partners(items: Sequence[Item]) -> list[int | None]:
     ]
 
 
-def _segment(source: str, items: Sequence[Item], partners: Sequence[int], refer: Refer, free: bool) -> Segment | None:
+def _block(source: str, items: Sequence[Item], partners: Sequence[int], refer: Refer, free: bool) -> Block | None:
     items, partners = _without_empty_pairs(items, partners)
     pairs = [0]  # how many items before one start pairs
     for item in items:
@@ -233,7 +234,7 @@ def _segment(source: str, items: Sequence[Item], partners: Sequence[int], refer:
             place = match.end()
         end -= place
         items[-1] = replace(items[-1], text=items[-1].text.rstrip(SPACE + "\u00a0"))
-    return Segment(start, end, Marking(items, refer).marked_text())
+    return Block(start, end, Marking(items, refer).marked_text())
 
 
 def _stays_at_edge(item: Item) -> bool:
@@ -274,20 +275,6 @@ def _without_empty_pairs(items: Sequence[Item], partners: Sequence[int]) -> tupl
     return kept, numbers
 
 
-class _Places:
-    """Parts of the source, in order, and what stands in a template for each."""
-
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        self.values: list[int | str] = []
-
-    def add(self, start: int, end: int, value: int | str) -> None:
-        self.starts.append(start)
-        self.ends.append(end)
-        self.values.append(value)
-
-
 class Builder:
     """Collects the blocks of a source, in the order in which they are there."""
 
@@ -298,38 +285,38 @@ class Builder:
         self._references = References.absent_from(source)
         self._blocks: list[MarkedText] = []
         self._tags: list[Template] = []
-        self._lines = _Places()
-        # Attributes and what is written in another way. They come before the lines around them.
-        self._attributes = _Places()
+        # Parts of the source, in order: start, end, and what stands in a template for each. Attributes and what is
+        # written in another way come before the lines around them.
+        self._lines: list[tuple[int, int, int]] = []
+        self._attributes: list[tuple[int, int, int | str]] = []
 
     def escape(self, text: str) -> str:
         """Return text of the source that can be taken for no mark of a block."""
         return self._references.escape(text)
 
-    def add_line(self, items: Sequence[Item]) -> dict[int, Segment]:
+    def add_line(self, items: Sequence[Item]) -> dict[int, Block]:
         """Add what is translated of a line; return its blocks by their numbers."""
         found = {}
-        for segment in segments(self._source, items, self._refer, free=self._free):
-            number = self._add(segment.marked)
-            self._lines.add(segment.start, segment.end, number)
-            found[number] = segment
+        for block in blocks_of(self._source, items, self._refer, free=self._free):
+            number = self._add(block.marked)
+            self._lines.append((block.start, block.end, number))
+            found[number] = block
         return found
 
     def add_attribute(self, start: int, end: int, text: str) -> int:
         """Add an attribute's value; return the number of its block."""
         number = self._add(MarkedText(" ".join(text.split())))
-        self._attributes.add(start, end, number)
+        self._attributes.append((start, end, number))
         return number
 
     def rewrite(self, start: int, end: int, text: str) -> None:
         """Write `text` for a part of the source that is in a tag."""
-        self._attributes.add(start, end, text)
+        self._attributes.append((start, end, text))
 
     def document(self, write: Write) -> Document:
         template: list[str | int] = []
         place = 0
-        lines = self._lines
-        for start, end, number in zip(lines.starts, lines.ends, lines.values, strict=True):
+        for start, end, number in self._lines:
             template += [*self._template(place, start), number]
             place = end
         template += self._template(place, len(self._source))
@@ -348,9 +335,9 @@ class Builder:
 
     def _template(self, start: int, end: int) -> Template:
         """Return a part of the source, with what stands in it for attributes."""
-        places = self._attributes
         template: list[str | int] = []
-        for i in range(bisect_left(places.starts, start), bisect_left(places.starts, end)):
-            template += [self._source[start : places.starts[i]], places.values[i]]
-            start = places.ends[i]
+        first, last = (bisect_left(self._attributes, place, key=itemgetter(0)) for place in (start, end))
+        for begin, after, value in self._attributes[first:last]:
+            template += [self._source[start:begin], value]
+            start = after
         return (*template, self._source[start:end])

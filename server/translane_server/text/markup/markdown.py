@@ -213,11 +213,11 @@ class _Reader:
                 placed = replace(placed, text=self._builder.escape(item.text))
             found.append(placed)
         backquotes = lone_backquotes(line.content)
-        for number, segment in self._builder.add_line(found).items():
+        for number, block in self._builder.add_line(found).items():
             self._surroundings[number] = replace(
                 around,
-                starts_line=around.starts_line and segment.start in line.places,
-                backquotes=backquotes & lone_backquotes(self._source[segment.start : segment.end]),
+                starts_line=around.starts_line and block.start in line.places,
+                backquotes=backquotes & lone_backquotes(self._source[block.start : block.end]),
             )
 
     def _add_rewritten(

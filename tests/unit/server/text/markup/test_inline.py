@@ -5,7 +5,7 @@ import re
 import pytest
 
 from translane_server.text.markup.document import Item, Kind
-from translane_server.text.markup.inline import fixed, segments
+from translane_server.text.markup.inline import blocks_of, fixed
 
 _PART = re.compile(r"<br>|<(/?)(\w+)>|\[(\w*)\]|[^<\[]+")
 
@@ -31,7 +31,7 @@ def blocks(source, *, free=True):
         return source[start:end]
 
     return [
-        (source[each.start : each.end], each.marked.text) for each in segments(source, items(source), refer, free=free)
+        (source[each.start : each.end], each.marked.text) for each in blocks_of(source, items(source), refer, free=free)
     ]
 
 
@@ -66,7 +66,7 @@ def test_tags_around_all_of_a_block_stay_in_it_where_they_depend_on_others():
 
 
 def test_a_pair_around_nothing_is_one_thing():
-    (found,) = segments(source := "a <b>[w]</b> c", items(source), lambda start, end: source[start:end])
+    (found,) = blocks_of(source := "a <b>[w]</b> c", items(source), lambda start, end: source[start:end])
     (mark,) = found.marked.marks
     assert (mark.opening, mark.is_single) == ("<b>[w]</b>", True)
 

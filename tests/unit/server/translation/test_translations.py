@@ -1,13 +1,20 @@
-"""Translations of a text's sentences as one translation."""
+"""Decoded sentences to translations: parts of the source, unknown tokens, and the sentences of a text as one."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Options
 from translane.requests import TranslationRequest
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation, Treatment
+from translane_server.engine.sequence import AlignedToken
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.plan import RequestPlans
 from translane_server.translation.segmentation import PreparedText
-from translane_server.translation.translations import merged
+from translane_server.translation.translations import aligned_text, best_combinations, merged, replacements
 
 PLANS = RequestPlans(make_manifest(), FakeTokenizer(), RequestLimits(4, 8, TokenLimits(32, 24, 20), 6))
 
@@ -97,3 +104,89 @@ def test_what_was_done_with_a_text_is_told():
     text = document("", " ", "", treatment=Treatment(sentences=2, preserved=1))
     assert merge(text, [translation("a"), translation("b")]).treatment == text.treatment
     assert merge(document("", ""), [translation("a")]).treatment is None
+
+
+# The best combinations of hypotheses
+
+
+SCORES = st.lists(
+    st.lists(st.integers(-20, 0), min_size=1, max_size=4).map(lambda scores: sorted(scores, reverse=True)), max_size=4
+)
+
+
+@given(SCORES, st.integers(1, 12))
+def test_no_combination_is_better(scores, most):
+    def total(numbers):
+        return sum(of_sentence[number] for of_sentence, number in zip(scores, numbers, strict=True))
+
+    found = best_combinations(scores, most)
+    every = sorted(map(total, itertools.product(*(range(len(each)) for each in scores))), reverse=True)
+    assert list(map(total, found)) == every[:most]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.timeout(20)
+def test_many_sentences_take_no_more_time_than_their_number():
+    (best, second) = best_combinations([[-1.0, -1.5]] * 20_000, 2)
+    assert set(best) == {0}
+    assert sum(second) == 1
+
+
+# Which part of the source a token comes from
+
+
+def test_each_token_comes_from_its_source_token():
+    found = aligned_text(
+        "a cat", [b"a", b" cat"], "一只猫", ["一只", "猫"], [AlignedToken(0, 0.9), AlignedToken(1, 0.8)]
+    )
+    assert found.pieces == ["a", " cat"]
+    assert found.sources == [(0, 2), (2, 3)]
+
+
+def test_a_source_token_without_text_is_no_part():
+    found = aligned_text("a", [b"a"], "猫", ["猫", ""], [AlignedToken(1, 1.0)])
+    assert found.sources == [None]
+
+
+def test_bytes_of_a_character_become_one_piece():
+    first, *others = [bytes([byte]) for byte in "猫".encode()]
+    found = aligned_text("猫", [first, *others], "cat", ["cat"], [AlignedToken(0, 1.0)] * 3)
+    assert found.pieces == ["", "", "猫"]
+
+
+def test_a_character_that_is_cut_off_is_replaced():
+    found = aligned_text("a\ufffd", [b"a", "猫".encode()[:2]], "x", ["x"], [AlignedToken(0, 1.0)] * 2)
+    assert "".join(found.pieces) == found.text == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("surfaces", "source", "sources"),
+    [
+        ([b"aa", b"bb"], "wxyz", [(0, 2), (2, 4)]),
+        ([b"a", b"bbb"], "wxyz", [(0, 1), (1, 4)]),
+        ([b"a", b""], "wx", [(0, 2), (2, 3)]),
+        ([b"a", b"b", b"c"], "w", [(0, 1)] * 3),
+        ([b"a"], "", [None]),
+        ([], "w", []),
+    ],
+)
+def test_without_alignment_tokens_come_from_the_same_share(surfaces, source, sources):
+    text = b"".join(surfaces).decode()
+    assert aligned_text(text, surfaces, source, [source], ()).sources == sources
+
+
+UNKNOWN = 1
+
+
+def test_unknown_tokens_become_the_source_they_are_aligned_to():
+    alignment = [AlignedToken(0, 0.9), AlignedToken(2, 0.8), AlignedToken(1, 0.7)]
+    assert replacements([7, UNKNOWN, UNKNOWN], alignment, UNKNOWN, ["a", " b", " c "]) == {1: "c", 2: "b"}
+
+
+def test_without_anything_visible_there_the_unknown_token_stays():
+    assert replacements([UNKNOWN], [AlignedToken(1, 0.9)], UNKNOWN, ["a", " "]) == {}
+
+
+def test_a_very_long_part_of_the_source_replaces_nothing():
+    alignment = [AlignedToken(0, 0.9), AlignedToken(1, 0.9)]
+    assert replacements([UNKNOWN] * 2, alignment, UNKNOWN, ["x" * 1024, "y" * 1025]) == {0: "x" * 1024}
