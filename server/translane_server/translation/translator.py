@@ -270,10 +270,10 @@ class Translator:
         ticket: Ticket,
     ) -> Timing:
         """Keep, count, log and trace what was translated, and return its timing. For `times` see `_trace`."""
-        cached = 0
+        cached = recalled.count if recalled else 0
         if recalled:
             recalled.keep()
-            cached = recalled.count
+        if self.cache:
             ticket.note(cached_texts=cached)
         seconds = self._clock() - times[0]
         self._metrics.generated_tokens.inc(generated)

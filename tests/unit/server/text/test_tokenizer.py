@@ -17,8 +17,9 @@ from translane_server.bundle.manifest import (
     SentencePieceTokenizerEntry,
     SpecialIds,
 )
+from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
-from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer
+from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer, tokenize
 
 EOS = 3
 PADDED = 5  # ids that the model has and SentencePiece has not
@@ -309,3 +310,41 @@ def test_sentencepiece_gets_one_text_at_a_time(monkeypatch, ids):
     expected = [encode("fo"), encode("of")] if ids is None else [[4, 5, 6], [4, 6, 5]]
     assert vocabulary.encode(["fo", "of"]) == expected
     assert given == ["fo", "of"]
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def encode(seen):
+    def encode(texts):
+        seen.append(list(texts))
+        return [[len(text)] for text in texts]
+
+    return encode
+
+
+def test_short_texts_are_tokenized_together(encode, seen):
+    assert tokenize(encode, ["a", "", "bc"], UNLIMITED) == [[1], [0], [2]]
+    assert seen == [["a", "", "bc"]]
+    assert tokenize(encode, [], UNLIMITED) == []
+
+
+def test_long_texts_are_tokenized_in_parts(encode, seen):
+    texts = ["x" * length for length in (30_000, 30_000, 30_000, 100_000, 1, 2, 65_536)]
+    assert tokenize(encode, texts, UNLIMITED) == [[len(text)] for text in texts]
+    assert [[len(text) for text in part] for part in seen] == [[30_000] * 2, [30_000], [100_000], [1, 2], [65_536]]
+
+
+def test_the_work_ends_between_two_parts(encode, seen):
+    budget = Budget()
+
+    def ending(texts):
+        budget.end()
+        return encode(texts)
+
+    with pytest.raises(WorkEndedError):
+        tokenize(ending, ["x" * 40_000] * 5, budget)
+    assert len(seen) == 1

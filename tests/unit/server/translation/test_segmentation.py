@@ -156,18 +156,9 @@ def test_the_callers_patterns_come_first():
     assert marks("a {y} b", preserve=["[yb]+"], preserve_untranslatable=False) == [[("y", ""), ("b", "")]]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "problem"),
-    [
-        ("(", "is no regular expression of RE2: missing ): ("),
-        ("(?=x)", "is no regular expression of RE2: invalid perl operator: (?="),
-        ("x*", "matches an empty text"),
-        ("", "matches an empty text"),
-        ("(?:x{1,90}){1,11}", "is too large: the patterns have more than 1000 instructions together"),
-    ],
-)
-def test_a_pattern_that_cannot_be_used_is_refused(pattern, problem):
-    assert violations("x", preserve=["y", pattern]) == {"options.preserve[1]": problem}
+def test_a_pattern_that_cannot_be_used_is_refused():
+    assert violations("x", preserve=["y", "x*"]) == {"options.preserve[1]": "matches an empty text"}
+    assert violations("x", preserve=["("]) == {"options.preserve[0]": "is no regular expression of RE2: missing ): ("}
 
 
 def test_a_format_without_a_reader_is_refused():

@@ -1,4 +1,4 @@
-"""What becomes of terms: which a sentence must keep, and what the answer reports."""
+"""What becomes of terms: which a sentence must keep, what the model can spell, and what the answer reports."""
 
 import random
 from typing import Any
@@ -255,3 +255,45 @@ def test_a_request_keeps_its_glossaries_and_the_next_one_has_the_new_ones():
     assert [sentence.required_phrases for sentence in new.sentences][1] == ()
     assert [each.sentences[0].required_phrases[0].text for each in (old, new)] == [b"old", b"new"]
     assert [sentence.options.beam_size for sentence in new.sentences] == [4, 1]
+
+
+NO_LETTER = 0
+PIECES = ("?", "a", "b", "c", " ")
+
+
+class Letters:
+    """A tokenizer of letters, which writes capitals small, as vocabularies without capitals do."""
+
+    def __init__(self, dropped=""):
+        self.calls = []
+        self._dropped = dropped
+
+    def encode_target(self, texts):
+        self.calls += texts
+        return [[PIECES.index(letter) if letter in PIECES else NO_LETTER for letter in text.lower()] for text in texts]
+
+    def decode(self, ids):
+        return ["".join(PIECES[id_] for id_ in each if PIECES[id_] not in self._dropped) for each in ids]
+
+
+def spelling_of(tokenizer: Any) -> Spelling:
+    return Spelling(tokenizer, NO_LETTER)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "can_spell"), [("", (), True), ("ab", (1, 2), True), ("ax", (1, NO_LETTER), False)]
+)
+def test_a_text_has_tokens_and_can_be_spelled_or_not(text, ids, can_spell):
+    assert spelling_of(Letters()).ids(text) == (ids, can_spell)
+
+
+def test_a_phrase_that_comes_back_as_another_is_none():
+    assert spelling_of(Letters(dropped="b")).phrase("abc") is None
+
+
+def test_a_phrase_is_spelled_once():
+    tokenizer = Letters()
+    spelling = spelling_of(tokenizer)
+    for _ in range(3):
+        spelling.phrase("ab")
+    assert tokenizer.calls == ["ab"]

@@ -1,4 +1,4 @@
-"""What of a text is not translated, by rules."""
+"""What of a text is not translated: by rules, in braces, and by patterns of callers."""
 
 from itertools import pairwise
 
@@ -7,7 +7,18 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.text.placeholders import Kept, Kind, cut_at, may_preserve, untranslatable, without_overlaps
+from translane_server.core.budget import Budget, OverBudgetError
+from translane_server.text.placeholders import (
+    Kept,
+    Kind,
+    PreservePatternError,
+    PreservePatterns,
+    braced,
+    cut_at,
+    may_preserve,
+    untranslatable,
+    without_overlaps,
+)
 
 
 def kept(text):
@@ -122,3 +133,96 @@ def test_parts_are_cut_at_places_within_them(parts, places):
         at for part in parts for at in range(part.start, part.end)
     }
     assert not any(part.start < place < part.end for part in found for place in places)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a {b} c", ["{b}"]),
+        ("{}", ["{}"]),
+        ("${a} #{b} %{c} @{d}", ["${a}", "#{b}", "%{c}", "{d}"]),
+        ("{{ a b }}", ["{{ a b }}"]),
+        ("{% if a %} {# no #}", ["{% if a %}", "{# no #}"]),
+        ("{a b}", []),
+        ("{" + "a" * 128 + "}", ["{" + "a" * 128 + "}"]),
+        ("{" + "a" * 129 + "}", []),
+        ("{n, plural, one {a b} other {c d}}", ["{n, plural, one {a b} other {c d}}"]),
+        ("{n, number}", ["{n, number}"]),
+        ("{n, numbers}", []),
+        ("{a {b} c}", ["{b}"]),
+        ("} {a} {", ["{a}"]),
+        ("{a}}", ["{a}"]),
+        ("{ {a}", ["{a}"]),
+    ],
+)
+def test_what_is_a_placeholder(text, found):
+    assert [text[part.start : part.end] for part in braced(text)] == found
+
+
+@pytest.mark.timeout(10)
+def test_deep_braces_take_no_long_time():
+    assert not untranslatable("{a " * 50_000 + "}" * 50_000)[1:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"), [(Kind.CLOSING_TAG, True), (Kind.EMOJI, True), (Kind.OPENING_TAG, False), (Kind.OTHER, False)]
+)
+def test_what_belongs_to_the_sentence_before_it(kind, ends):
+    assert Kept(0, 1, kind).ends_sentence is ends
+
+
+def test_the_first_part_wins_and_of_these_the_longest():
+    assert without_overlaps([Kept(2, 9), Kept(0, 1), Kept(0, 3), Kept(3, 4)]) == [Kept(0, 3), Kept(3, 4)]
+
+
+def test_parts_that_are_kept_in_any_case_win():
+    assert without_overlaps([Kept(0, 3), Kept(4, 5), Kept(6, 9)], [Kept(2, 4), Kept(8, 9)]) == [
+        Kept(2, 4),
+        Kept(4, 5),
+        Kept(8, 9),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("places", "cut"),
+    [
+        ([], [Kept(2, 6, Kind.EMOJI)]),
+        ([2, 6, 9], [Kept(2, 6, Kind.EMOJI)]),
+        ([4], [Kept(2, 4, Kind.EMOJI), Kept(4, 6, Kind.EMOJI)]),
+        ([3, 5], [Kept(2, 3, Kind.EMOJI), Kept(3, 5, Kind.EMOJI), Kept(5, 6, Kind.EMOJI)]),
+    ],
+)
+def test_a_part_is_cut_at_places_within_it(places, cut):
+    assert cut_at([Kept(2, 6, Kind.EMOJI)], places) == cut
+
+
+def matched(text, *patterns):
+    return [text[part.start : part.end] for part in PreservePatterns(patterns).find(text)]
+
+
+def test_what_patterns_match():
+    assert matched("ä🙂 foo, FOO\nfoobar", "(?i)foo", "o+b", "foobar") == ["foo", "FOO", "foobar"]
+    assert matched("aaa\nb", "a+|a", r"\s*b", r"\b") == ["aaa", "b"]
+    assert not PreservePatterns([])
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=x)", r"(a)\1", "x*", "", "a{1001}", "(?:x{1,90}){1,11}", "\\"])
+def test_what_is_no_pattern_is_refused(pattern, capfd):
+    with pytest.raises(PreservePatternError) as caught:
+        PreservePatterns(["a", pattern])
+    assert caught.value.number == 1
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.timeout(20)
+def test_a_hostile_pattern_takes_time_in_proportion():
+    assert matched("ab" * 50_000, "(a|b)*a(a|b){40}c", "(a*)*b{2}") == []
+
+
+@pytest.mark.timeout(20)
+def test_the_budget_ends_the_search():
+    now = iter(range(10_000))
+    budget = Budget(100, clock=lambda: float(next(now)))
+    budget.start()
+    with pytest.raises(OverBudgetError):
+        PreservePatterns(["a"]).find("a" * 5000, budget)

@@ -1,4 +1,4 @@
-"""What a file of a glossary may hold, and what is told of a file that holds something else."""
+"""What a file of a glossary may hold, and which stored glossary a request gets."""
 
 import pytest
 from hypothesis import given
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from translane_server.core.errors import GlossaryError
 from translane_server.text import glossaries
 from translane_server.text.characters import composed
-from translane_server.text.glossaries import read_name, read_terms
-from translane_server.text.glossary import Term
+from translane_server.text.glossaries import StoredGlossaries, StoredGlossary, read_name, read_terms
+from translane_server.text.glossary import Glossary, Term
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0"), min_size=1, max_size=20)
 PHRASES = PHRASES.map(str.strip).filter(lambda text: text and text[0] not in "#\ufeff")
@@ -112,3 +112,60 @@ def test_the_name_of_a_file_tells_its_languages(name, parts):
 def test_other_names_are_refused(name):
     with pytest.raises(GlossaryError, match="its name must be NAME"):
         read_name(name)
+
+
+STORED = StoredGlossaries(
+    StoredGlossary(source, target, Glossary(name=name))
+    for name, source, target in (
+        ("medical", "de", "en"),
+        ("medical", "en", "de"),
+        ("medical", "de", "pt-BR"),
+        ("medical", "de", "pt"),
+        ("law", "de", "en"),
+        ("any", "und", "en"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target", "there"),
+    [
+        ("medical", "de", "en", True), ("medical", "de-AT", "en-GB", True), ("medical", "deu_Latn", "eng_Latn", True),
+        ("medical", "fr", "en", False), ("Medical", "de", "en", False), ("law", "en", "de", False),
+        ("any", "xx", "en", True), ("", "de", "en", False),
+    ],
+)  # fmt: skip
+def test_a_glossary_is_found_by_its_name_and_languages(name, source, target, there):
+    assert (STORED.find(name, source, target) is not None) == there
+
+
+def test_the_nearest_language_is_found():
+    of_brazil = STORED.find("medical", "de", "pt-BR")
+    assert of_brazil is not None
+    assert STORED.find("medical", "de", "pt-PT") not in (None, of_brazil)
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "told"),
+    [
+        ("x", ("de", "en"), "'x' is not a glossary of this server; for de to en there is any, law, medical"),
+        ("law", ("en", "de"), "'law' is a glossary for de to en, and not for en to de"),
+        ("x", ("fr", "it"), "'x' is not a glossary of this server, which has none for fr to it"),
+        ("a\nb", ("fr", "it"), r"'a\nb' is not a glossary of this server, which has none for fr to it"),
+    ],
+)
+def test_what_is_told_of_a_glossary_that_is_not_there(name, pair, told):
+    assert STORED.problem(name, *pair) == told
+
+
+def test_a_server_may_store_none():
+    assert StoredGlossaries().problem("x", "de", "en") == "this server stores no glossaries"
+    assert StoredGlossaries().names(("de",), ("en",)) == ()
+    assert len(STORED) == 6
+
+
+def test_the_names_for_a_model():
+    assert STORED.names(("deu_Latn", "fra_Latn"), ("eng_Latn",)) == ("any", "law", "medical")
+    assert STORED.names(("und",), ("und",)) == ("any", "law", "medical")
+    assert STORED.names(("fr",), ("en",)) == ("any",)
+    assert STORED.names(("fr",), ("it",)) == ()
