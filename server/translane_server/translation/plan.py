@@ -39,7 +39,7 @@ from translane_server.translation.options import (
     violation,
     with_defaults,
 )
-from translane_server.translation.terms import KeptTerms, SentenceTerms, Spelling
+from translane_server.translation.terms import FoundTerm, KeptTerms, Spelling, required_phrases
 
 # How many plans are remembered, and the maximum size of their options [characters].
 _PLANS = 128
@@ -59,7 +59,7 @@ class Segment:
         surfaces: the part of the text that each token stands for; None until somebody needs them.
         marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
         escape: makes translated text fit the format of the request.
-        terms: the terms that occur in it; None if the request has no terms.
+        terms: the terms of the request that occur in it.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Segment:
     surfaces: Sequence[str] | None = None
     marked: MarkedText | None = None
     escape: Callable[[str], str] = str
-    terms: SentenceTerms | None = None
+    terms: Sequence[FoundTerm] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class RequestPlan:
         phrases: tuple[RequiredPhrase, ...] = ()
         if self.terms:
             segment.terms = self.terms.in_sentence(segment.text)
-            phrases = segment.terms.phrases
+            phrases = required_phrases(segment.terms)
             if phrases and self.with_terms:
                 decoding = self.with_terms
         if decoding.sampling and self.options.seed is None:

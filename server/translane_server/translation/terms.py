@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
 from translane.results import TermOutcome, TermReport
@@ -24,14 +23,13 @@ MAX_TERMS_OF_SENTENCE = 16
 MAX_REPORTS_OF_TEXT = 256
 MAX_REPORTS = 4096
 
-# Outcomes, the worst first. A term of several sentences has the worst one.
-_WORST_FIRST = (
-    TermOutcome.UNSPELLABLE,
-    TermOutcome.TOO_MANY,
-    TermOutcome.MISSED,
-    TermOutcome.APPLIED,
-)
-_BADNESS = {outcome: place for place, outcome in enumerate(reversed(_WORST_FIRST))}
+# How bad an outcome is. A term of several sentences has the worst one.
+_BADNESS = {
+    TermOutcome.APPLIED: 0,
+    TermOutcome.MISSED: 1,
+    TermOutcome.TOO_MANY: 2,
+    TermOutcome.UNSPELLABLE: 3,
+}
 
 _REQUIRED = TermOutcome.UNSPECIFIED  # the translation must have the term; its outcome is not known yet
 
@@ -98,17 +96,9 @@ class FoundTerm(NamedTuple):
         return spelled or self.term.target in translation
 
 
-@dataclass(frozen=True)
-class SentenceTerms:
-    """The terms that occur in a sentence, in the order of the text; those of the request come first."""
-
-    found: Sequence[FoundTerm] = ()
-
-    @property
-    def phrases(self) -> tuple[RequiredPhrase, ...]:
-        """The phrases that the translation must have, each once."""
-        required = [each.phrase for each in self.found if each.outcome == _REQUIRED and each.phrase]
-        return tuple(dict.fromkeys(required))
+def required_phrases(found: Sequence[FoundTerm]) -> tuple[RequiredPhrase, ...]:
+    """Return the phrases that the translation of a sentence with these terms must have, each once."""
+    return tuple(dict.fromkeys([each.phrase for each in found if each.outcome == _REQUIRED and each.phrase]))
 
 
 @dataclass(frozen=True)
@@ -128,29 +118,25 @@ class KeptTerms:
     spelling: Spelling
     suppressed: Sequence[str] = field(default=())
 
-    def in_sentence(self, text: str) -> SentenceTerms:
-        """Return the terms that occur in a sentence. The translation must have at most 16 phrases of them."""
-        found = self._found(text)
-        most = MAX_TERMS_OF_SENTENCE
-        longest_first = sorted(range(len(found)), key=lambda place: -len(found[place].term.source))
-        phrases = dict.fromkeys(found[place].phrase for place in longest_first if found[place].outcome == _REQUIRED)
-        if len(phrases) > most:
-            kept = set(islice(phrases, most))
-            found = [
-                each._replace(outcome=TermOutcome.TOO_MANY)
-                if each.outcome == _REQUIRED and each.phrase not in kept
-                else each
-                for each in found
-            ]
-        return SentenceTerms(found)
+    def in_sentence(self, text: str) -> list[FoundTerm]:
+        """Return the terms that occur in a sentence, in the order of the text; those of the request come first.
 
-    def _found(self, text: str) -> list[FoundTerm]:
+        The translation must have at most 16 phrases of them: those of the longest terms.
+        """
         words = Words(text)
         taken = bytearray(len(words))
-        return [
+        found = [
             self._judged(glossary.name, term)
             for glossary in (self.own, *self.stored)
             for term in glossary.find(words, taken)
+        ]
+        longest_first = sorted(found, key=lambda each: -len(each.term.source))
+        kept = set(required_phrases(longest_first)[:MAX_TERMS_OF_SENTENCE])
+        return [
+            each._replace(outcome=TermOutcome.TOO_MANY)
+            if each.outcome == _REQUIRED and each.phrase not in kept
+            else each
+            for each in found
         ]
 
     def _judged(self, glossary: str, term: Term) -> FoundTerm:
@@ -161,7 +147,7 @@ class KeptTerms:
         return FoundTerm(glossary, term, phrase, outcome)
 
     def reports(
-        self, sentences: Sequence[tuple[SentenceTerms, str]], most: int, written: str | None = None
+        self, sentences: Sequence[tuple[Sequence[FoundTerm], str]], most: int, written: str | None = None
     ) -> list[TermReport]:
         """Report what became of the terms in one text.
 
@@ -174,28 +160,27 @@ class KeptTerms:
             written: the text as the caller wrote it, if what was translated lacks parts of it.
         """
         outcomes: dict[tuple[str, Term], TermOutcome] = {}
-        for terms, translation in sentences:
-            for each in terms.found:
+        for found, translation in sentences:
+            for each in found:
                 key = (each.glossary, each.term)
-                outcome = TermOutcome.APPLIED if each.is_in(translation) else each.outcome
-                outcomes[key] = _worse(outcomes.get(key), TermOutcome.MISSED if outcome == _REQUIRED else outcome)
+                outcome = TermOutcome.MISSED if each.outcome == _REQUIRED else each.outcome
+                outcome = TermOutcome.APPLIED if each.is_in(translation) else outcome
+                outcomes[key] = max(outcomes.get(key, outcome), outcome, key=_BADNESS.__getitem__)
         own = {("", term): outcomes.pop(("", term), None) for term in self.own.terms}
-        absent = self._absent([term for (_, term), outcome in own.items() if outcome is None], written)
-        reports = [(key, outcome or absent[key[1]]) for key, outcome in [*own.items(), *outcomes.items()]]
+        preserved: set[Term] = set()
+        if written is not None and None in own.values():
+            words = Words(written)
+            preserved.update(self.own.find(words, bytearray(len(words))))
+        reports = [
+            (key, outcome or self._absent(key[1], preserved)) for key, outcome in [*own.items(), *outcomes.items()]
+        ]
         if len(reports) > most:
             reports.sort(key=lambda report: report[1] == TermOutcome.NOT_FOUND)
         return [TermReport(term.source, term.target, outcome, glossary) for (glossary, term), outcome in reports[:most]]
 
-    def _absent(self, terms: Sequence[Term], written: str | None) -> Mapping[Term, TermOutcome]:
-        """Return the outcome of each term of the request that occurs in no sentence."""
-        in_written: set[Term] = set()
-        if terms and written is not None:
-            words = Words(written)
-            in_written = set(self.own.find(words, bytearray(len(words))))
-        return {term: self._outcome_without(term, term in in_written) for term in terms}
-
-    def _outcome_without(self, term: Term, preserved: bool) -> TermOutcome:
-        if preserved:
+    def _absent(self, term: Term, preserved: Container[Term]) -> TermOutcome:
+        """Return the outcome of a term of the request that occurs in no sentence."""
+        if term in preserved:
             return TermOutcome.PRESERVED
         return TermOutcome.NOT_FOUND if self.spelling.phrase(term.target) else TermOutcome.UNSPELLABLE
 
@@ -203,7 +188,3 @@ class KeptTerms:
 def most_reports(texts: int) -> int:
     """Return the maximum number of reports of each of `texts` texts of a request (texts ≥ 1)."""
     return min(MAX_REPORTS_OF_TEXT, max(MAX_TERMS_OF_SENTENCE, MAX_REPORTS // texts))
-
-
-def _worse(one: TermOutcome | None, other: TermOutcome) -> TermOutcome:
-    return other if one is None or _BADNESS[other] > _BADNESS[one] else one

@@ -18,7 +18,7 @@ from translane_server.text.tag_projection import AlignedText, place
 from translane_server.text.unknown_parts import token_spans
 from translane_server.translation.plan import RequestPlan, Segment
 from translane_server.translation.segmentation import PreparedText
-from translane_server.translation.terms import SentenceTerms, most_reports
+from translane_server.translation.terms import most_reports
 
 # A longer part of the source replaces no token [characters]. Each of many tokens may be aligned with the same part.
 _LONGEST = 1024
@@ -73,10 +73,7 @@ class PreparedRequest:
             )
             whole = replace(whole, hypotheses=(nothing,))
         if plan.terms:
-            sentences = [
-                (segment.terms or SentenceTerms(), each.text)
-                for segment, each in zip(text.segments, translations, strict=True)
-            ]
+            sentences = [(segment.terms, each.text) for segment, each in zip(text.segments, translations, strict=True)]
             if reports := plan.terms.reports(sentences, most_reports(len(self.texts)), text.written):
                 whole = replace(whole, treatment=replace(whole.treatment or Treatment(), terms=tuple(reports)))
         return whole

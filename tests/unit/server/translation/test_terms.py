@@ -18,7 +18,7 @@ from translane_server.text.glossaries import StoredGlossaries, StoredGlossary
 from translane_server.text.glossary import Glossary, Term, Words
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
-from translane_server.translation.terms import KeptTerms, Spelling, most_reports
+from translane_server.translation.terms import KeptTerms, Spelling, most_reports, required_phrases
 
 TOKENIZER = FakeTokenizer()
 UNKNOWN = make_manifest().special_ids.unk
@@ -65,13 +65,13 @@ def test_terms_beyond_the_longest_are_too_many():
     assert outcomes["long"] == outcomes["a"] == "APPLIED"
     assert [letter for letter in letters if outcomes[letter] == "TOO_MANY"] == letters[15:]
     assert outcomes["o"] == "MISSED"
-    assert len(terms.in_sentence(" ".join(letters)).phrases) == 16
+    assert len(required_phrases(terms.in_sentence(" ".join(letters)))) == 16
 
 
 def test_terms_with_the_same_target_count_once():
     letters = [chr(ord("a") + number) for number in range(18)]
     terms = kept(*((letter, "x") for letter in letters))
-    assert len(terms.in_sentence(" ".join(letters)).phrases) == 1
+    assert len(required_phrases(terms.in_sentence(" ".join(letters)))) == 1
     assert set(reported(terms, (" ".join(letters), "x")).values()) == {"APPLIED"}
 
 
@@ -91,7 +91,7 @@ def test_a_term_of_the_request_comes_before_a_longer_stored_one():
 
 def test_a_stored_term_whose_target_is_suppressed_is_not_required():
     terms = kept(stored=[glossary("x", ("cat", "Katze"))], suppressed=("atz",))
-    assert terms.in_sentence("cat").phrases == ()
+    assert required_phrases(terms.in_sentence("cat")) == ()
     assert reported(terms, ("cat", "Hund")) == {"catx": "MISSED"}
 
 
