@@ -21,7 +21,7 @@ from translane_server.text.markup.inline import Builder
 if TYPE_CHECKING:
     import turbohtml
 
-_SIGN = ">"
+_FINISHES = (">", '">', "'>")  # of a tag, which may end within a value
 _ATTRIBUTE = re.compile(
     r"""[ \t\r\n\f/]*+(?P<name>[^ \t\r\n\f/>][^ \t\r\n\f/>=]*+)"""
     r"""(?:[ \t\r\n\f]*+=[ \t\r\n\f]*+(?P<value>"[^"]*+"|'[^']*+'|[^ \t\r\n\f>"'][^ \t\r\n\f>]*+))?+"""
@@ -47,15 +47,21 @@ class PlacedToken(NamedTuple):
 def tokens(source: str) -> tuple[list[PlacedToken], int]:
     """Return the tokens of a text, and where the tag begins that the text ends within: at its end for no such tag.
 
-    The tokenizer says nothing of such a tag. So the text is tokenized with a sign behind it that would finish the tag.
-    If the sign becomes text, there is no such tag, and these are the tokens of the text.
+    The tokenizer says nothing of such a tag. So the text is tokenized with signs behind it that would finish the tag.
+    If they become text, there is no such tag, and these are the tokens of the text.
     """
     import turbohtml  # takes a while, and most servers never see markup
 
-    found = list(turbohtml.tokenize(source + _SIGN))
-    if found and found[-1].type is turbohtml.TokenType.TEXT and (found[-1].data or "").endswith(_SIGN):
-        return _placed(source + _SIGN, found, len(source)), len(source)
-    end = _unfinished_tag(source)
+    end = len(source)
+    for finish in _FINISHES:
+        found = list(turbohtml.tokenize(source + finish))
+        if found and found[-1].type is not turbohtml.TokenType.TEXT:
+            place = _places(source + finish, found[-1:])[0]
+            if place < end and len(found) > len(list(turbohtml.tokenize(source))):
+                end = place
+            break
+        if found and (found[-1].data or "").endswith(finish):
+            return _placed(source + finish, found, end), end
     return finished_tokens(source[:end]), end
 
 
@@ -73,29 +79,9 @@ def _placed(source: str, found: Sequence[turbohtml.Token], length: int) -> list[
         PlacedToken(token, token.data or "", start, end)
         for token, (start, end) in zip(found, pairwise([*starts, length]), strict=True)
     ]
-    beyond = len(source) - length
-    if beyond:
+    if beyond := len(source) - length:
         placed[-1] = placed[-1]._replace(text=placed[-1].text[:-beyond])
     return placed
-
-
-def _unfinished_tag(source: str) -> int:
-    """Return where the tag begins that `source` ends within; the length of `source` if it ends outside of tags."""
-    import turbohtml
-
-    known = list(turbohtml.tokenize(source))
-    for finish in (">", '">', "'>"):
-        found = list(turbohtml.tokenize(source + finish))
-        if not found:
-            continue
-        last = found[-1]
-        if last.type is turbohtml.TokenType.TEXT:
-            if (last.data or "").endswith(finish):
-                break  # it is text after the last tag
-            continue
-        place = _places(source + finish, [last])[0]
-        return place if len(found) > len(known) and place < len(source) else len(source)
-    return len(source)
 
 
 def _places(source: str, found: Sequence[turbohtml.Token]) -> list[int]:
