@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from translane.options import Term
 from translane_server.core.errors import GlossaryError, SettingsError
 from translane_server.core.file_changes import INTERVAL, Stamp, follow
 from translane_server.core.files import read_regular
 from translane_server.text.glossaries import MOST_BYTES, SUFFIX, StoredGlossaries, StoredGlossary, read_name, read_terms
-from translane_server.text.glossary import Glossary, Term
+from translane_server.text.glossary import Glossary
 
 MOST_FILES = 32
 MOST_TERMS = 200_000  # of all files: a term takes some 700 bytes

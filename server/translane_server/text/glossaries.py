@@ -10,10 +10,11 @@ from functools import lru_cache
 from io import BytesIO
 from typing import NamedTuple
 
+from translane.options import Term
 from translane_server.core.errors import GlossaryError
 from translane_server.core.terminal import listed, shown
 from translane_server.text.characters import composed
-from translane_server.text.glossary import Glossary, Term
+from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import LONGEST_TAG, UNDETERMINED, language_of, lookup
 
 SUFFIX = ".tsv"

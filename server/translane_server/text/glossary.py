@@ -7,7 +7,6 @@ import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from operator import add
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import Stemmer
 
+from translane.options import Term
 from translane_server.text.characters import UNSPACED_LETTER, composed
 from translane_server.text.language_tags import language_of
 
@@ -137,23 +137,6 @@ def _kind(character: str) -> str:
     return _SPACED if spaced else _OTHER
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """If `source` occurs in a text, `target` must occur in the translation.
-
-    Attributes:
-        source: a phrase of the source language, without white space around it.
-        target: a phrase of the target language, without white space around it.
-        ignore_case: whether upper and lower case of the source are the same.
-        inflected: whether other inflected forms of the source's words are found, too.
-    """
-
-    source: str
-    target: str
-    ignore_case: bool = False
-    inflected: bool = False
-
-
 class Glossary:
     """Finds terms in texts: as whole words, in the form that each term asks for.
 
@@ -162,7 +145,8 @@ class Glossary:
     found, and a term that is written exactly so comes before one in another form.
 
     Args:
-        terms: the terms. Of several terms with the same source, all are found.
+        terms: the terms, whose phrases have no white space around them. Of several terms with the same source, all are
+            found.
         language: the language of the sources, a BCP-47 tag. It chooses the stemmer; without a stemmer, an inflected
             term is found as it is written.
         name: the name under which the glossary is stored; "" for the terms of a request.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from translane.options import Options
+from translane.options import Options, Term
 from translane.requests import TranslationRequest
 from translane_server.bundle.manifest import Manifest, SpecialIds
 from translane_server.core.errors import FieldViolation
@@ -15,7 +15,7 @@ from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.engine.options import DecodingOptions, RequiredPhrase
 from translane_server.engine.sequence import Sentence
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.text.glossary import Glossary, Term
+from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.marked_text import MarkedText
 from translane_server.text.placeholders import PreservePatternError, PreservePatterns, may_preserve
@@ -240,10 +240,7 @@ class RequestPlans:
         if not can_spell:
             wrong.append(violation("target_prefix", "has characters that the model's vocabulary cannot spell"))
         wrong += check_lengths(options, len(prefix), uncounted, limits.tokens)
-        terms = [
-            Term(each.source.strip(), each.target.strip(), each.ignore_case, each.inflected)
-            for each in options.terminology
-        ]
+        terms = [each._replace(source=each.source.strip(), target=each.target.strip()) for each in options.terminology]
         if options.suppressed_phrases:
             wrong += self._contradictions(options.suppressed_phrases, terms)
         if wrong:

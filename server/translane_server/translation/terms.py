@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from translane.options import Term
 from translane.results import TermOutcome, TermReport
 from translane_server.engine.options import RequiredPhrase
-from translane_server.text.glossary import Glossary, Term, Words
+from translane_server.text.glossary import Glossary, Words
 from translane_server.text.tokenizer import Tokenizer
 
 _REMEMBERED_PHRASES = 8192  # of some 500 bytes each

@@ -8,10 +8,10 @@ import socket
 
 import pytest
 
+from translane.options import Term
 from translane_server.core.errors import GlossaryError, SettingsError
 from translane_server.models import glossary_folder
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.text.glossary import Term
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translane.options import Term
 from translane_server.core.errors import GlossaryError
 from translane_server.text import glossaries
 from translane_server.text.characters import composed
 from translane_server.text.glossaries import StoredGlossaries, StoredGlossary, read_name, read_terms
-from translane_server.text.glossary import Glossary, Term
+from translane_server.text.glossary import Glossary
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0"), min_size=1, max_size=20)
 PHRASES = PHRASES.map(str.strip).filter(lambda text: text and text[0] not in "#\ufeff")

@@ -8,7 +8,8 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.text.glossary import STEMMERS, Form, Glossary, Term, Words, stemmer_of
+from translane.options import Term
+from translane_server.text.glossary import STEMMERS, Form, Glossary, Words, stemmer_of
 
 
 @pytest.mark.parametrize(

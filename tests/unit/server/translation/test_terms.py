@@ -7,15 +7,14 @@ import pytest
 
 from fakes.language_model import DECODER_START, EOS, RandomBackend, RandomModel
 from fakes.serving import FakeTokenizer, make_manifest
-from translane import options as plain
-from translane.options import checked_options
+from translane.options import Term, checked_options
 from translane.requests import TranslationRequest
 from translane.results import TermOutcome, Treatment
 from translane_server.core.errors import InvalidRequestError
 from translane_server.engine import offline
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.text.glossaries import StoredGlossaries, StoredGlossary
-from translane_server.text.glossary import Glossary, Term, Words
+from translane_server.text.glossary import Glossary, Words
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.terms import KeptTerms, Spelling, most_reports, required_phrases
@@ -156,7 +155,7 @@ TARGETS = ["Katze", "Neu York", "x", "\u03c0", "\U0001f642", "<b>", "a b", "zz z
 def random_term(pick):
     source = " ".join(pick.choices(WORDS, k=pick.choice((1, 1, 1, 2, 3))))
     flags = {"ignore_case": pick.random() < 0.3, "inflected": pick.random() < 0.3}
-    return plain.Term(source, pick.choice(TARGETS), **flags)
+    return Term(source, pick.choice(TARGETS), **flags)
 
 
 def random_text(pick):
