@@ -56,10 +56,8 @@ def composed(text: str) -> str:
 
 def _end(text: str, most: int) -> int:
     """Return the last place up to `most` where a piece can end; `most` itself if a long run lies before it."""
-    for place in range(most, most - _RUN, -1):
-        if not _may_change_with_the_one_before(text[place]):
-            return place
-    return most
+    places = range(most, most - _RUN, -1)
+    return next((place for place in places if not _may_change_with_the_one_before(text[place])), most)
 
 
 def _may_change_with_the_one_before(character: str) -> bool:

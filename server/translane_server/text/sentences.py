@@ -232,15 +232,16 @@ class Halving:
 
         With them comes how many sentences were halved.
         """
-        pieces = self._tokens(spans)
+        pieces, most = self._tokens(spans), self._limits.tokens
         halved = 0
         while True:
-            if sum(self._least_sentences(piece) for piece in pieces) > self._limits.sentences:  # saves the halving
+            # how many sentences the pieces become at least: saves the halving
+            if sum(1 if ids is None else -(-len(ids) // most) for _, ids in pieces) > self._limits.sentences:
                 raise TooManySentencesError
             halves: list[tuple[Span, ...]] = []
-            for piece in pieces:
+            for span, ids in pieces:
                 self._budget.check()
-                halves.append(self._halves(*piece[0]) if self._is_too_long(piece) else ())
+                halves.append(self._halves(*span) if ids is None or len(ids) > most else ())
             if not any(halves):
                 return _tokenized(pieces), halved
             halved = halved or sum(map(bool, halves))
@@ -261,15 +262,6 @@ class Halving:
         """Return how many characters are not of kept parts."""
         first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
         return end - start - (self._lengths[last] - self._lengths[first])
-
-    def _is_too_long(self, piece: _Piece) -> bool:
-        _, ids = piece
-        return ids is None or len(ids) > self._limits.tokens
-
-    def _least_sentences(self, piece: _Piece) -> int:
-        """Return how many sentences a piece becomes at least."""
-        _, ids = piece
-        return 1 if ids is None else -(-len(ids) // self._limits.tokens)
 
     def _halves(self, start: int, end: int) -> tuple[Span, ...]:
         """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
