@@ -130,6 +130,17 @@ def bad_fields(*fields: tuple[str, str]) -> error_details_pb2.BadRequest:
     return error_details_pb2.BadRequest(field_violations=violations)
 
 
+def refuses(*fields: tuple[str, str]) -> Behaviour:
+    """A behaviour that names the fields at fault: the path of each, and what is wrong with it."""
+    message = ", ".join(f"{path}: {what}" for path, what in fields)
+    return fails(grpc.StatusCode.INVALID_ARGUMENT, message, reason("INVALID_FIELD"), bad_fields(*fields))
+
+
+BROKEN = fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL"))
+UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
+QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
+
+
 @dataclass
 class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     """Answers `translated` texts; the next calls follow `script` where it has behaviours left."""

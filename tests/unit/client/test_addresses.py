@@ -39,27 +39,31 @@ def test_what_is_no_address(address):
         servers_of(address)
 
 
-@pytest.mark.parametrize("address", ["localhost:1", "127.0.0.1:1", "[::1]:1", "unix:/a", "unix-abstract:a"])
-def test_one_server_needs_no_spreading(address: str):
+@pytest.mark.parametrize(
+    ("address", "spreads", "local"),
+    [
+        ("localhost:1", False, True),
+        ("127.0.0.1:1", False, True),
+        ("127.9.9.9:1", False, True),
+        ("[::1]:1", False, True),
+        ("unix:/a", False, True),
+        ("unix-abstract:a", False, True),
+        ("10.0.0.1:1", False, False),
+        ("0.0.0.0:1", False, False),
+        ("[fd00::1]:1", False, False),
+        ("localhost.org:1", True, False),
+        ("dns:///translane:1", True, False),
+        ("ipv4:10.0.0.1:1,10.0.0.2:1", True, False),
+    ],
+)
+def test_a_name_may_have_several_servers(address: str, spreads: bool, local: bool):
     target = target_of((address,), None)
-    assert (target.uri, target.options) == (address, ())
-    assert are_local([address])
-
-
-@pytest.mark.parametrize("address", ["10.0.0.1:1", "[fd00::1]:1"])
-def test_one_server_elsewhere(address: str):
-    target = target_of((address,), None)
-    assert (target.uri, target.options) == (address, ())
-    assert not are_local([address])
-
-
-@pytest.mark.parametrize("address", ["translane:1", "dns:///translane:1", "ipv4:10.0.0.1:1,10.0.0.2:1"])
-def test_a_name_may_have_several_servers(address: str):
-    target = target_of((address,), None)
+    options = dict(target.options)
     assert target.uri == address
-    assert "round_robin" in str(dict(target.options)["grpc.service_config"])
-    assert "grpc.default_authority" not in dict(target.options)
-    assert not are_local([address])
+    assert ("round_robin" in str(options.get("grpc.service_config"))) == spreads
+    assert "grpc.default_authority" not in options
+    assert are_local([address]) == local
+    assert not are_local(["localhost:1", "10.0.0.1:1"])
 
 
 def test_several_servers_are_one_target(monkeypatch):

@@ -7,7 +7,7 @@ from collections import deque
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason, retry_in
+from unit.client.fake_server import FakeServer, bad_fields, fails, reason, refuses, retry_in
 
 import translane_client
 from translane_client import (
@@ -56,18 +56,10 @@ def test_every_status_has_its_exception(server: FakeServer, connect, code, kind:
         assert type(foreign.value) is type(ours.value)
         assert server.address in str(foreign.value)
     assert foreign.value.reason == ""
-    for told in (str(ours.value), str(foreign.value)):
-        assert "debug" not in told
-        assert "\n" not in told
 
 
 def test_all_violations_arrive_in_order(server: FakeServer, connect):
-    server.always = fails(
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "two fields are wrong",
-        reason("INVALID_FIELD"),
-        bad_fields(("texts[3]", "too long"), ("options.beam_size", "at most 1")),
-    )
+    server.always = refuses(("texts[3]", "too long"), ("options.beam_size", "at most 1"))
     with pytest.raises(InvalidArgument) as caught:
         connect(server.address).translate("a")
     assert caught.value.field == "texts[3]"

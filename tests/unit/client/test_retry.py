@@ -6,12 +6,9 @@ from collections import deque
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, QUEUE_FULL, UNAVAILABLE, FakeServer, fails, reason, refuses, retry_in
 
 from translane_client import DeadlineExceeded, InvalidArgument, QueueFull, ResourceExhausted, RetryPolicy, Unavailable
-
-UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "starting", reason("STARTING"))
-QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
 
 
 def test_pauses_grow_to_the_maximum(server: FakeServer, connect, time):
@@ -39,7 +36,7 @@ def test_the_last_error_is_raised_when_attempts_are_used_up(server: FakeServer, 
     ("behaviour", "kind"),
     [
         (fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max"), ResourceExhausted),
-        (fails(grpc.StatusCode.INVALID_ARGUMENT, "no", reason("INVALID_FIELD")), InvalidArgument),
+        (refuses(("texts[0]", "no")), InvalidArgument),
         (fails(grpc.StatusCode.DEADLINE_EXCEEDED, "late", reason("DEADLINE_EXCEEDED")), DeadlineExceeded),
     ],
 )

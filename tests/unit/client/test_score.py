@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason
+from unit.client.fake_server import FakeServer, refuses
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import AsyncClient, Internal, InvalidArgument, Score
+from translane_client import Internal, InvalidArgument, Score
 
 
 def pairs_of(count: int) -> list[tuple[str, str]]:
@@ -25,11 +24,6 @@ def test_a_pair_gives_a_score(server: FakeServer, connect):
     assert server.listings == 0
 
 
-def test_tokens_are_given_on_request(server: FakeServer, connect):
-    (score,) = connect(server.address).score([("猫", "cat")], return_tokens=True)
-    assert score.tokens == ("c", "a", "t", "</s>")
-
-
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 30])
 def test_scores_come_in_order_and_in_batches(server: FakeServer, connect, count: int):
     client = connect(server.address, batch_size=4, concurrency=3)
@@ -38,12 +32,6 @@ def test_scores_come_in_order_and_in_batches(server: FakeServer, connect, count:
     assert [score.total_log_prob for score in client.score_iter(iter(pairs_of(count)))] == expected
     assert max(server.sizes(), default=0) <= 4
     assert server.most_running <= 3
-
-
-def test_sources_and_targets_count_for_the_longest_message(server: FakeServer, connect):
-    pair = ("猫" * 50_000, "猫" * 50_000)  # 300 kB each
-    assert len(connect(server.address, concurrency=1).score([pair] * 8)) == 8
-    assert server.sizes() == [3, 3, 2]
 
 
 def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
@@ -81,13 +69,7 @@ def test_a_lone_surrogate_is_named_by_the_callers_index(server: FakeServer, conn
 
 
 def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
-    problem = fails(
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "inputs[1].target: too long",
-        reason("INVALID_FIELD"),
-        bad_fields(("inputs[1].target", "too long")),
-    )
-    server.by_text(**{"source 6": problem})
+    server.by_text(**{"source 6": refuses(("inputs[1].target", "too long"))})
     scores = connect(server.address, batch_size=5, concurrency=2).score_iter(pairs_of(100))
     received: list[float] = []
     with pytest.raises(InvalidArgument, match=r"^inputs\[6\]\.target: too long$") as caught:
@@ -101,16 +83,6 @@ def test_an_answer_of_another_length_is_refused(server: FakeServer, connect):
     server.always = lambda request, context: pb.ScoreResponse()
     with pytest.raises(Internal, match="the server answered 0 scores to 1 inputs"):
         connect(server.address).score([("a", "b")])
-
-
-async def test_pairs_may_come_asynchronously(server: FakeServer):
-    async def pairs():
-        for pair in pairs_of(5):
-            yield pair
-
-    async with AsyncClient(server.address, batch_size=2) as client:
-        received = [score.total_log_prob async for score in client.score_iter(pairs())]
-    assert received == [-1.0, -2.0, -3.0, -4.0, -5.0]
 
 
 def test_a_score_is_sound_at_its_edges():

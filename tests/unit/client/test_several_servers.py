@@ -40,15 +40,7 @@ def until_all_have_calls(translate: Callable[[str], object], servers: list[FakeS
         server.requests.clear()
 
 
-def test_calls_take_servers_in_turn(servers, several: list[str], connect):
-    client = connect(several)
-    until_all_have_calls(client.translate, servers)
-    for _ in range(40):
-        client.translate("a")
-    assert [len(server.requests) for server in servers] == [20, 20]
-
-
-def test_streams_scores_and_batches_take_servers_in_turn(servers, several: list[str], connect):
+def test_calls_streams_scores_and_batches_take_servers_in_turn(servers, several: list[str], connect):
     client = connect(several, batch_size=1)
     until_all_have_calls(client.translate, servers)
     for _ in range(10):

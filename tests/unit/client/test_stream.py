@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, breaks_off, fails, reason, retry_in
+from unit.client.fake_server import BROKEN, PATIENCE, QUEUE_FULL, UNAVAILABLE, FakeServer, breaks_off, fails
 
 from translane.v1 import translation_pb2 as pb
 from translane_client import (
@@ -25,10 +25,6 @@ from translane_client import (
     Timing,
     Unavailable,
 )
-
-UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
-QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
-BROKEN = fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL"))
 
 
 def translates(*deltas: str):
@@ -69,12 +65,6 @@ def test_empty_deltas_are_left_out(server: FakeServer, connect):
     assert stream.result.timing is None
 
 
-def test_an_empty_text_streams_nothing(server: FakeServer, connect):
-    stream = connect(server.address).translate_stream("")
-    assert list(stream) == []
-    assert stream.result.text == ""
-
-
 def test_the_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
     client = connect(server.address)
     list(client.translate_stream("a"))
@@ -100,14 +90,6 @@ def test_a_lone_surrogate_is_an_invalid_argument(connect, refused: str):
     with pytest.raises(InvalidArgument, match="text is not valid Unicode") as caught:
         connect(refused).translate_stream("\ud800")
     assert caught.value.field == "text"
-
-
-@pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
-def test_what_fails_before_the_first_message_is_tried_again(server: FakeServer, connect, time, failure):
-    server.script = deque([failure, failure])
-    assert "".join(connect(server.address).translate_stream("a")) == "<a>"
-    assert len(server.requests) == 3
-    assert len(time.pauses) == 2
 
 
 @pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import cast
+from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, answer, bad_fields, fails, reason, translated
+from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, translated
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import Cancelled, FinishReason, Internal, InvalidArgument, Timing
+from translane_client import FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
 
 
 def test_one_text_gives_one_translation(server: FakeServer, connect):
@@ -23,14 +23,6 @@ def test_one_text_gives_one_translation(server: FakeServer, connect):
     assert translation.model == "zh-en"
     assert translation.timing == Timing(queue=0.5, encode=0.0, decode=0.0, total=2.0)
     assert server.listings == 0
-
-
-def test_a_score_that_the_server_does_not_tell_is_none(server: FakeServer, connect):
-    hypothesis = pb.Hypothesis(text="x", finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-    server.always = lambda request, _: pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis])])
-    translation = connect(server.address).translate("猫")
-    assert translation.score is None
-    assert translation.hypotheses[0].score is None
 
 
 @pytest.mark.parametrize("text", ["", " ", "a\nb", "\x00\x07", "👩‍👩‍👧 \u2028", "x" * 100_000])
@@ -86,12 +78,6 @@ def test_batches_stay_below_the_longest_message(server: FakeServer, connect):
     client = connect(server.address, concurrency=1)
     assert len(client.translate([long] * 8 + ["a"] * 3)) == 11
     assert server.sizes() == [3, 3, 5]
-
-
-def test_a_text_longer_than_a_batch_travels_alone(server: FakeServer, connect):
-    long = "a" * (1 << 21)
-    assert len(connect(server.address, concurrency=1).translate([long, "a", "b"])) == 3
-    assert server.sizes() == [1, 2]
 
 
 def test_an_unset_limit_is_none(server: FakeServer, connect):
@@ -161,13 +147,7 @@ def test_a_lone_surrogate_is_an_invalid_argument(server: FakeServer, connect):
 
 
 def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeServer, connect):
-    problem = fails(
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "texts[1]: too long",
-        reason("INVALID_FIELD"),
-        bad_fields(("texts[1]", "too long")),
-    )
-    server.by_text(**{"6": problem})
+    server.by_text(**{"6": refuses(("texts[1]", "too long"))})
     translations = connect(server.address, batch_size=5, concurrency=2).translate_iter(str(n) for n in range(1000))
     received: list[str] = []
     with pytest.raises(InvalidArgument, match=r"texts\[6\]: too long") as caught:
@@ -186,34 +166,13 @@ def test_an_answer_that_breaks_the_protocol_is_refused(server: FakeServer, conne
         connect(server.address).translate("a")
 
 
-def test_all_of_a_hypothesis_arrives(server: FakeServer, connect):
-    hypothesis = pb.Hypothesis(
-        text="a cat",
-        tokens=["a", "cat"],
-        token_log_probs=[-0.5, -0.25],
-        finish_reason=cast(pb.FinishReason, 99),
-        alignment=pb.Alignment(points=[pb.AlignmentPoint(source_token=1, target_token=2, weight=0.5)]),
-    )
-    second = pb.Hypothesis(text="cat", finish_reason=pb.FINISH_REASON_MAX_LENGTH)
-    server.always = lambda request, context: pb.TranslateResponse(
-        translations=[pb.Translation(hypotheses=[hypothesis, second])]
-    )
-    translation = connect(server.address).translate("猫", num_hypotheses=2)
-    best, other = translation.hypotheses
-    assert best.tokens == ("a", "cat")
-    assert best.token_log_probs == (-0.5, -0.25)
-    assert best.finish_reason is FinishReason.UNSPECIFIED
-    assert [(p.source_token, p.target_token, p.weight) for p in best.alignment] == [(1, 2, 0.5)]
-    assert other.finish_reason is FinishReason.MAX_LENGTH
-    assert translation.timing is None
-
-
 def test_models_and_limits(server: FakeServer, connect):
     client = connect(server.address)
     info = client.server_info()
     assert (info.version, info.limits.max_request_texts, info.limits.max_queue_size) == ("0.1.0", 64, 256)
     (model,) = client.models()
     assert info.models == (model,)
+    assert {model: 1}  # a model can be a key
     assert (model.name, model.source_languages, model.parameters) == ("zh-en", ("zh-Hans", "zh-Hant"), 9_876_543)
 
 
@@ -262,34 +221,6 @@ def test_settings_that_make_no_sense_are_refused(connect, settings):
         connect("localhost", **settings)
 
 
-@pytest.mark.parametrize(
-    ("address", "target"),
-    [
-        ("localhost", "localhost:50051"),
-        ("10.0.0.1", "10.0.0.1:50051"),
-        ("[::1]", "[::1]:50051"),
-        ("host:1", "host:1"),
-        ("dns:///host:1", "dns:///host:1"),
-        ("unix:/run/translane", "unix:/run/translane"),
-    ],
-)
-def test_an_address_without_a_port_gets_the_servers_default(connect, address: str, target: str):
-    client = connect(address)
-    assert getattr(client, "client", client).address == target
-
-
-@pytest.mark.parametrize("address", ["", " ", "http://localhost:50051"])
-def test_an_address_that_is_none_is_refused(connect, address: str):
-    with pytest.raises(ValueError, match="HOST:PORT"):
-        connect(address)
-
-
-def test_cancelled_by_the_server(server: FakeServer, connect):
-    server.always = fails(grpc.StatusCode.CANCELLED, "gone", reason("CANCELLED"))
-    with pytest.raises(Cancelled, match="gone"):
-        connect(server.address).translate("a")
-
-
 def test_credentials_make_the_channel_secure(connect):
     server = FakeServer().start(grpc.local_server_credentials())
     try:
@@ -297,3 +228,38 @@ def test_credentials_make_the_channel_secure(connect):
         assert client.translate("a").text == "<a>"
     finally:
         server.stop()
+
+
+def test_what_a_later_protocol_says_is_unspecified(server: FakeServer, connect):
+    later: Any = 99
+    hypothesis = pb.Hypothesis(text="a cat", finish_reason=later)
+    treatment = pb.Treatment(terms=[pb.TermReport(source="猫", target="cat", outcome=later)])
+    translation = pb.Translation(hypotheses=[hypothesis], treatment=treatment)
+    server.always = lambda request, context: pb.TranslateResponse(translations=[translation])
+    found = connect(server.address).translate("猫")
+    assert found.hypotheses[0].finish_reason is FinishReason.UNSPECIFIED
+    assert [report.outcome for report in found.treatment.terms] == [TermOutcome.UNSPECIFIED]
+
+
+def test_every_outcome_of_the_protocol_is_known():
+    numbers = set(pb.TermOutcome.values()) - {pb.TERM_OUTCOME_UNSPECIFIED}
+    known = {pb.TermOutcome.Name(number).removeprefix("TERM_OUTCOME_").lower() for number in numbers}
+    assert known | {"unspecified"} == {outcome.value for outcome in TermOutcome}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [("text", pb.FORMAT_UNSPECIFIED), ("html", pb.FORMAT_HTML), (Format.MARKDOWN, pb.FORMAT_MARKDOWN)],
+)
+def test_the_format_travels(server: FakeServer, connect, given, sent):
+    client = connect(server.address)
+    client.translate("a", format=given)
+    assert len(list(client.translate_iter(["a"], format=given))) == 1
+    assert list(client.translate_stream("a", format=given))
+    assert [request.format for request in server.requests] == [sent] * 3
+
+
+def test_a_wrong_format_names_the_choices(server: FakeServer, connect):
+    with pytest.raises(ValueError, match="format must be one of text, html, markdown, xliff, not 'docx'"):
+        connect(server.address).translate("a", format="docx")
+    assert server.requests == []
