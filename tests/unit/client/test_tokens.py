@@ -133,11 +133,6 @@ def test_the_command_has_tokens_from_files_and_the_environment(shown, tmp_path: 
     assert shown(TRANSLANE_CLIENT_TOKEN="", TRANSLANE_CLIENT_TOKEN_FILE=str(file)) == "Bearer from-file"
 
 
-def test_no_flag_takes_a_token(command: Command):
-    with pytest.raises(SystemExit):
-        command("translate", "--token", "secret", "a")
-
-
 @pytest.mark.parametrize("argv", [["translate", "a"], ["translate", "--stream", "a"], ["score", "a", "b"], ["bench"]])
 def test_the_command_says_where_a_key_goes(server: FakeServer, command: Command, argv: list[str]):
     server.always = fails(grpc.StatusCode.UNAUTHENTICATED, "a key is needed", reason("MISSING_KEY"))

@@ -49,8 +49,9 @@ def test_the_help_has_every_command_and_imports_none():
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")] == list(COMMANDS)
 
 
-def test_the_version():
-    assert translane("--version").stdout == f"translane {version('translane')}\n"
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version(flag: str):
+    assert translane(flag).stdout == f"translane {version('translane')}\n"
 
 
 @pytest.mark.parametrize(("argv", "said"), [(["transalte"], "did you mean translate?"), (["xx"], "--help"), ([], "")])

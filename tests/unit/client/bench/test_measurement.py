@@ -1,13 +1,24 @@
-"""Quantiles of the latency."""
+"""What is measured: bounds, windows, quantiles, the table and its JSON."""
 
 from __future__ import annotations
 
 import math
+from array import array
+from collections import Counter
 
 import pytest
-from unit.client.bench.measured import measured
 
-from translane_client.bench.measurement import quantile
+from translane.v1 import translation_pb2 as pb
+from translane_client.bench.load import Bound, Window, tokens_of
+from translane_client.bench.measurement import Measurement, quantile
+from translane_client.bench.report import as_json, headings, notes, row
+
+
+def measured(*latencies: float, rate: float | None = 50.0, seconds: float = 10.0, **values) -> Measurement:
+    clients = None if rate else 3
+    measurement = Measurement(rate, clients, 1, seconds=seconds, latencies=array("d", latencies), **values)
+    measurement.answered_within = len(latencies)
+    return measurement
 
 
 @pytest.mark.parametrize(
@@ -21,3 +32,67 @@ def test_quantiles_of_few_values():
     assert quantile([7.0], 0.5) == quantile([7.0], 0.99) == 7.0
     assert math.isnan(quantile([], 0.5))
     assert measured(0.3, 0.1, 0.2).quantiles == [0.2, 0.3, 0.3, 0.3]
+
+
+def test_a_failure_is_infinitely_late_for_a_bound():
+    bound = Bound(0.5)
+    assert bound.is_kept_by(measured(*[0.1] * 19, 9.0))
+    assert not bound.is_kept_by(measured(*[0.1] * 18, 9.0, 9.0))
+    assert bound.is_kept_by(measured(*[0.1] * 19, errors=Counter(UNAVAILABLE=1)))
+    assert not bound.is_kept_by(measured(*[0.1] * 18, errors=Counter(UNAVAILABLE=1), unanswered=1))
+    assert not bound.is_kept_by(measured())
+
+
+@pytest.mark.parametrize("requests", [1, 19, 20, 21, 399, 400])
+def test_what_may_be_late_is_what_the_bound_lets_be(requests: int):
+    bound = Bound(0.5)
+    allowed = bound.late_allowed(requests)
+    assert bound.is_kept_by(measured(*[0.1] * (requests - allowed), *[9.0] * allowed))
+    assert not bound.is_kept_by(measured(*[0.1] * (requests - allowed - 1), *[9.0] * (allowed + 1)))
+
+
+def test_the_window_is_what_is_measured():
+    window = Window(10.0, 14.0)
+    assert [at in window for at in (9.9, 10.0, 13.9, 14.0)] == [False, True, True, False]
+    assert [window.passed(now) for now in (9.0, 12.5, 20.0)] == [0.0, 2.5, 4.0]
+
+
+def test_tokens_are_those_of_all_hypotheses():
+    hypothesis = pb.Hypothesis(tokens=["a", "b", "</s>"])
+    translation = pb.Translation(hypotheses=[hypothesis, hypothesis])
+    assert tokens_of(pb.TranslateResponse(translations=[translation, translation]).SerializeToString()) == 12
+
+
+def test_a_row_stands_under_its_headings():
+    line = row(measured(0.1, 0.2, seconds=4.0, errors=Counter(UNAVAILABLE=2, ABORTED=1)), tokens=False)
+    head = headings(clients=False, tokens=False)
+    assert head.split() == ["offered/s", "answered/s", "p50", "ms", "p95", "ms", "p99", "ms", "max", "ms", "errors"]
+    assert line.split() == ["50", "0.5", "100.0", "200.0", "200.0", "200.0", "ABORTED", "1,", "UNAVAILABLE", "2"]
+    assert line.index("ABORTED") == head.index("errors")
+    assert line[: head.index("answered/s") + len("answered/s")].endswith("0.5")
+
+
+def test_a_row_with_tokens_and_one_without_answers():
+    measurement = measured(0.1, rate=None, seconds=2.0, tokens_within=5000)
+    assert headings(clients=True, tokens=True).split()[0] == "clients"
+    assert row(measurement, tokens=True).split()[-2:] == ["2,500", "-"]
+    assert row(measurement, tokens=True).split()[0] == "3"
+    assert row(measured(unanswered=4), tokens=True).split() == ["50", "0.0", "-", "-", "-", "-", "-", "unanswered", "4"]
+
+
+def test_notes_tell_of_a_generator_that_fell_behind_and_of_an_early_end():
+    assert notes(measured(0.1, lags=array("d", [0.004]))) == []
+    assert notes(measured(1.0, lags=array("d", [0.09]))) == []
+    (note,) = notes(measured(0.1, lags=array("d", [0.02])))
+    assert note.startswith("50 sentences/s: this generator could not keep up")
+    assert "20 ms" in note
+    (note,) = notes(measured(0.1, rate=None, seconds=1.5, broken_off=True))
+    assert note == "3 clients: broken off after 1.5 s of measuring"
+
+
+def test_json_has_base_units():
+    report = as_json(measured(0.1, 0.3, seconds=4.0, errors=Counter(UNAVAILABLE=1)))
+    assert report["latency_seconds"] == {"p50": 0.1, "p95": 0.3, "p99": 0.3, "max": 0.3}
+    assert (report["rate"], report["requests"], report["answered_per_second"]) == (50.0, 3, 0.5)
+    assert report["errors"] == {"UNAVAILABLE": 1}
+    assert as_json(measured())["latency_seconds"]["p50"] is None

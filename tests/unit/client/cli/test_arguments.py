@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from importlib.metadata import version
 from pathlib import Path
 
 import grpc
@@ -12,7 +11,6 @@ import pytest
 from unit.client.fake_server import FakeServer, fails, reason
 
 from helpers.client_command import Command
-from translane.__main__ import main
 
 
 def test_arguments_are_translated_in_order(command: Command):
@@ -40,33 +38,6 @@ def test_flags_reach_the_request_and_win_over_the_environment(server: FakeServer
     assert command.out == "<a>\n"
 
 
-@pytest.mark.parametrize(
-    ("argv", "environ", "message"),
-    [
-        (["translate", "--beams", "3"], {}, "--beams"),
-        (["translate", "a", "-i", "f"], {}, "TEXT and -i"),
-        (["translate", "--max-length", "0"], {}, "a positive integer is needed, not '0'"),
-        (["translate", "--timeout", "soon"], {}, "a positive number of seconds is needed, not 'soon'"),
-        (["translate", "--timeout", "nan"], {}, "a positive number of seconds is needed"),
-        (["translate", "--priority", "x"], {}, "an integer is needed"),
-        (["translate", "--priority", "99999999999"], {}, "an integer from -2147483647 to 2147483647 is needed"),
-        (["translate", "--max-length", "99999999999"], {}, "a positive integer up to 2147483647 is needed"),
-        (["translate", "--model", "\udcff"], {}, "--model: not valid UTF-8: '\\udcff'"),
-        (["models", "--server", "\udcff"], {}, "--server: not valid UTF-8: '\\udcff'"),
-        (["translate"], {"MODEL": "\udcff"}, "TRANSLANE_CLIENT_MODEL: not valid UTF-8"),
-        (["models", "--server", "http://here"], {}, "HOST:PORT is needed"),
-        (["translate"], {"CONCURRENCY": "none"}, "TRANSLANE_CLIENT_CONCURRENCY: a positive integer is needed"),
-        (["models"], {"JSON": "perhaps"}, "TRANSLANE_CLIENT_JSON: true or false is needed"),
-    ],
-)
-def test_wrong_usage_exits_with_two(command: Command, capsys, argv, environ, message: str):
-    command.environ |= {f"TRANSLANE_CLIENT_{name}": value for name, value in environ.items()}
-    with pytest.raises(SystemExit) as caught:
-        command(*argv)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
     command, target = Command(refused), tmp_path / "kept.txt"
     target.write_text("of before")
@@ -77,12 +48,6 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
         told = f"; 0 lines were written to {target}" if "-o" in argv else ""
         assert command.err == f"{sentence}{told}\n"
     assert target.read_text() == "of before"
-
-
-@pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_version(capsys, flag: str):
-    assert main([flag]) == 0
-    assert capsys.readouterr().out == f"translane {version('translane')}\n"
 
 
 def test_scripted_failures_are_ridden_out(server: FakeServer, command: Command):
@@ -122,9 +87,3 @@ def test_auto_wins_over_the_environment(server: FakeServer, command: Command):
 def test_a_text_after_two_dashes_is_no_flag(server: FakeServer, command: Command):
     assert command("translate", "--", "--split-sentences") == 0
     assert list(server.requests[0].texts) == ["--split-sentences"]
-
-
-def test_another_choice_is_refused(command: Command, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit):
-        command("translate", "--split-sentences=maybe", "a")
-    assert "auto, on or off is needed, not 'maybe'" in capsys.readouterr().err

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import grpc
 import pytest
-from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.client.fake_server import FakeServer, answer, refuses
 
 from helpers.client_command import Command, Terminal
 from translane_client.cli import text_files
+from translane_client.cli.text_files import LineWriter, texts_of
+
+UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def test_files_in_and_out(command: Command, tmp_path: Path):
@@ -82,13 +86,7 @@ def test_a_line_without_end_is_refused(command: Command, monkeypatch: pytest.Mon
 
 
 def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
-    problem = fails(
-        grpc.StatusCode.INVALID_ARGUMENT,
-        "texts[1]: longer than 256 tokens",
-        reason("INVALID_FIELD"),
-        bad_fields(("texts[1]", "longer than 256 tokens")),
-    )
-    server.by_text(d=problem)
+    server.by_text(d=refuses(("texts[1]", "longer than 256 tokens")))
     assert command("translate", "--batch-size", "2", stdin=b"a\nb\nc\nd\n") == 1
     told = "longer than 256 tokens; 2 lines were written to standard output\n"
     assert command.err == f"translane: standard input, line 4: {told}"
@@ -114,41 +112,41 @@ def test_files_that_cannot_be_used_are_named(command: Command, tmp_path: Path):
     assert source.read_text() == "a\n"
 
 
-class CountedInput(io.BytesIO):
-    """Makes its lines up, and notes how far reading runs ahead of what was written."""
+class CountedOutput(io.BytesIO):
+    """Keeps the number of lines, and nothing else."""
 
-    def __init__(self, count: int, output: CountedOutput) -> None:
+    lines = 0
+
+    def write(self, data, /) -> int:
+        self.lines += bytes(data).count(b"\n")
+        return len(data)
+
+
+class CountedInput(io.BytesIO):
+    """Repeats a line, and notes how far reading runs ahead of what was written."""
+
+    def __init__(self, line: bytes, count: int, output: CountedOutput) -> None:
         self.read_lines = self.furthest = 0
-        self._count = count
-        self._output = output
+        self._line, self._count, self._output = line, count, output
 
     def readline(self, size: int | None = -1, /) -> bytes:
         self.furthest = max(self.furthest, self.read_lines - self._output.lines)
         if self.read_lines == self._count:
             return b""
         self.read_lines += 1
-        return b"%d\n" % self.read_lines
+        return self._line
 
 
-class CountedOutput(io.BytesIO):
-    """Keeps the number of lines and the last one, and nothing else."""
-
-    lines = 0
-    last = b""
-
-    def write(self, data, /) -> int:
-        self.lines += 1
-        self.last = bytes(data)
-        return len(data)
-
-
-@pytest.mark.slow
-def test_memory_is_bounded_over_100_000_lines(server: FakeServer, command: Command):
+@pytest.mark.parametrize(
+    ("kind", "line"), [("lines", b"a\n"), ("tsv", b"a\tb\n"), ("jsonl", b'{"text": "a"}\n'), ("tsv", b"\n")]
+)
+def test_memory_is_bounded_over_many_lines(command: Command, kind: str, line: bytes):
     command.stdout = output = CountedOutput()
-    stdin = CountedInput(100_000, output)
-    assert command("translate", "--batch-size", "1000", "--concurrency", "3", stdin=stdin) == 0
-    assert (output.lines, output.last) == (100_000, b"<100000>\n")
-    assert stdin.furthest <= 3000
+    stdin = CountedInput(line, 20_000, output)
+    flags = ["--file-format", kind, "--batch-size", "100", "--concurrency", "3"]
+    assert command("translate", *flags, stdin=stdin) == 0
+    assert output.lines == 20_000
+    assert stdin.furthest <= 301
 
 
 def test_a_person_who_types_gets_each_line_at_once(server: FakeServer, command: Command):
@@ -157,7 +155,7 @@ def test_a_person_who_types_gets_each_line_at_once(server: FakeServer, command: 
             return True
 
     command.stdout = output = CountedOutput()
-    stdin = Typed(5, output)
+    stdin = Typed(b"a\n", 5, output)
     assert command("translate", stdin=stdin) == 0
     assert stdin.furthest == 0
 
@@ -191,3 +189,34 @@ def test_no_progress_for_arguments_or_beside_output_on_the_same_terminal(command
     command.stdout = Screen()
     assert command("translate", stdin=b"a\n") == 0
     assert command.err == ""
+
+
+@given(st.lists(UNICODE.filter(lambda text: not {"\r", "\n"} & set(text))), st.sampled_from(["\n", "\r\n"]))
+def test_what_is_written_is_read_back(texts: list[str], end: str):
+    stdout = io.BytesIO()
+    writer = LineWriter(None, stdout)
+    for text in texts:
+        writer.write(text)
+    data = b"\xef\xbb\xbf" + stdout.getvalue().replace(b"\n", end.encode())
+    read = list(texts_of(io.BytesIO(data), "memory"))
+    assert [text for text, _ in read] == texts
+    assert sum(size for _, size in read) == (len(data) if texts else 0)
+
+
+@given(UNICODE)
+def test_a_translation_is_always_one_line(text: str):
+    stdout = io.BytesIO()
+    LineWriter(None, stdout).write(text)
+    assert len(list(texts_of(io.BytesIO(stdout.getvalue()), "memory"))) == 1
+
+
+@given(st.lists(st.text(st.sampled_from("a\r\n猫"), min_size=1)), st.booleans())
+def test_parts_make_the_line_that_their_text_makes(parts: list[str], keep_breaks: bool):
+    whole, cut = io.BytesIO(), io.BytesIO()
+    LineWriter(None, whole, keep_breaks=keep_breaks).write("".join(parts))
+    writer = LineWriter(None, cut, keep_breaks=keep_breaks)
+    for part in parts:
+        writer.write_part(part)
+    writer.end_line()
+    assert cut.getvalue() == whole.getvalue()
+    assert (writer.count, writer.begun) == (1, False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason, texts_of
+from unit.client.fake_server import FakeServer, bad_fields, fails, reason, refuses, texts_of
 
 from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
@@ -260,10 +260,7 @@ def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server: FakeSer
     ],
 )
 def test_a_refused_option_is_told_by_its_flag(server: FakeServer, command, field: str, description: str, flags, told):
-    message = f"{field}: {description}"
-    server.always = fails(
-        grpc.StatusCode.INVALID_ARGUMENT, message, reason("INVALID_FIELD"), bad_fields((field, description))
-    )
+    server.always = refuses((field, description))
     assert command("translate", "a", *flags) == 1
     assert command.err.startswith(f"translane: {told}")
     assert command.err.count("\n") == 1
@@ -278,8 +275,7 @@ def test_all_that_is_refused_is_told(server: FakeServer, command: Command):
 
 
 def test_no_more_than_three_problems_are_told(server: FakeServer, command: Command):
-    problems = [(f"texts[{index}]", "too long") for index in range(9)]
-    server.always = fails(grpc.StatusCode.INVALID_ARGUMENT, "wrong", reason("INVALID_FIELD"), bad_fields(*problems))
+    server.always = refuses(*((f"texts[{index}]", "too long") for index in range(9)))
     assert command("translate", *"abcdefghi") == 1
     assert command.err == "translane: text 1: too long; text 2: too long; text 3: too long; and 6 more\n"
 
@@ -291,19 +287,3 @@ def test_nbest_of_the_command_line_wins_over_the_environment(server: FakeServer,
     assert command("translate", "a", "--num-hypotheses", "1") == 0
     assert [request.options.num_hypotheses for request in server.requests] == [2, 1]
     assert not server.requests[1].options.HasField("beam_size")
-
-
-@pytest.mark.parametrize(
-    ("flags", "environ"),
-    [
-        (["--nbest", "2", "--num-hypotheses", "2"], {}),
-        ([], {"TRANSLANE_CLIENT_NBEST": "2", "TRANSLANE_CLIENT_NUM_HYPOTHESES": "2"}),
-    ],
-)
-def test_two_counts_of_hypotheses_are_wrong_usage(server: FakeServer, command: Command, capsys, flags, environ):
-    command.environ |= environ
-    with pytest.raises(SystemExit) as caught:
-        command("translate", "a", *flags)
-    assert caught.value.code == 2
-    assert "--nbest and --num-hypotheses exclude each other" in capsys.readouterr().err
-    assert server.requests == []

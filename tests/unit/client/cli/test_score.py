@@ -6,9 +6,8 @@ import io
 import json
 from pathlib import Path
 
-import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason
+from unit.client.fake_server import FakeServer, refuses
 
 from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
@@ -139,11 +138,7 @@ def test_a_line_that_is_no_pair_is_named(command: Command, line: bytes, message:
     ],
 )
 def test_a_refused_pair_names_its_file_and_line(server: FakeServer, command, tmp_path, field: str, places: list[str]):
-    server.by_text(
-        d=fails(
-            grpc.StatusCode.INVALID_ARGUMENT, f"{field}: x", reason("INVALID_FIELD"), bad_fields((field, "too long"))
-        )
-    )
+    server.by_text(d=refuses((field, "too long")))
     source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
     source.write_text("a\nb\nc\nd\n")
     target.write_text("a\nb\nc\nd\n")
@@ -156,33 +151,9 @@ def test_a_refused_pair_names_its_file_and_line(server: FakeServer, command, tmp
 
 
 def test_a_refused_argument_is_told(server: FakeServer, command: Command):
-    server.always = fails(
-        grpc.StatusCode.INVALID_ARGUMENT, "x", reason("INVALID_FIELD"), bad_fields(("inputs[0].target", "too long"))
-    )
+    server.always = refuses(("inputs[0].target", "too long"))
     assert command("score", "a", "b") == 1
     assert command.err == "translane: target: too long\n"
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["a"], "SOURCE and TARGET are needed, or neither; not 1 of them"),
-        (["a", "b", "c"], "or neither; not 3 of them"),
-        (["a", "b", "-i", "f"], "SOURCE TARGET and files exclude each other"),
-        (["a", "b", "-s", "f"], "SOURCE TARGET and files exclude each other"),
-        (["-i", "f", "-t", "g"], "-i and -s, -t exclude each other"),
-        (["-s", "f"], "-s and -t are needed together"),
-        (["-t", "f"], "-s and -t are needed together"),
-        (["-s", "-", "-t", "-"], "one of -s and -t can be standard input, not both"),
-        (["a", "\udcff"], "not valid UTF-8"),
-    ],
-)
-def test_wrong_usage_exits_with_two(server: FakeServer, command: Command, capsys, argv: list[str], message: str):
-    with pytest.raises(SystemExit) as caught:
-        command("score", *argv)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-    assert server.requests == []
 
 
 def test_files_of_the_environment_give_way_to_the_command_line(server: FakeServer, command: Command, files):

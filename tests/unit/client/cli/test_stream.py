@@ -8,15 +8,11 @@ import signal
 from collections import deque
 from pathlib import Path
 
-import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, answer_to, bad_fields, breaks_off, fails, reason
+from unit.client.fake_server import BROKEN, PATIENCE, FakeServer, answer_to, breaks_off, refuses
 
 from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
-
-UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
-BROKEN = fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL"))
 
 
 class Flushed(io.BytesIO):
@@ -34,15 +30,6 @@ class Flushed(io.BytesIO):
     def flush(self) -> None:
         self.parts.append(self._unseen.decode())
         self._unseen = b""
-
-
-def deltas(*texts: str):
-    def behave(request, context):
-        for text in texts:
-            yield pb.TranslateStreamResponse(text_delta=text)
-        yield pb.TranslateStreamResponse(hypothesis=pb.Hypothesis(text="".join(texts)))
-
-    return behave
 
 
 def test_each_delta_is_flushed_as_it_comes(command: Command):
@@ -83,22 +70,6 @@ def test_all_that_says_what_to_translate_travels(server: FakeServer, command: Co
     assert 40 < server.time_remaining[0] < 51
 
 
-@pytest.mark.parametrize(
-    ("parts", "line"),
-    [
-        (("a\n", "b"), "a b"),
-        (("a\r", "\nb"), "a b"),
-        (("a\r", "", "\nb"), "a b"),
-        (("a\r", "b\r\n", "\n"), "a b  "),
-        (("a\n", "\nb"), "a  b"),
-    ],
-)
-def test_one_text_is_one_line(server: FakeServer, command: Command, parts, line: str):
-    server.always = deltas(*parts)
-    assert command("translate", "--stream", stdin=b"x\n") == 0
-    assert command.out == line + "\n"
-
-
 def test_what_was_typed_on_two_lines_is_streamed_on_two_lines(command: Command):
     assert command("translate", "--stream", "--split-sentences", "a\r\nb") == 0
     assert command.out == "<a\r\nb>\n"
@@ -124,27 +95,6 @@ def test_json_is_a_line_for_each_delta_and_one_for_the_end(command: Command):
     assert [(line["index"], line["text"]) for line in lines[4:]] == [(1, "")]
 
 
-@pytest.mark.parametrize("flags", [["--nbest", "2"], ["--num-hypotheses", "2"], ["--scores"], ["--tokens"]])
-def test_what_a_stream_cannot_show_is_wrong_usage(server: FakeServer, command: Command, capsys, flags: list[str]):
-    with pytest.raises(SystemExit) as caught:
-        command("translate", "--stream", "a", *flags)
-    assert caught.value.code == 2
-    assert "--stream writes the text of one hypothesis: it excludes n-best lines" in capsys.readouterr().err
-    assert server.requests == []
-
-
-def test_it_is_tried_again_before_the_first_delta(server: FakeServer, command: Command):
-    server.script = deque([UNAVAILABLE, UNAVAILABLE])
-    assert command("translate", "--stream", "a") == 0
-    assert command.out == "<a>\n"
-
-
-def test_a_line_that_breaks_off_goes_on(server: FakeServer, command: Command):
-    server.script = deque([breaks_off(2, UNAVAILABLE)])
-    assert command("translate", "--stream", stdin=b"abc\nd\n") == 0
-    assert command.out == "<abc>\n<d>\n"
-
-
 def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, command: Command):
     server.script = deque([lambda request, _: answer_to(request), breaks_off(2, BROKEN)])
     assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 1
@@ -154,10 +104,7 @@ def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, com
 
 
 def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
-    problem = fails(
-        grpc.StatusCode.INVALID_ARGUMENT, "text: too long", reason("INVALID_FIELD"), bad_fields(("text", "too long"))
-    )
-    server.by_text(b=problem)
+    server.by_text(b=refuses(("text", "too long")))
     assert command("translate", "--stream", stdin=b"a\nb\n") == 1
     assert command.err == "translane: standard input, line 2: too long; 1 line was written to standard output\n"
     command.stderr = io.StringIO()

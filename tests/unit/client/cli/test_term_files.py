@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason
+from unit.client.fake_server import FakeServer, refuses
 
 from helpers.client_command import Command
 from translane.conversions import options_message
@@ -81,9 +80,7 @@ def test_the_line_of_a_term_that_the_server_refuses_is_named(
 ):
     path = tmp_path / "terms.tsv"
     path.write_text("# animals\ncat\tKatze\n\ndog\tHund\n")
-    server.always = fails(
-        grpc.StatusCode.INVALID_ARGUMENT, "x", reason("INVALID_FIELD"), bad_fields((field, "is too long"))
-    )
+    server.always = refuses((field, "is too long"))
     assert command("translate", "a", "--terms", str(path)) == 1
     assert command.err == f"translane: {place.format(path=path)}: is too long\n"
 

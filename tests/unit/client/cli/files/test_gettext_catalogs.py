@@ -83,21 +83,6 @@ def test_everything_else_stays_byte_for_byte():
     assert out == expected
 
 
-def test_polib_reads_what_was_written():
-    before, after = by_id(CATALOGUE.encode()), by_id(translated("po", CATALOGUE.encode()))
-    assert list(after) == list(before)
-    assert after["Hello %s"].msgstr == "HELLO %S"
-    assert after["One cat"].msgstr_plural == {0: "ONE CAT", 1: "%D CATS"}
-    assert after["New"].msgstr == "Neu?"
-    assert after["New"].fuzzy
-    for msgid, entry in after.items():
-        assert (entry.flags, entry.comment, entry.msgctxt) == (
-            before[msgid].flags,
-            before[msgid].comment,
-            before[msgid].msgctxt,
-        )
-
-
 def test_translations_are_replaced_where_it_is_asked_for():
     data = CATALOGUE.encode()
     assert {"New", "Done"} < set(texts("po", data, replace=True))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
-import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason, texts_of
+from unit.client.fake_server import FakeServer, refuses, texts_of
 
 from helpers.client_command import Command, Terminal
 from translane.v1 import translation_pb2 as pb
@@ -103,9 +101,7 @@ def test_columns_and_fields_are_chosen_by_flags(command: Command):
 def test_a_refused_text_names_the_line_of_its_part(server: FakeServer, command: Command, tmp_path: Path):
     source = tmp_path / "x.po"
     source.write_text(PO)
-    server.always = fails(
-        grpc.StatusCode.INVALID_ARGUMENT, "no", reason("INVALID_FIELD"), bad_fields(("texts[1]", "too long"))
-    )
+    server.always = refuses(("texts[1]", "too long"))
     assert command("translate", "-i", str(source), "-o", str(tmp_path / "out")) == 1
     assert command.err == f"translane: {source}, line 9: too long; 0 texts were translated\n"
 
@@ -126,70 +122,3 @@ def test_progress_counts_texts(command: Command, tmp_path: Path):
     final = command.err.rsplit("\r", 1)[1]
     assert "200 sentences" in final
     assert "100%" in final
-
-
-@pytest.mark.parametrize(
-    ("argv", "problem"),
-    [
-        (
-            ["--file-format", "doc"],
-            "one of lines, tsv, jsonl, srt, vtt, po, xliff, html, markdown is needed, not 'doc'",
-        ),
-        (["--format", "doc"], "one of text, html, markdown, xliff is needed, not 'doc'"),
-        (["--columns", "0"], "a positive integer is needed, not '0'"),
-        (["--columns", "1,"], "a positive integer is needed, not ''"),
-        (["--columns", "1"], "--columns is not about files of the kind lines"),
-        (["--file-format", "tsv", "--all"], "--all is not about files of the kind tsv"),
-        (["--file-format", "srt", "--field", "a"], "--field is not about files of the kind srt"),
-        (["a", "--columns", "1"], "--columns is about files: TEXT excludes it"),
-        (["--file-format", "tsv", "--json"], "a file of the kind tsv takes the text of one hypothesis"),
-        (["--file-format", "po", "--nbest", "2"], "a file of the kind po takes the text of one hypothesis"),
-        (["--file-format", "po", "--quality"], "a file of the kind po takes the text of one hypothesis"),
-        (["--file-format", "po", "--stream"], "--stream writes lines, and a file of the kind po is not written so"),
-        (["--file-format", "html", "--format", "xliff"], "--format xliff does not fit a file of the kind html"),
-    ],
-)
-def test_wrong_usage(server: FakeServer, command: Command, capsys, argv, problem: str):
-    with pytest.raises(SystemExit) as caught:
-        command("translate", *argv)
-    assert caught.value.code == 2
-    assert problem in capsys.readouterr().err
-    assert server.requests == []
-
-
-class CountedLines(io.BytesIO):
-    """Makes its lines up, and notes how many were read before the first was written."""
-
-    def __init__(self, line: bytes, count: int) -> None:
-        self._line = line
-        self.left = count
-        self.out = 0
-        self.furthest = 0
-        self.read_lines = 0
-
-    def readline(self, size: int | None = -1, /) -> bytes:
-        if not self.left:
-            return b""
-        self.left -= 1
-        self.read_lines += 1
-        self.furthest = max(self.furthest, self.read_lines - self.out)
-        return self._line
-
-    def note(self, data: bytes) -> None:
-        self.out += data.count(b"\n")
-
-
-@pytest.mark.parametrize(("kind", "line"), [("tsv", b"a\tb\n"), ("jsonl", b'{"text": "a"}\n'), ("tsv", b"\n")])
-def test_memory_is_bounded_over_many_lines(command: Command, kind: str, line: bytes):
-    stdin = CountedLines(line, 20_000)
-
-    class Output(io.BytesIO):
-        def write(self, data, /) -> int:
-            stdin.note(bytes(data))
-            return len(data)
-
-    command.stdout = Output()
-    flags = ["--file-format", kind, "--batch-size", "100", "--concurrency", "3"]
-    assert command("translate", *flags, stdin=stdin) == 0
-    assert stdin.out == 20_000
-    assert stdin.furthest <= 301

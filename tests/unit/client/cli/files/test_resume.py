@@ -6,14 +6,12 @@ import io
 import random
 from pathlib import Path
 
-import grpc
 import pytest
-from unit.client.fake_server import FakeServer, answer_to, fails, texts_of
+from unit.client.fake_server import BROKEN, FakeServer, answer_to, texts_of
 
 from helpers.client_command import Command, shell
 from translane_client.cli.files import journal as journals
 
-UNAVAILABLE = fails(grpc.StatusCode.INTERNAL, "broken")
 SRT = "".join(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},500\nCue {n}\nof many\n\n" for n in range(1, 41))
 LINES = "".join(f"line {n}\n" for n in range(1, 41))
 
@@ -65,7 +63,7 @@ def expected(job: Job, command: Command, server: FakeServer) -> bytes:
 
 @pytest.mark.parametrize("answered", [1, 7, 19])
 def test_it_goes_on_after_a_failure(server: FakeServer, command: Command, job: Job, expected: bytes, answered: int):
-    server.always = stops_after(answered, UNAVAILABLE)
+    server.always = stops_after(answered, BROKEN)
     assert command(*job.argv) == 1
     what = "lines were written" if job.working == job.target else "texts were translated"
     assert f"{2 * answered} {what}" in command.err
@@ -107,7 +105,7 @@ def test_wherever_the_files_were_cut_off_the_result_is_the_same(
     server: FakeServer, command: Command, job: Job, expected: bytes
 ):
     """Without power, a file ends anywhere, and its end may be anything."""
-    server.always = stops_after(9, UNAVAILABLE)
+    server.always = stops_after(9, BROKEN)
     assert command(*job.argv) == 1
     server.always = None
     output, journal = job.working.read_bytes(), job.journal.read_bytes()
@@ -126,7 +124,7 @@ def test_a_document_is_translated_in_place(server: FakeServer, command: Command,
     assert command(*job.argv) == 0
     job.source.chmod(0o640)
     argv = [*job.argv[:4], str(job.source), *job.argv[5:], "--resume"]
-    server.always = stops_after(7, UNAVAILABLE)
+    server.always = stops_after(7, BROKEN)
     assert command(*argv) == 1
     assert job.source.read_text() == SRT
     server.always = None
@@ -139,7 +137,7 @@ def test_a_document_is_translated_in_place(server: FakeServer, command: Command,
 
 
 def test_without_resume_it_begins_again(server: FakeServer, command: Command, job: Job, expected: bytes):
-    server.always = stops_after(9, UNAVAILABLE)
+    server.always = stops_after(9, BROKEN)
     assert command(*job.argv) == 1
     server.always = None
     server.requests.clear()
@@ -153,19 +151,11 @@ def test_a_document_that_was_finished_but_for_its_journal_is_whole(
     server: FakeServer, command: Command, tmp_path: Path
 ):
     job = Job(tmp_path, "srt", SRT)
-    server.always = stops_after(19, UNAVAILABLE)
-    assert command(*job.argv) == 1
-    server.always = None
-    journal = job.journal.read_bytes()
-    assert command(*job.argv, "--resume") == 0
-    whole, parts = job.target.read_bytes(), len(journal.splitlines())
-    assert parts == 39
-    # the same, as if the process had ended between its last two steps
-    job.target.unlink()
     kept = list[bytes]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journals.Journal, "remove", lambda journal: kept.append(journal.path.read_bytes()))
         assert command(*job.argv) == 0
+    whole = job.target.read_bytes()
     job.journal.write_bytes(kept[0])
     server.requests.clear()
     assert command(*job.argv, "--resume") == 0
@@ -179,7 +169,7 @@ def test_the_journal_of_a_large_output_stays_small(
 ):
     monkeypatch.setattr("translane_client.cli.files.journal._LARGEST", 300)
     monkeypatch.setattr("translane_client.cli.files.part_writer._SYNC_EVERY", 0.0)
-    server.always = stops_after(15, UNAVAILABLE)
+    server.always = stops_after(15, BROKEN)
     assert command(*job.argv) == 1
     assert job.journal.stat().st_size < 1200
     server.always = None
@@ -198,7 +188,7 @@ def test_the_journal_of_a_large_output_stays_small(
     ],
 )
 def test_another_command_does_not_go_on(server: FakeServer, command: Command, job: Job, argv, problem: str):
-    server.always = stops_after(3, UNAVAILABLE)
+    server.always = stops_after(3, BROKEN)
     assert command(*job.argv) == 1
     before = job.working.read_bytes()
     command.stderr = io.StringIO()
@@ -208,7 +198,7 @@ def test_another_command_does_not_go_on(server: FakeServer, command: Command, jo
 
 
 def test_a_changed_input_is_noticed_where_it_was_translated(server: FakeServer, command: Command, job: Job):
-    server.always = stops_after(3, UNAVAILABLE)
+    server.always = stops_after(3, BROKEN)
     assert command(*job.argv) == 1
     server.always = None
     command.stderr = io.StringIO()
@@ -231,7 +221,7 @@ def test_an_output_without_a_journal_is_left_alone(server: FakeServer, command: 
 
 
 def test_a_command_that_writes_nothing_leaves_nothing(server: FakeServer, command: Command, job: Job):
-    server.always = UNAVAILABLE
+    server.always = BROKEN
     assert command(*job.argv) == 1
     assert [each.name for each in job.source.parent.iterdir()] == [job.source.name]
 
@@ -252,40 +242,19 @@ def test_nbest_lines_go_on_with_the_next_number(server: FakeServer, command: Com
     job = Job(tmp_path, "txt", LINES)
     assert command(*job.argv, "--nbest", "1") == 0
     whole = job.target.read_bytes()
-    server.always = stops_after(3, UNAVAILABLE)
+    server.always = stops_after(3, BROKEN)
     assert command(*job.argv, "--nbest", "1") == 1
     server.always = None
     assert command(*job.argv, "--nbest", "1", "--resume") == 0
     assert job.target.read_bytes() == whole
 
 
-def test_a_foreign_journal_is_named(command: Command, job: Job):
-    job.journal.write_text("something\nelse\n")
-    job.working.write_text("")
-    assert command(*job.argv, "--resume") == 1
-    assert command.err == f"translane: {job.journal}: not a journal of translane; --resume needs one\n"
-
-
-@pytest.mark.parametrize(
-    ("argv", "problem"),
-    [
-        (["--resume"], "--resume needs a file of -o"),
-        (["--resume", "-o", "-"], "--resume needs a file of -o"),
-        (["--resume", "-o", "x", "--stream"], "--resume and --stream exclude each other"),
-        (["--resume", "-o", "x", "text"], "--resume is about files: TEXT excludes it"),
-    ],
-)
-def test_what_cannot_be_resumed_is_wrong_usage(command: Command, capsys, argv, problem: str):
-    with pytest.raises(SystemExit) as caught:
-        command("translate", *argv)
-    assert caught.value.code == 2
-    assert problem in capsys.readouterr().err
-
-
-def test_files_that_no_command_has_left_are_not_overwritten(job: Job, command: Command):
+@pytest.mark.parametrize(("flags", "why"), [(["--resume"], "--resume needs one"), ([], "it is in the way")])
+def test_a_foreign_journal_is_left_alone(command: Command, job: Job, flags: list[str], why: str):
     job.journal.write_text("my diary\n", encoding="utf-8")
-    assert command(*job.argv) == 1
-    assert f"{job.journal}: not a journal of translane; it is in the way" in command.err
+    job.working.write_text("")
+    assert command(*job.argv, *flags) == 1
+    assert f"translane: {job.journal}: not a journal of translane; {why}" in command.err
     assert job.journal.read_text(encoding="utf-8") == "my diary\n"
 
 
