@@ -15,10 +15,7 @@ from unit.batch.fake_workers import FakeWorkers
 from helpers.commands import batch
 from translane_batch.errors import BatchError
 from translane_batch.progress import Progress
-from translane_batch.summary import Summary
 from translane_client.errors import Unavailable
-
-SUMMARY = Summary(2, 1_000, 10, 400, 590, 980, {"refused": 8, "copy of the source": 2}, 300, 1.0, 2.0, 3.0)
 
 
 @pytest.fixture
@@ -155,16 +152,6 @@ def test_parquet_without_its_package_is_told(
     (tmp_path / "a.parquet").touch()
     assert batch([str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out"), "--model", "m"], {}) == 1
     assert "files of Parquet need pyarrow: install translane[batch]" in capsys.readouterr().err
-
-
-def test_the_summary_for_people() -> None:
-    assert SUMMARY.sentence == (
-        "1,000 records in 2 files: 980 translated, 10 blank, 10 left out (copy of the source 2, refused 8);"
-        " 400 different sources, 59.6% duplicates"
-    )
-    assert Summary(1, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0).sentence == (
-        "0 records in 1 file: 0 translated, 0 blank, 0 left out; 0 different sources, 0.0% duplicates"
-    )
 
 
 def test_progress_is_a_line_now_and_then() -> None:

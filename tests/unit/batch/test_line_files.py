@@ -16,7 +16,7 @@ from translane_batch.answers import Answer
 from translane_batch.errors import CorpusError
 from translane_batch.records import line_files
 from translane_batch.records.line_files import LineFiles, LineForm
-from translane_batch.records.line_forms import ColumnForm, ObjectForm, TextForm, on_a_line
+from translane_batch.records.line_forms import ColumnForm, ObjectForm, TextForm
 from translane_batch.records.record import MOST_RECORDS, Record
 
 OBJECTS = ObjectForm("text", "translation")
@@ -191,7 +191,3 @@ def test_a_named_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "no.txt", TextForm())
     with pytest.raises(CorpusError, match="it is a folder"):
         read(tmp_path, TextForm())
-
-
-def test_every_line_break_becomes_a_space() -> None:
-    assert on_a_line("a\r\nb\nc\rd\u2028e") == "a b c d\u2028e"

@@ -280,32 +280,18 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
         go()
 
 
-def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
+@pytest.mark.parametrize("damage", ["cut off", "of another task"])
+def test_wrong_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, damage: str) -> None:
     corpus_of(tmp_path, [["a", "b"]])
     real = writing.write_answers
 
     def damaged(work: Any, plan: Any, bucket: int) -> None:
-        path = work.translations(plan.tasks[0])
-        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+        first, second = (work.translations(task) for task in plan.tasks)
+        content = first.read_bytes()
+        first.write_bytes(content.splitlines(keepends=True)[0] if damage == "cut off" else second.read_bytes())
         real(work, plan, bucket)
 
     monkeypatch.setattr(run, "write_answers", damaged)
-    with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
-        go()
-
-
-def test_answers_of_another_task_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
-    corpus_of(tmp_path, [["a", "b"]])
-    real = writing.write_answers
-
-    def swapped(work: Any, plan: Any, bucket: int) -> None:
-        first, second = (work.translations(task) for task in plan.tasks)
-        content = first.read_bytes()
-        first.write_bytes(second.read_bytes())
-        second.write_bytes(content)
-        real(work, plan, bucket)
-
-    monkeypatch.setattr(run, "write_answers", swapped)
     with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
         go(task_size=1)
 

@@ -8,7 +8,15 @@ import grpc
 import pytest
 from unit.client.fake_server import PATIENCE, QUEUE_FULL, UNAVAILABLE, FakeServer, fails, reason, refuses, retry_in
 
-from translane_client import DeadlineExceeded, InvalidArgument, QueueFull, ResourceExhausted, RetryPolicy, Unavailable
+from translane_client import (
+    DeadlineExceeded,
+    InvalidArgument,
+    QueueFull,
+    ResourceExhausted,
+    RetryPolicy,
+    Unauthenticated,
+    Unavailable,
+)
 
 
 def test_pauses_grow_to_the_maximum(server: FakeServer, connect, time):
@@ -38,6 +46,7 @@ def test_the_last_error_is_raised_when_attempts_are_used_up(server: FakeServer, 
         (fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max"), ResourceExhausted),
         (refuses(("texts[0]", "no")), InvalidArgument),
         (fails(grpc.StatusCode.DEADLINE_EXCEEDED, "late", reason("DEADLINE_EXCEEDED")), DeadlineExceeded),
+        (fails(grpc.StatusCode.UNAUTHENTICATED, "who?", reason("UNKNOWN_KEY")), Unauthenticated),
     ],
 )
 def test_what_will_not_change_is_not_tried_again(server: FakeServer, connect, time, behaviour, kind):
