@@ -1,14 +1,11 @@
 """Compares requests without options with Hugging Face's `generate` without arguments.
 
 Folders get random generation_config.json files. The exporter reads such a file, the server's reader makes sentences of
-requests that set nothing, and the running batch decodes them. The tests check some files; this command any number::
-
-    PYTHONPATH=tests python -m helpers.default_search --files 100
+requests that set nothing, and the running batch decodes them.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import random
@@ -17,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import GenerationConfig
 
 from helpers import hugging_face
@@ -140,25 +136,3 @@ def exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
 
     folder = hugging_face.stored_export(("default search", name, renormalize), model)
     return model, load_bundle(folder / "bundle"), folder / "model"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=100, help="random files of each model")
-    parser.add_argument("--sentences", type=int, default=10, help="sentences of each file")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    print("| model | files | with beams | sentences | tokens | ties | mismatches | largest difference of scores |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
-    for name, renormalize in [*((name, False) for name in NAMES), *((name, True) for name in RENORMALIZED)]:
-        found = compare(name, arguments.files, arguments.sentences, renormalize=renormalize)
-        print(
-            f"| {name}{', renormalize_logits' * renormalize} | {found.files} | {found.beams} | {found.sentences:,} |"
-            f" {found.tokens:,} | {found.ties} | {len(found.mismatches)} | {found.score_difference:.1e} |",
-            flush=True,
-        )
-        print("".join(f"{mismatch}\n" for mismatch in found.mismatches[:3]), end="")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,11 @@
 """Compares translations of all kinds of texts with transformers: the folder's own tokenizer, `generate` and `decode`.
 
 The other side is the server's tokenizer, decoding and detokenizer. As in `test_foreign_tokenizers`, transformers takes
-names of special tokens in texts for text. The tests check some texts; this command checks any number::
-
-    PYTHONPATH=tests python -m helpers.translated_texts --texts 300
+names of special tokens in texts for text.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import random
@@ -17,7 +14,7 @@ from collections.abc import Sequence
 from helpers import hugging_face
 from helpers.bundles import SOURCES, TARGETS
 from helpers.driver import BundleDecoder
-from helpers.foreign_models import FOREIGN_MODELS, POSITIONS, PREFIX, Exported, ForeignModel, export
+from helpers.foreign_models import POSITIONS, PREFIX, Exported, ForeignModel, export
 from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
@@ -95,19 +92,3 @@ def _choose(texts: Sequence[str], pair: LanguagePair, count: int) -> list[str]:
     encoded = dict(zip(texts, pair.encode(texts), strict=True))
     fitting = [text for text, ids in encoded.items() if 0 < len(ids) <= POSITIONS // 2]
     return fitting[:: max(1, len(fitting) // count)][:count]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=300)
-    parser.add_argument("--models", nargs="+", choices=FOREIGN_MODELS, default=[*FOREIGN_MODELS])
-    arguments = parser.parse_args()
-    print("| model | texts | different translations | ties | mismatches |\n|---|---:|---:|---:|---:|")
-    for name in arguments.models:
-        found = compare(FOREIGN_MODELS[name], arguments.texts)
-        print(f"| {name} | {found.texts} | {found.different} | {found.ties} | {len(found.mismatches)} |", flush=True)
-        print("".join(f"{mismatch}\n" for mismatch in found.mismatches), end="")
-
-
-if __name__ == "__main__":
-    main()

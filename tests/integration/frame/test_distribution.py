@@ -93,10 +93,6 @@ def test_it_holds_every_file_of_a_package(wheel, package):
     assert f"{package}/py.typed" in files
 
 
-def test_it_holds_the_protocol(wheel):
-    assert "translane/v1/translation.proto" in wheel.namelist()
-
-
 def test_it_holds_the_licence(wheel, info):
     assert wheel.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 

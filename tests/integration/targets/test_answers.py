@@ -91,12 +91,6 @@ def test_a_stream_comes_in_parts(client):
     assert stream.result.timing.total > 0
 
 
-def test_no_text_is_no_answer(client):
-    assert client.translate([]) == []
-    assert client.score([]) == []
-    assert list(client.translate_iter(iter(()))) == []
-
-
 def test_what_became_of_terms_is_told(client):
     translation = client.translate("我有一只猫。", terminology={"猫": "kitten", "狗": "puppy"})
     assert "kitten" in translation.text

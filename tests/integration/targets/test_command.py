@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from helpers.client_command import Command
@@ -33,14 +31,6 @@ def test_a_file(command, translated, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if "journal" in path.name] == []
 
 
-def test_a_file_of_objects(command, translated, tmp_path):
-    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text("".join(json.dumps({"id": n, "text": line}) + "\n" for n, line in enumerate(SENTENCES)))
-    assert command("translate", "-i", str(source), "-o", str(target)) == 0
-    found = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
-    assert [(each["id"], each["translation"]) for each in found] == list(enumerate(translated.values()))
-
-
 def test_texts_with_scores_and_several_hypotheses(command, undisturbed):
     assert command("translate", SENTENCES[0], SENTENCES[1], "--nbest", "3") == 0
     wanted = undisturbed.translate(SENTENCES[:2], beam_size=3, num_hypotheses=3)
@@ -49,32 +39,9 @@ def test_texts_with_scores_and_several_hypotheses(command, undisturbed):
     ]
 
 
-def test_a_stream(command, translated):
-    assert command("translate", "--stream", stdin="".join(f"{text}\n" for text in SENTENCES[:5]).encode()) == 0
-    assert command.out.splitlines() == [translated[text] for text in SENTENCES[:5]]
-
-
-def test_scores(command, undisturbed):
-    pairs = [(text, "I do not know.") for text in SENTENCES[:5]]
-    assert command("score", stdin="".join(f"{source}\t{target}\n" for source, target in pairs).encode()) == 0
-    found = [float(line) for line in command.out.splitlines()]
-    assert found == pytest.approx([score.total_log_prob for score in undisturbed.score(pairs)], abs=1e-6)
-
-
-def test_models(command):
-    assert command("models", "--json") == 0
-    assert "zh-en" in command.out
-
-
 def test_a_wrong_line_is_named(command):
     assert command("translate", "--split-sentences", "off", stdin=f"{SENTENCES[0]}\n{'猫' * 1000}\n".encode()) == 1
     assert "line 2" in command.err
-
-
-def test_an_unknown_model_is_named(command):
-    assert command("translate", SENTENCES[0], "--model", "nobody") == 1
-    assert "nobody" in command.err
-    assert command.out == ""
 
 
 def test_load_is_measured(command):

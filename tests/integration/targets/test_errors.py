@@ -77,11 +77,6 @@ def test_a_wrong_call_is_told_as_a_server_tells_it(client, undisturbed, call, ki
         assert error.field == field
 
 
-def test_all_wrong_fields_are_named(client):
-    error = error_of(client, translate("two mistakes", top_p=2.0, max_length=0))
-    assert {violation.field for violation in error.violations} == {"options.top_p", "options.max_length"}
-
-
 def test_a_wrong_call_does_no_harm_to_others(connect, undisturbed):
     client = connect(batch_size=2)
     with pytest.raises(InvalidArgument):

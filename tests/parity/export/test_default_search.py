@@ -1,7 +1,4 @@
-"""Requests without options are searched as `generate` searches without arguments: token for token, score for score.
-
-`python -m helpers.default_search` counts over more random files and sentences.
-"""
+"""Requests without options are searched as `generate` searches without arguments: token for token, score for score."""
 
 import dataclasses
 

@@ -1,7 +1,4 @@
-"""Texts of every kind translate, text for text, to what transformers makes of them with the folder's own tokenizer.
-
-`python -m helpers.translated_texts` counts over more texts.
-"""
+"""Texts of every kind translate, text for text, to what transformers makes of them with the folder's own tokenizer."""
 
 import pytest
 

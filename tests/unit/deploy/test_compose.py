@@ -1,12 +1,9 @@
-"""Docker Compose's file, and the plain manifest."""
-
-import subprocess
-import sys
+"""Docker Compose's file."""
 
 import pytest
 import yaml
 
-from helpers.helm import ROOT, container_of, of_kind
+from helpers.helm import ROOT
 from translane_server.settings.server_settings import ServerSettings
 
 FIELDS = ServerSettings.model_fields
@@ -16,11 +13,6 @@ OBSERVABILITY = ROOT / "deploy" / "observability"
 @pytest.fixture(scope="module")
 def compose():
     return yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
-
-
-@pytest.fixture(scope="module")
-def plain():
-    return list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text()))
 
 
 def mounts_of(service):
@@ -72,18 +64,3 @@ def test_prometheus_and_grafana_find_what_compose_mounts(compose):
     home = compose["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home in grafana
     assert home.startswith(provider["options"]["path"] + "/")
-
-
-def test_the_plain_manifest_is_the_chart():
-    pytest.importorskip("helm_python", reason="helm-python-sdk is not installed")
-    script = [sys.executable, str(ROOT / "scripts" / "generate-chart"), "--check"]
-    checked = subprocess.run(script, capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stderr
-
-
-def test_the_plain_manifest_uses_the_servers_ports(plain):
-    port, metrics = (FIELDS[name].default for name in ("port", "metrics_port"))
-    container = container_of(plain)
-    assert [each["containerPort"] for each in container["ports"]] == [port, metrics]
-    assert [each["port"] for each in of_kind(plain, "Service")["spec"]["ports"]] == [port, metrics]
-    assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {port}

@@ -36,18 +36,6 @@ def named(query):
     return set(re.findall(r"(?<![:\w$])(?:translane_|grpc_server_|process_|up\b)\w*(?![\w:])", query)) - {"grpc_code"}
 
 
-def test_panels_have_their_own_places():
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        at = panel["gridPos"]
-        places = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert not places & taken
-        assert at["x"] + at["w"] <= 24
-        taken |= places
-    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
-    assert len(set(numbers)) == len(numbers)
-
-
 def test_queries_keep_to_what_is_chosen():
     for query in QUERIES:
         for labels in re.findall(r"\{(.*?)\}", query):
@@ -88,7 +76,3 @@ def test_prometheus_and_grafana_are_told_of_these_files():
     assert [ROOT / "deploy" / rules for rules in prometheus["rule_files"]] == [FOLDER / "rules.yaml"]
     (source,) = yaml.safe_load((FOLDER / "grafana/datasources/prometheus.yaml").read_text())["datasources"]
     assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
-    (provider,) = yaml.safe_load((FOLDER / "grafana/dashboards/translane.yaml").read_text())["providers"]
-    compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
-    if "grafana" in compose:
-        assert f"./observability/dashboard.json:{provider['options']['path']}/" in compose

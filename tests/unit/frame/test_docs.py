@@ -5,6 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import yaml
+
 from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
 
@@ -20,6 +22,8 @@ def read(name):
 def test_the_version_is_the_same_everywhere():
     assert f"\n## [{VERSION}]" in read("CHANGELOG.md")
     assert f"ARG VERSION={VERSION}\n" in read("Dockerfile")
+    chart = yaml.safe_load(read("deploy/helm/translane/Chart.yaml"))
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
     for page in ("README.md", "deploy/compose.yaml", "deploy/kubernetes.yaml"):
         assert set(re.findall(r"translane:([0-9][\w.]*)-cpu", read(page))) == {VERSION}
     assert set(re.findall(r"(?:@v|translane-|zh-en-)(\d+\.\d+\.\d+)", read("README.md"))) == {VERSION}

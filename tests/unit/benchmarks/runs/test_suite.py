@@ -1,8 +1,7 @@
-"""What `make bench` runs, how a part ends, and the page that is written in the end."""
+"""What `make bench` runs, and how a part ends."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import psutil
 import pytest
 
 from benchmarks import places
-from benchmarks.report import page, results
 from benchmarks.runs import suite
 
 
@@ -62,26 +60,3 @@ def test_what_a_part_has_started_ends_with_it():
     assert process.returncode is not None
     _, alive = psutil.wait_procs([child], timeout=30)
     assert alive == []
-
-
-def cell(ours, theirs, batch):
-    rates = {name: {"rate": rate, "cpu_rate": rate} for name, rate in (("translane", ours), ("ctranslate2", theirs))}
-    return {"model": "demo", "precision": "int8", "search": "greedy", "batch": batch} | rates
-
-
-def test_the_page_has_what_was_measured_names_what_was_not_and_keeps_the_rest(tmp_path):
-    machine = {"processor": "Some (avx2)", "cores": 2, "versions": {}, "load": 0.5, "time": "2026-01-01T00:00:00Z"}
-    usage = {"seconds": 60.0, "load_start": 0.5, "load_end": 2.0, "others": 0.4}
-    record = {"machine": machine, "usage": usage, "cells": [cell(150, 100, 1), cell(90, 100, 8)]}
-    (tmp_path / "offline.json").write_text(json.dumps(record))
-    (tmp_path / "growth.json").write_text("{")
-    parts = [f"{page.BEGIN.format(part=part)}\nold\n{page.END.format(part=part)}\n" for part in ("vnni", "avx2", "cpu")]
-    vnni, avx2, cpu = page.rewritten("before\n".join(parts), results.read(tmp_path), "cpu").split("before\n")
-    assert vnni == parts[0]
-    assert "| demo | int8 | greedy | 1.50 | **0.90** | – | – | – |" in avx2
-    assert "faster in 1 of 2 offline comparisons; the median is 1.20." in avx2
-    assert "| demo int8 greedy | 150 / 100, 1.50 (1.50) | 90 / 100, **0.90** (**0.90**) |" in cpu
-    assert "| 2.0 | 1 of 2 | 0.90 | demo int8 greedy batch 8 |" in cpu
-    assert "**The machine was in use**" in cpu
-    assert "- growth.json is not JSON" in cpu
-    assert "- Servers under load: `python -m benchmarks.runs.serving` has written nothing yet." in cpu
