@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from helpers.custom_resources import SCHEMAS
-from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, of_kind, refusals
+from helpers.helm import CHART, EXAMPLES, container_of, lint, manifests, of_kind, refusals
 from translane.v1 import translation_pb2
 from translane_server.settings.loader import load_settings
 from translane_server.settings.model_sources import read_places
