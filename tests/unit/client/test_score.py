@@ -9,7 +9,7 @@ import pytest
 from unit.client.fake_server import FakeServer, refuses
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import Internal, InvalidArgument, Score
+from translane_client import InvalidArgument, Score
 
 
 def pairs_of(count: int) -> list[tuple[str, str]]:
@@ -62,12 +62,6 @@ def test_pairs_that_are_none_are_named(server: FakeServer, connect, pairs, messa
     assert not server.requests
 
 
-def test_a_lone_surrogate_is_named_by_the_callers_index(server: FakeServer, connect):
-    with pytest.raises(InvalidArgument, match=r"inputs\[2\]\.target is not valid Unicode") as caught:
-        connect(server.address, batch_size=2).score([("a", "b"), ("a", "b"), ("a", "\ud800")])
-    assert caught.value.field == "inputs[2].target"
-
-
 def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
     server.by_text(**{"source 6": refuses(("inputs[1].target", "too long"))})
     scores = connect(server.address, batch_size=5, concurrency=2).score_iter(pairs_of(100))
@@ -77,12 +71,6 @@ def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
     assert received == [-1.0, -2.0, -3.0, -4.0, -5.0]
     assert caught.value.field == "inputs[6].target"
     assert len(server.requests) <= 3
-
-
-def test_an_answer_of_another_length_is_refused(server: FakeServer, connect):
-    server.always = lambda request, context: pb.ScoreResponse()
-    with pytest.raises(Internal, match="the server answered 0 scores to 1 inputs"):
-        connect(server.address).score([("a", "b")])
 
 
 def test_a_score_is_sound_at_its_edges():

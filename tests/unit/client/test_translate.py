@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from typing import Any
 
@@ -140,12 +141,6 @@ def test_translate_iter_refuses_one_text(connect, refused: str):
         connect(refused).translate_iter("abc")
 
 
-def test_a_lone_surrogate_is_an_invalid_argument(server: FakeServer, connect):
-    with pytest.raises(InvalidArgument, match=r"texts\[2\] is not valid Unicode") as caught:
-        connect(server.address, batch_size=2).translate(["a", "b", "\ud800"])
-    assert caught.value.field == "texts[2]"
-
-
 def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeServer, connect):
     server.by_text(**{"6": refuses(("texts[1]", "too long"))})
     translations = connect(server.address, batch_size=5, concurrency=2).translate_iter(str(n) for n in range(1000))
@@ -155,15 +150,6 @@ def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeS
     assert received == [f"<{n}>" for n in range(5)]
     assert caught.value.field == "texts[6]"
     assert len(server.requests) <= 3
-
-
-@pytest.mark.parametrize(
-    "response", [pb.TranslateResponse(), pb.TranslateResponse(translations=[pb.Translation()])], ids=["none", "empty"]
-)
-def test_an_answer_that_breaks_the_protocol_is_refused(server: FakeServer, connect, response):
-    server.always = lambda request, context: response
-    with pytest.raises(Internal, match="the server answered"):
-        connect(server.address).translate("a")
 
 
 def test_models_and_limits(server: FakeServer, connect):
@@ -204,15 +190,6 @@ def test_leaving_early_cancels_what_is_under_way(server: FakeServer, connect):
     translations.close()
     assert server.cancelled.wait(PATIENCE)
     assert len(server.requests) == 3
-
-
-def test_a_closed_client_refuses(server: FakeServer, connect):
-    client = connect(server.address)
-    client.translate("a")
-    client.close()
-    client.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        client.translate("a")
 
 
 @pytest.mark.parametrize("settings", [{"batch_size": 0}, {"concurrency": 0}, {"timeout": -1.0}])
@@ -263,3 +240,42 @@ def test_a_wrong_format_names_the_choices(server: FakeServer, connect):
     with pytest.raises(ValueError, match="format must be one of text, html, markdown, xliff, not 'docx'"):
         connect(server.address).translate("a", format="docx")
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "field"),
+    [
+        ("translate", ["a", "b", "\ud800"], "texts[2]"),
+        ("score", [("a", "b"), ("a", "b"), ("a", "\ud800")], "inputs[2].target"),
+        ("translate_stream", "\ud800", "text"),
+    ],
+)
+def test_a_lone_surrogate_is_named_by_the_callers_index(server: FakeServer, connect, method, given, field: str):
+    with pytest.raises(InvalidArgument, match=f"{re.escape(field)} is not valid Unicode") as caught:
+        getattr(connect(server.address, batch_size=2), method)(given)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "answered"),
+    [
+        ("translate", "a", pb.TranslateResponse()),
+        ("translate", "a", pb.TranslateResponse(translations=[pb.Translation()])),
+        ("score", [("a", "b")], pb.ScoreResponse()),
+        ("translate_stream", "a", [pb.TranslateStreamResponse(text_delta="a")]),
+    ],
+)
+def test_an_answer_that_breaks_the_protocol_is_refused(server: FakeServer, connect, method, given, answered):
+    server.always = lambda request, context: answered
+    with pytest.raises(Internal, match=r"the server (answered|ended)"):
+        list(getattr(connect(server.address), method)(given))
+
+
+def test_a_closed_client_refuses(server: FakeServer, connect):
+    client = connect(server.address)
+    client.translate("a")
+    client.close()
+    client.close()
+    for ask in (client.translate, lambda text: next(client.translate_stream(text))):
+        with pytest.raises(RuntimeError, match="closed"):
+            ask("a")

@@ -64,9 +64,15 @@ def _many_hypotheses(server: FakeServer) -> None:
             ["--scores", "--tokens", "--alignment"],
             "-0.500000\t猫0\t▁the:-0.500000 ▁猫0:-0.250000 </s>:-1.000000\t0-0 2-1",
         ),
+        (["--num-hypotheses", "1"], "猫0"),
+        (["--nbest", "1"], "0 ||| 猫0 ||| -0.500000"),
+        (["--nbest", "1", "--scores"], "0 ||| 猫0 ||| -0.500000"),
+        (["--nbest", "1", "--quality", "--alignment"], "0 ||| 猫0 ||| -0.500000 ||| 0.750 ||| 0-0 2-1"),
+        (["--nbest", "1", "--tokens", "--alignment"], "0 ||| 猫0 ||| -0.500000 ||| ▁the ▁猫0 </s> ||| 0-0 2-1"),
+        (["--num-hypotheses", "2", "--beam-size", "4"], "0 ||| 猫0 ||| -0.500000\n0 ||| 猫1 ||| -1.500000"),
     ],
 )
-def test_columns(command: Command, flags: list[str], line: str):
+def test_columns_and_nbest_lines(command: Command, flags: list[str], line: str):
     assert command("translate", "猫", *flags) == 0
     assert command.out == line + "\n"
 
@@ -81,30 +87,6 @@ def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(comma
         "2 ||| b0 ||| -0.500000\n"
         "2 ||| b1 ||| -1.500000\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (["--nbest", "1"], "0 ||| a0 ||| -0.500000"),
-        (["--nbest", "1", "--scores"], "0 ||| a0 ||| -0.500000"),
-        (["--nbest", "1", "--quality", "--alignment"], "0 ||| a0 ||| -0.500000 ||| 0.750 ||| 0-0 2-1"),
-        (["--nbest", "1", "--alignment"], "0 ||| a0 ||| -0.500000 ||| 0-0 2-1"),
-        (
-            ["--nbest", "1", "--tokens", "--alignment"],
-            "0 ||| a0 ||| -0.500000 ||| ▁the ▁a0 </s> ||| 0-0 2-1",
-        ),
-        (["--num-hypotheses", "1"], "a0"),
-    ],
-)
-def test_nbest_lines(command: Command, flags: list[str], line: str):
-    assert command("translate", "a", *flags) == 0
-    assert command.out == line + "\n"
-
-
-def test_many_hypotheses_are_nbest_lines_however_they_are_asked_for(command: Command):
-    assert command("translate", "a", "--num-hypotheses", "2", "--beam-size", "4") == 0
-    assert command.out == "0 ||| a0 ||| -0.500000\n0 ||| a1 ||| -1.500000\n"
 
 
 @pytest.mark.parametrize(

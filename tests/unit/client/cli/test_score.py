@@ -32,20 +32,14 @@ def test_a_pair_of_arguments(server: FakeServer, command: Command):
     assert command.err == "1 pair, 4 tokens: mean log-probability -1.000000 per token, perplexity 2.718\n"
 
 
-def test_two_files_line_by_line(server: FakeServer, command: Command, files):
-    source, target = files
-    assert command("score", "-s", source, "-t", target) == 0
+@pytest.mark.parametrize("dashed", [None, 0, 1])  # either file may be standard input
+def test_two_files_line_by_line(server: FakeServer, command: Command, files, dashed: int | None):
+    stdin = b"" if dashed is None else Path(files[dashed]).read_bytes()
+    source, target = ("-" if number == dashed else name for number, name in enumerate(files))
+    assert command("score", "-s", source, "-t", target, stdin=stdin) == 0
     assert inputs(server) == [("猫", "cat"), ("狗", "a dog"), ("", "")]
     assert command.out == "-4.000000\n-6.000000\n-1.000000\n"
     assert command.err.startswith("3 pairs, 11 tokens: mean log-probability -1.000000")
-
-
-@pytest.mark.parametrize("dashed", [0, 1])
-def test_either_file_may_be_standard_input(server: FakeServer, command: Command, files, dashed: int):
-    stdin = Path(files[dashed]).read_bytes()
-    names = ["-" if index == dashed else name for index, name in enumerate(files)]
-    assert command("score", "--source-file", names[0], "--target-file", names[1], stdin=stdin) == 0
-    assert inputs(server) == [("猫", "cat"), ("狗", "a dog"), ("", "")]
 
 
 @pytest.mark.parametrize("flags", [[], ["-i", "-"]])
