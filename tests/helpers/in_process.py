@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers.driver import BundleDecoder
 from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane.results import Translation
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine import offline
-from translane_server.engine.sequence import TargetVocabulary
-from translane_server.runtime.ort import OrtBackend
-from translane_server.runtime.sessions import Sessions
-from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
 
@@ -23,33 +20,15 @@ _SENTENCES = 100_000
 _BEAMS = 8
 
 
-class InProcess:
-    """Translates texts with a bundle; use it in a `with` statement.
+class InProcess(BundleDecoder):
+    """Translates texts with the bundle in a folder; use it in a `with` statement."""
 
-    Args:
-        folder: the bundle.
-        threads: threads of ONNX Runtime.
-    """
-
-    def __init__(self, folder: Path, threads: int = 1) -> None:
+    def __init__(self, folder: Path) -> None:
         bundle = load_bundle(folder)
-        manifest, self.tokenizer = bundle.manifest, load_tokenizer(bundle)
-        limits, ids = manifest.limits, manifest.special_ids
+        manifest, limits = bundle.manifest, bundle.manifest.limits
+        super().__init__(bundle, rows=_ROWS, source_capacity=limits.source_tokens, target_capacity=limits.target_tokens)
         tokens = TokenLimits(limits.source_tokens, limits.target_tokens, manifest.decoding_defaults.max_length)
         self.reader = TranslateReader(manifest, self.tokenizer, RequestLimits(_SENTENCES, _SENTENCES, tokens, _BEAMS))
-        self._backend = OrtBackend(
-            Sessions(bundle, threads=threads),
-            rows=_ROWS,
-            source_capacity=limits.source_tokens,
-            target_capacity=limits.target_tokens,
-        )
-        self._vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, self.tokenizer.target_surfaces)
-
-    def __enter__(self) -> InProcess:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._backend.close()
 
     def translations(self, texts: Sequence[str], **options: Any) -> list[Translation]:
         """Translate `texts` with these decoding options.
@@ -60,7 +39,7 @@ class InProcess:
         request = TranslationRequest(texts, options=checked_options(options))
         self.reader.check(request)
         prepared = self.reader.read(request)
-        return prepared.translations(offline.decode(self._backend, self._vocabulary, prepared.sentences))
+        return prepared.translations(offline.decode(self.backend, self.vocabulary, prepared.sentences))
 
     def texts(self, texts: Sequence[str], **options: Any) -> list[str]:
         """Return the best translation of each of `texts`."""

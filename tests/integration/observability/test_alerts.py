@@ -23,8 +23,7 @@ import psutil
 import pytest
 import yaml
 
-from helpers.dashboard import FOLDER, queries
-from helpers.hasty_rules import hasty_rules
+from helpers.dashboard import FOLDER, hasty_rules, queries
 from helpers.prometheus import Prometheus
 from helpers.reliability.load import CHANNEL_OPTIONS
 from helpers.reliability.server_process import BUNDLE, ServerProcess

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
+import subprocess
+import sys
 import threading
 from typing import Any
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, translated
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
+from translane_client import AsyncClient, Client, FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
+from translane_client._batches import MOST_BYTES, batches
+from translane_client._requests import RequestSettings, score_job, translate_job
 
 
 def test_one_text_gives_one_translation(server: FakeServer, connect):
@@ -279,3 +286,52 @@ def test_a_closed_client_refuses(server: FakeServer, connect):
     for ask in (client.translate, lambda text: next(client.translate_stream(text))):
         with pytest.raises(RuntimeError, match="closed"):
             ask("a")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 400_000), st.sampled_from("aé我😀")), max_size=12),
+    st.integers(0, MOST_BYTES),
+    st.booleans(),
+)
+def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, overhead: int, pairs: bool):
+    texts: list[Any] = [character * (size // len(character.encode())) for size, character in sizes]
+    if pairs:
+        job: Any = score_job("", "", "", return_tokens=False)
+        texts = [(text, text[:10]) for text in texts]
+    else:
+        job = translate_job(RequestSettings("m" * overhead))
+    cut = list(batches(texts, 64, job.size_of, job.overhead))
+    assert [text for batch in cut for text in batch.items] == texts
+    for batch in cut:
+        size = job.call(batch).request.ByteSize()
+        assert len(batch.items) == 1 or size - job.overhead <= max(1 << 14, MOST_BYTES - job.overhead)
+
+
+@given(st.lists(st.text()), st.integers(1, 9))
+def test_batches_are_the_texts(texts: list[str], size: int):
+    cut = list(batches(texts, size, len))
+    assert [text for batch in cut for text in batch.items] == texts
+    assert [batch.offset for batch in cut] == list(range(0, len(texts), size))
+    assert all(1 <= len(batch.items) <= size for batch in cut)
+
+
+def test_both_clients_have_the_same_methods_and_parameters():
+    def face(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(value).parameters)
+            for name, value in vars(kind).items()
+            if inspect.isfunction(value) and (not name.startswith("_") or name == "__init__")
+        }
+
+    assert face(Client) == face(AsyncClient)
+
+
+def test_nothing_heavy_is_imported():
+    program = (
+        "import sys, translane_client.cli.command\n"
+        "heavy = {'numpy', 'torch', 'onnxruntime', 'pydantic', 'tqdm', 'opentelemetry'}\n"
+        "heavy |= {'translane_server', 'translane_export'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
