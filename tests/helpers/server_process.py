@@ -4,40 +4,34 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
 import psutil
 
+from helpers.reliability import server_process
+
 TESTS = Path(__file__).parents[1]
+PATIENCE = 30.0  # [seconds]
 
 
-class ServerProcess:
-    """A running server; `lines` grows with its log."""
+class ServerProcess(server_process.ServerProcess):
+    """A running server; its log is in a file."""
 
-    def __init__(self, *argv: str, **environ: str) -> None:
-        command = [sys.executable, str(TESTS / "fakes" / "command.py"), "x", "--port=0", "--metrics-port=0"]
+    def __init__(self, log: Path, *argv: str, **environ: str) -> None:
         path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environ = {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **environ}
-        self.process: Any = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
+        program = [str(TESTS / "fakes" / "command.py")]
+        super().__init__(log, ["x", *argv], environment={"PYTHONPATH": path, **environ}, program=program)
 
-    def _read(self) -> None:
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip("\n"))
+    @property
+    def lines(self) -> list[str]:
+        return self.log.splitlines()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Return the first line that has `pattern`."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            for line in list(self.lines):
+            for line in self.lines:
                 if found := re.search(pattern, line):
                     return found
             time.sleep(0.01)
@@ -45,27 +39,19 @@ class ServerProcess:
 
     def wait_for_a_request(self) -> None:
         """Until a sentence decodes."""
-        address = self.wait_for("metrics on (http://.*)")[1]
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with urlopen(address) as response:
-                if re.search(rb'translane_rows{.*state="active"} [1-9]', response.read()):
-                    return
+        self.metrics_port = int(self.wait_for(r"metrics on http://\S+?:(\d+)")[1])
+        deadline = time.monotonic() + PATIENCE
+        while not any(
+            "translane_rows{" in name and 'state="active"' in name for name, n in self.metrics().items() if n
+        ):
+            assert time.monotonic() < deadline, "no request came in"
             time.sleep(0.01)
-        raise AssertionError("no request came in")
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
     def exit_code(self) -> int:
-        code: int = self.process.wait(20)
-        return code
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        self.process.stderr.close()
+        return self.process.wait(20)
 
 
 def assert_gone(*processes: psutil.Process) -> None:

@@ -21,11 +21,16 @@ from translane.v1 import translation_pb2_grpc
 
 
 @pytest.fixture
-def start():
-    started = []
-    yield lambda *argv, **environ: started.append(ServerProcess(*argv, **environ)) or started[-1]
+def start(tmp_path):
+    started: list[ServerProcess] = []
+
+    def begin(*argv, **environ):
+        started.append(ServerProcess(tmp_path / f"log{len(started)}", *argv, **environ))
+        return started[-1]
+
+    yield begin
     for process in started:
-        process.close()
+        process.stop()
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ def test_a_signal_drains(start, call, number):
     server.wait_for("serving on cpu with 64 rows")
     running = call(server, "ten letters")
     server.wait_for_a_request()
-    server.stop(number)
+    server.signal(number)
     assert running.result().translations[0].hypotheses[0].text == "ten letters"
     assert server.exit_code() == 0
     server.wait_for("every accepted request is answered")
@@ -62,7 +67,7 @@ def test_the_grace_period_ends(start, call):
     server.wait_for("serving on")
     running = call(server, "twenty letters or so")
     server.wait_for_a_request()
-    server.stop()
+    server.signal()
     assert running.code() == grpc.StatusCode.UNAVAILABLE
     assert server.exit_code() == 0
     server.wait_for("requests unfinished")
@@ -91,9 +96,9 @@ def test_a_second_signal_stops_at_once(start, call):
     server.wait_for("serving on")
     running = call(server, "twenty letters or so")
     server.wait_for_a_request()
-    server.stop()
+    server.signal()
     server.wait_for("SIGTERM: finishing what is running")
-    server.stop()
+    server.signal()
     assert running.code() == grpc.StatusCode.UNAVAILABLE
     assert server.exit_code() == 128 + signal.SIGTERM
 
@@ -103,7 +108,7 @@ def test_a_signal_while_the_model_loads(start, call):
     server = start(FAKE_WARM_UP_SECONDS="60")
     server.wait_for("metrics on")
     assert call(server, "x").code() == grpc.StatusCode.UNAVAILABLE
-    server.stop()
+    server.signal()
     assert server.exit_code() == 0
     assert not any("Traceback" in line for line in server.lines)
 
@@ -158,7 +163,7 @@ def test_nobody_notices_that_replicas_end_or_hang(start, call, whose, number):
     if number == signal.SIGKILL:
         server.wait_for("replica [01] was ended by SIGKILL")
     assert_gone(*hit)
-    server.stop()
+    server.signal()
     assert server.exit_code() == 0
     assert_gone(*replicas, loader)
 
@@ -229,7 +234,7 @@ def test_traces(start, call):
         server.wait_for("serving on")
         assert call(server, "abc").result().translations
         line = json.loads(server.wait_for(r'{.*"message": "request".*"Translate".*}')[0])
-        server.stop()
+        server.signal()
         assert server.exit_code() == 0
         spans = receiver.spans
     assert {span.resource["service.name"] for span in spans} == {"tested"}
@@ -243,7 +248,7 @@ def test_a_receiver_that_is_away_is_told_and_stops_nothing(start, call):
     server = start(OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
     server.wait_for("serving on")
     assert call(server, "abc").result().translations
-    server.stop()
+    server.signal()
     assert server.exit_code() == 0
     server.wait_for("the last spans are dropped")
 
@@ -282,7 +287,7 @@ def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_s
         server.wait_for("metrics on")
         assert "READY=1" in manager.recv(4096).decode().splitlines()
         assert call(server, "x").result().translations
-        server.stop()
+        server.signal()
         assert "STOPPING=1" in manager.recv(4096).decode().splitlines()
         assert server.exit_code() == 0
         manager.settimeout(0)

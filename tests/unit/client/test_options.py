@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
 from unit.client.fake_server import FakeServer
 
 from helpers.client_command import Command
@@ -19,7 +18,7 @@ from translane_client.cli.decoding_flags import FLAGS
 FIELDS = pb.DecodingOptions.DESCRIPTOR.fields_by_name
 
 
-def value_of(field: FieldDescriptor) -> Any:
+def value_of(field: Any) -> Any:
     """A value for an option of this type."""
     values = {field.CPPTYPE_BOOL: True, field.CPPTYPE_STRING: "a  猫", field.CPPTYPE_FLOAT: 0.5}
     value = values.get(field.cpp_type, 5)
