@@ -16,10 +16,10 @@ from typing import Any, cast
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
-import transformers
 from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from helpers.hugging_face import generated_with_gaps, least
 from translane_export.graphs.numerics import choose_numerics, round_weights
 from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
@@ -27,10 +27,6 @@ from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
-
-transformers.logging.set_verbosity_error()
-
-DEAD = -1e8  # Hugging Face keeps beams that do not exist at -1e9
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,6 @@ class _GenerateModel(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.encoder = _Encoder(transformer)
         self.transformer = transformer
-        self.margins: torch.Tensor | None = None  # [B], where beams are searched
 
     def get_encoder(self, *_args: object, **_kwargs: object) -> _Encoder:
         return self.encoder
@@ -95,16 +90,6 @@ class _GenerateModel(PreTrainedModel, GenerationMixin):
         memory, lengths = encoder_outputs.last_hidden_state, attention_mask.sum(1)
         assert memory is not None
         return Seq2SeqLMOutput(logits=self.transformer.decode(decoder_input_ids, memory, lengths)[:, -1:])
-
-    def _get_top_k_continuations(  # type: ignore[override]  # `generate` gives everything by name
-        self, *, accumulated_log_probs: torch.Tensor, beams_to_keep: int, **others: Any
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
-        gaps = torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1)
-        self.margins = gaps if self.margins is None else torch.minimum(self.margins, gaps)
-        return super()._get_top_k_continuations(
-            accumulated_log_probs=accumulated_log_probs, beams_to_keep=beams_to_keep, **others
-        )
 
 
 class GenerateOracle:
@@ -174,9 +159,10 @@ class GenerateOracle:
         source_ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=self.pad)
         lengths = torch.tensor([len(source) for source in sources])
         prompt = torch.tensor([[self.decoder_start, *sentence.forced_ids] for sentence in sentences])  # [B, P]
-        self._model.margins = None
-        with torch.inference_mode(), _one_thread():
-            output = self._model.generate(
+        with _one_thread():
+            output, gaps = generated_with_gaps(
+                self._model,
+                options.beam_size,
                 input_ids=source_ids,
                 attention_mask=(torch.arange(source_ids.shape[1]) < lengths[:, None]).long(),
                 decoder_input_ids=prompt,
@@ -185,15 +171,13 @@ class GenerateOracle:
         sequences = output.sequences[:, prompt.shape[1] :].tolist()
         generated = [tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens for tokens in sequences]
         if options.beam_size > 1:
-            scores, margins = output.sequences_scores.tolist(), self._model.margins.tolist()
+            scores, margins = output.sequences_scores.tolist(), [least(of_row) for of_row in gaps.T]
         else:
             scores = [
                 float(self.log_probs(sentence.source_ids, [*sentence.forced_ids, *tokens])[-len(tokens) :].sum())
                 for sentence, tokens in zip(sentences, generated, strict=True)
             ]
-            best = torch.stack([step.topk(2).values for step in output.scores])  # [T, B, 2]
-            gaps = best[..., 0] - best[..., 1]
-            margins = [float(gaps[: len(tokens), row].min()) for row, tokens in enumerate(generated)]
+            margins = [least(gaps[: len(tokens), row]) for row, tokens in enumerate(generated)]
         results = []
         for row, sentence in enumerate(sentences):
             found = range(row * options.num_hypotheses, (row + 1) * options.num_hypotheses)
@@ -229,8 +213,6 @@ class GenerateOracle:
             suppress_tokens=list(options.suppressed_ids) or None,
             do_sample=bool(sampling),
             use_cache=False,
-            return_dict_in_generate=True,
-            output_scores=True,
             pad_token_id=self.pad,
             eos_token_id=self.eos,
             decoder_start_token_id=self.decoder_start,

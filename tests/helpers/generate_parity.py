@@ -1,24 +1,16 @@
-"""Compares decoding with Hugging Face's `generate`: sentences with random options, every token and every score.
-
-The tests check a few hundred option sets; this command checks any number::
-
-    PYTHONPATH=tests python -m helpers.generate_parity --examples 500
-"""
+"""Compares decoding with Hugging Face's `generate`: sentences with random options, every token and every score."""
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import random
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -214,29 +206,3 @@ def _tenths(lowest: int, highest: int) -> st.SearchStrategy[float]:
 
 def _sorted(values: set[int]) -> tuple[int, ...]:
     return tuple(sorted(values))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=100, help="bags of option sets for each model")
-    parser.add_argument("--sentences", type=int, default=8, help="sentences of each option set")
-    parser.add_argument("--models", nargs="+", choices=[*RANDOM_MODELS, "zh-en"], default=[*RANDOM_MODELS, "zh-en"])
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    columns = ("option sets", "sentences × option sets", "hypotheses", "tokens", "mismatches", "ties")
-    print("| model |", " | ".join(columns), "| largest score difference | s |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for name in arguments.models:
-        with demo_subject() if name == "zh-en" else random_subject(name) as subject:
-            started = time.perf_counter()
-            tally = count(subject, examples=arguments.examples, sentences=arguments.sentences)
-            print(
-                f"| {name} | {tally.option_sets:,} | {tally.sentences:,} | {tally.hypotheses:,} | {tally.tokens:,} |"
-                f" {len(tally.mismatches)} | {tally.ties} | {tally.score_difference:.1e} |"
-                f" {time.perf_counter() - started:.0f} |",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main()

@@ -200,51 +200,56 @@ def generate(
 
 def run_generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, **arguments: Any) -> list[Generated]:
     """Return the translation of each source by `generate` with any arguments, which searches with `beam_size` beams."""
-    margins: list[torch.Tensor] = []
-    restore = _record_margins(model, margins)
     config = model.config
     lengths = torch.tensor([len(source) for source in batch])
     padded = torch.nn.utils.rnn.pad_sequence(
         [torch.tensor(source) for source in batch], batch_first=True, padding_value=config.pad_token_id
     )
-    try:
-        with torch.inference_mode():
-            output = model.generate(
-                input_ids=padded,
-                attention_mask=(torch.arange(padded.shape[1]) < lengths[:, None]).long(),
-                **arguments,
-                return_dict_in_generate=True,
-                output_scores=True,
-            )
-    finally:
-        restore()
-    if beam_size == 1:
-        best = torch.stack([step.topk(2).values for step in output.scores])  # [T, B, 2]
-        margins = [best[..., 0] - best[..., 1]]  # [T, B]
+    mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+    output, gaps = generated_with_gaps(model, beam_size, input_ids=padded, attention_mask=mask, **arguments)
     results = []
     for row, sequence in enumerate(output.sequences[:, 1:].tolist()):
         end = config.eos_token_id
         ended = end in sequence
         length = sequence.index(end) if ended else len(sequence)
         if beam_size == 1:
-            margin, score = _least(margins[0][: length + ended, row]), 0.0
+            margin, score = least(gaps[: length + ended, row]), 0.0
         else:
-            margin, score = _least(torch.stack([step[row] for step in margins])), float(output.sequences_scores[row])
+            margin, score = least(gaps[:, row]), float(output.sequences_scores[row])
         results.append(Generated(tuple(sequence[:length]), ended, score, margin))
     return results
 
 
-def _least(gaps: torch.Tensor) -> float:
+def generated_with_gaps(model: Any, beam_size: int, **arguments: Any) -> tuple[Any, torch.Tensor]:
+    """Return what `generate` returns, and how near the candidates were that it ranked.
+
+    That is the smallest distance between neighbours in each step of each sentence: [T, B].
+    """
+    steps: list[torch.Tensor] = []
+    restore = _record_gaps(model, steps)
+    try:
+        with torch.inference_mode():
+            output = model.generate(**arguments, return_dict_in_generate=True, output_scores=True)
+    finally:
+        restore()
+    if beam_size > 1:
+        return output, torch.stack(steps)
+    best = torch.stack([step.topk(2).values for step in output.scores])  # [T, B, 2]
+    return output, best[..., 0] - best[..., 1]
+
+
+def least(gaps: torch.Tensor) -> float:
+    """Return the smallest of the distances; infinity where there is none."""
     finite = gaps[torch.isfinite(gaps)]
     return float(finite.min()) if len(finite) else float("inf")
 
 
-def _record_margins(model: Any, margins: list[torch.Tensor]) -> Callable[[], None]:
+def _record_gaps(model: Any, steps: list[torch.Tensor]) -> Callable[[], None]:
     original = model._get_top_k_continuations
 
     def recorded(accumulated_log_probs: torch.Tensor, *arguments: Any, beams_to_keep: int, **keywords: Any) -> Any:
         best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
-        margins.append(torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1))
+        steps.append(torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1))
         return original(accumulated_log_probs, *arguments, beams_to_keep=beams_to_keep, **keywords)
 
     model._get_top_k_continuations = recorded

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.batch.fake_workers import FakeWorkers
+from unit.batch.fake_workers import FakeWorkers, settings_of
 
 from translane_batch.run import run
 from translane_batch.settings import BatchSettings
@@ -27,11 +27,8 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> FakeWorkers:
 def settings(tmp_path: Path) -> Callable[..., BatchSettings]:
     """Settings of a run from the folder `in` to the folder `out`."""
 
-    def make(**changes: Any) -> BatchSettings:
-        values: dict[str, Any] = {"corpus": tmp_path / "in", "output": tmp_path / "out", "model": "zh-en"}
-        return BatchSettings(**(values | changes))
-
-    return make
+    here: dict[str, Any] = {"corpus": tmp_path / "in", "output": tmp_path / "out", "model": "zh-en"}
+    return lambda **changes: settings_of(**(here | changes))
 
 
 @pytest.fixture

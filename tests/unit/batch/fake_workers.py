@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from translane_batch.answers import Answer, encoded
 from translane_batch.reading import digest_of, sources_of
@@ -13,6 +15,12 @@ from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.work_folder import WorkFolder
 from translane_server.core.files import written_whole
+
+
+def settings_of(**changes: Any) -> BatchSettings:
+    """Settings of a run that nobody starts."""
+    values: dict[str, Any] = {"corpus": Path("in"), "output": Path("out"), "model": "m"}
+    return BatchSettings(**(values | changes))
 
 
 def translation_of(source: str) -> Answer:

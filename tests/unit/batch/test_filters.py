@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.batch.fake_workers import settings_of
 
 from translane.results import FinishReason, Hypothesis, ModelInfo, Translation, Treatment
 from translane_batch.answers import Answer
 from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters
 from translane_batch.model_identity import Languages, identity_of_servers, languages_of
-from translane_batch.settings import BatchSettings
 from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
 
 
 def filters(**settings: Any) -> Filters:
-    return Filters(BatchSettings(corpus=Path("in"), output=Path("out"), model="m", **settings), Languages("zh", "en"))
+    return Filters(settings_of(**settings), Languages("zh", "en"))
 
 
 def translation(text: str, **changes: Any) -> Translation:
@@ -72,13 +71,10 @@ def model(name: str, sources: tuple[str, ...], targets: tuple[str, ...]) -> Mode
 
 def test_languages_and_models_are_those_of_the_servers() -> None:
     models = (model("a", ("zh",), ("en",)), model("b", ("de", "fr"), ("en",)))
-    local = BatchSettings(corpus=Path("in"), output=Path("out"), model="m")
-    assert languages_of(local, models[:1]) == Languages("zh", "en")
-    named = BatchSettings(corpus=Path("in"), output=Path("out"), model="b", server="x")
+    assert languages_of(settings_of(), models[:1]) == Languages("zh", "en")
+    named = settings_of(model="b", server="x")
     assert languages_of(named, models) == Languages("", "en")
     assert identity_of_servers(named, models) == "b 1 int8"
-    all_of_them = BatchSettings(
-        corpus=Path("in"), output=Path("out"), server="x", source_language="auto", target_language="en"
-    )
+    all_of_them = settings_of(model="", server="x", source_language="auto", target_language="en")
     assert languages_of(all_of_them, models) == Languages("", "en")
     assert identity_of_servers(all_of_them, models) == "a 1 int8, b 1 int8"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.batch.fake_workers import settings_of
 
 from translane_batch.errors import BatchError
-from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.workers import translate_all
 
@@ -141,15 +141,12 @@ async def test_what_no_worker_can_do_ends_the_run(cluster: Callable[..., Cluster
     ],
 )
 def test_cpus_are_divided_among_workers(changes: Any, machines: list[int], expected: tuple[int, int]) -> None:
-    settings = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", ray="auto", **changes)
-    assert ray_workers._division(settings, machines) == expected
+    assert ray_workers._division(settings_of(ray="auto", **changes), machines) == expected
 
 
 def test_paths_hold_for_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sent(model: str, cache: str | None = None) -> tuple[str, Path | None]:
-        settings = BatchSettings(
-            corpus=Path("in"), output=Path("out"), model=model, ray="auto", model_cache=Path(cache) if cache else None
-        )
+        settings = settings_of(model=model, ray="auto", model_cache=Path(cache) if cache else None)
         changed = ray_workers._for_other_processes(settings)
         return changed.model, changed.model_cache
 
@@ -161,7 +158,7 @@ def test_paths_hold_for_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_more_cpus_than_a_machine_has_are_refused() -> None:
-    settings = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", ray="auto", cpus_per_worker=9)
+    settings = settings_of(ray="auto", cpus_per_worker=9)
     with pytest.raises(BatchError, match="no machine of the cluster has 9 CPUs"):
         ray_workers._division(settings, [8])
     with pytest.raises(BatchError, match="has no CPUs"):

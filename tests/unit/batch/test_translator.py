@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.batch.fake_workers import settings_of
 
 from translane.results import Hypothesis, Translation
 from translane_batch import translator
@@ -15,7 +15,6 @@ from translane_batch.answers import FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.model_identity import Languages
-from translane_batch.settings import BatchSettings
 from translane_batch.translator import LONGEST_TEXT, TEXTS, Translator
 from translane_client.errors import (
     DeadlineExceeded,
@@ -53,7 +52,7 @@ class FakeClient:
 
 
 def make(client: FakeClient, requests: int = 2, **settings: Any) -> Translator:
-    chosen = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", **settings)
+    chosen = settings_of(**settings)
     return Translator(client, chosen, Filters(chosen, Languages("zh", "en")), requests)  # type: ignore[arg-type]
 
 

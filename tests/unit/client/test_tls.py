@@ -196,15 +196,6 @@ def test_every_command_speaks_tls(authority: Authority, argv: list[str]):
         assert command(*argv) == 0
 
 
-def test_bench_over_mutual_tls(authority: Authority):
-    own = authority.files("client")
-    with serving(authority.server_credentials("127.0.0.1", clients=authority)) as server:
-        command = Command(server.address)
-        argv = ["bench", "--clients", "2", "--duration", "100ms", "--warm-up", "0"]
-        assert command(*argv, "--ca", str(authority.file), "--cert", str(own.cert), "--key", str(own.key)) == 0
-        assert len(server.requests) > 1
-
-
 def test_the_commands_name_their_flags(authority: Authority):
     command = Command("example.org")
     assert command("models", "--no-tls", "--ca", str(authority.file)) == 1

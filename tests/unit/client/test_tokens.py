@@ -11,6 +11,7 @@ import grpc
 import pytest
 from unit.client.fake_server import FakeServer, answer_to, fails, reason
 
+from helpers.certificates import Authority
 from helpers.client_command import Command
 from translane_client import Client
 
@@ -150,7 +151,15 @@ def test_the_command_refuses_a_token_over_plain_text(command: Command):
     )
 
 
-def test_bench_shows_the_token(server: FakeServer, keys: Keys, command: Command):
-    command.environ["TRANSLANE_CLIENT_TOKEN"] = "secret"
-    assert command("bench", "--clients", "1", "--duration", "50ms", "--warm-up", "0") == 0
-    assert set(keys.shown) == {"Bearer secret"}
+def test_bench_shows_the_token_over_mutual_tls(tmp_path: Path):
+    authority = Authority(tmp_path)
+    own = authority.files("client")
+    server = FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority))
+    try:
+        keys, command = Keys(server), Command(server.address)
+        command.environ["TRANSLANE_CLIENT_TOKEN"] = "secret"
+        argv = ["--clients", "2", "--duration", "100ms", "--warm-up", "0", "--ca", str(authority.file)]
+        assert command("bench", *argv, "--cert", str(own.cert), "--key", str(own.key)) == 0
+        assert set(keys.shown) == {"Bearer secret"}
+    finally:
+        server.stop()
