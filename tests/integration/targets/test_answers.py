@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.client_calls import CALLS, ask, ask_async, without_times
+from helpers.client_calls import CALLS, ask, ask_async
 from helpers.reliability.cases import SENTENCES
-from translane_client import AsyncClient, Client, DecodingOptions, FinishReason, TermOutcome
+from translane_client import AsyncClient, Client, DecodingOptions, FinishReason
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
@@ -25,11 +25,6 @@ def texts_of(translations):
 def test_every_option_is_asked_for():
     asked = set().union(*(call.options for call in CALLS))
     assert set(DecodingOptions.__annotations__) - asked == {"use_shortlist"}
-
-
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
-def test_an_answer_is_the_undisturbed_one(client, expected, call):
-    assert ask(client, call) == expected(call)
 
 
 def test_calls_of_all_kinds_beside_each_other(target, expected):
@@ -52,28 +47,6 @@ def test_a_long_list_is_answered_in_its_order(connect, undisturbed, batch_size):
     assert [replace(each, timing=None) for each in translations] == [replace(each, timing=None) for each in wanted]
 
 
-def test_texts_are_read_and_answered_little_by_little(connect, undisturbed):
-    read = 0
-
-    def texts():
-        nonlocal read
-        for text in MANY:
-            read += 1
-            yield text
-
-    translations = connect(batch_size=4, concurrency=2).translate_iter(texts())
-    first = next(iter(translations))
-    assert read <= 2 * 4 + 1
-    assert [first.text, *texts_of(translations)] == texts_of(undisturbed.translate(MANY))
-
-
-def test_scores_of_a_long_list(connect, undisturbed):
-    pairs = [(text, "I do not know.") for text in MANY]
-    wanted = without_times(undisturbed.score(pairs))
-    assert without_times(connect(batch_size=9).score(pairs)) == wanted
-    assert without_times(connect(batch_size=9, concurrency=2).score_iter(pairs)) == wanted
-
-
 def test_a_translation_scores_as_it_was_decoded(client):
     text = SENTENCES[2]
     translation = client.translate(text, return_token_scores=True, return_tokens=True, max_length=200)
@@ -89,13 +62,6 @@ def test_a_stream_comes_in_parts(client):
     assert len(deltas) > 4
     assert "".join(deltas) == stream.result.text
     assert stream.result.timing.total > 0
-
-
-def test_what_became_of_terms_is_told(client):
-    translation = client.translate("我有一只猫。", terminology={"猫": "kitten", "狗": "puppy"})
-    assert "kitten" in translation.text
-    outcomes = [(report.source, report.outcome) for report in translation.treatment.terms]
-    assert outcomes == [("猫", TermOutcome.APPLIED), ("狗", TermOutcome.NOT_FOUND)]
 
 
 def test_where_the_time_went_is_told(client):

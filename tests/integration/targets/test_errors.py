@@ -75,10 +75,3 @@ def test_a_wrong_call_is_told_as_a_server_tells_it(client, undisturbed, call, ki
         assert error.violations
     if field:
         assert error.field == field
-
-
-def test_a_wrong_call_does_no_harm_to_others(connect, undisturbed):
-    client = connect(batch_size=2)
-    with pytest.raises(InvalidArgument):
-        client.translate([TEXT, TEXT, LONG, TEXT], split_sentences=False)
-    assert client.translate(TEXT).text == undisturbed.translate(TEXT).text

@@ -12,7 +12,6 @@ import pytest
 from unit.client.fake_server import BROKEN, PATIENCE, FakeServer, answer_to, breaks_off, refuses
 
 from helpers.client_command import Command, shell
-from translane.v1 import translation_pb2 as pb
 
 
 class Flushed(io.BytesIO):
@@ -52,22 +51,6 @@ def test_from_file_to_file(command: Command, tmp_path: Path):
     assert command("translate", "--stream", "-i", str(source), "-o", str(target)) == 0
     assert target.read_text() == "<a>\n<b>\n"
     assert command.out == command.err == ""
-
-
-def test_all_that_says_what_to_translate_travels(server: FakeServer, command: Command):
-    flags = ["--model", "m", "--source-language", "zh", "--target-language", "en", "--priority", "-2", "--top-k", "3"]
-    assert command("translate", "--stream", "a", *flags, "--timeout", "50") == 0
-    assert server.requests == [
-        pb.TranslateStreamRequest(
-            text="a",
-            model="m",
-            source_language="zh",
-            target_language="en",
-            priority=-2,
-            options=pb.DecodingOptions(top_k=3),
-        )
-    ]
-    assert 40 < server.time_remaining[0] < 51
 
 
 def test_what_was_typed_on_two_lines_is_streamed_on_two_lines(command: Command):
