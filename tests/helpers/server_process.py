@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from helpers.file_server import wait_until
 from helpers.reliability import server_process
 
 TESTS = Path(__file__).parents[1]
@@ -40,12 +41,11 @@ class ServerProcess(server_process.ServerProcess):
     def wait_for_a_request(self) -> None:
         """Until a sentence decodes."""
         self.metrics_port = int(self.wait_for(r"metrics on http://\S+?:(\d+)")[1])
-        deadline = time.monotonic() + PATIENCE
-        while not any(
-            "translane_rows{" in name and 'state="active"' in name for name, n in self.metrics().items() if n
-        ):
-            assert time.monotonic() < deadline, "no request came in"
-            time.sleep(0.01)
+        wait_until(
+            lambda: any(
+                "translane_rows{" in name and 'state="active"' in name for name, n in self.metrics().items() if n
+            )
+        )
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(number)
@@ -56,9 +56,6 @@ class ServerProcess(server_process.ServerProcess):
 
 def assert_gone(*processes: psutil.Process) -> None:
     """Whoever inherits what has lost its parent may leave it a zombie."""
-    deadline = time.monotonic() + 10
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            while process.status() != psutil.STATUS_ZOMBIE:
-                assert time.monotonic() < deadline, process
-                time.sleep(0.01)
+            wait_until(lambda process=process: process.status() == psutil.STATUS_ZOMBIE)  # type: ignore[misc]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from helpers.file_server import wait_until
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -267,10 +267,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
 
     def wait_for_requests(self, count: int) -> None:
         """Returns once `count` calls have arrived."""
-        end = time.monotonic() + PATIENCE
-        while len(self.requests) < count:
-            assert time.monotonic() < end, f"{len(self.requests)} of {count} calls arrived"
-            time.sleep(0.01)
+        wait_until(lambda: len(self.requests) >= count, PATIENCE)
 
     def sizes(self) -> Sequence[int]:
         return [len(texts_of(request)) for request in self.requests]

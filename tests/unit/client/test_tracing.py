@@ -1,7 +1,5 @@
 """The spans of the client's calls, and what the server is told of them."""
 
-import time as real_time
-
 import grpc
 import pytest
 from opentelemetry import trace
@@ -10,6 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from unit.client.fake_server import FakeServer, answer, fails
 
+from helpers.file_server import wait_until
 from translane_client import AsyncClient, Client, InvalidArgument, RetryPolicy
 
 TRANSLATE = "translane.v1.TranslationService/Translate"
@@ -43,11 +42,8 @@ def parent_of(span):
 
 def spans_of(exporter, count):
     """The finished spans: a call's span ends in a thread of gRPC, some moments after the answer."""
-    for _ in range(500):
-        if len(spans := exporter.get_finished_spans()) >= count:
-            return spans
-        real_time.sleep(0.01)
-    raise AssertionError(f"{len(exporter.get_finished_spans())} spans of {count}")
+    wait_until(lambda: len(exporter.get_finished_spans()) >= count)
+    return exporter.get_finished_spans()
 
 
 def test_a_call_has_a_span_that_the_server_is_told(server: FakeServer, connect, exporter, parents):
