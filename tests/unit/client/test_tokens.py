@@ -151,12 +151,15 @@ def test_the_command_refuses_a_token_over_plain_text(command: Command):
     )
 
 
-def test_bench_shows_the_token_over_mutual_tls(tmp_path: Path):
+def test_client_and_bench_show_the_token_over_mutual_tls(tmp_path: Path):
     authority = Authority(tmp_path)
     own = authority.files("client")
     server = FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority))
     try:
         keys, command = Keys(server), Command(server.address)
+        with Client(server.address, token="secret", ca=authority.file, cert=own.cert, key=own.key) as client:
+            client.translate("a")
+        assert keys.shown == ["Bearer secret"]
         command.environ["TRANSLANE_CLIENT_TOKEN"] = "secret"
         argv = ["--clients", "2", "--duration", "100ms", "--warm-up", "0", "--ca", str(authority.file)]
         assert command("bench", *argv, "--cert", str(own.cert), "--key", str(own.key)) == 0
