@@ -37,9 +37,8 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    server = FakeServer().start()
-    yield server
-    server.stop()
+    with FakeServer().start() as server:
+        yield server
 
 
 @pytest.fixture

@@ -181,6 +181,12 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         self._server.start()
         return self
 
+    def __enter__(self) -> FakeServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
         self.released.set()
         self._server.stop(0).wait()

@@ -17,10 +17,8 @@ from translane_client import Client, Unavailable
 
 @pytest.fixture
 def servers() -> Iterator[list[FakeServer]]:
-    servers = [FakeServer().start() for _ in range(2)]
-    yield servers
-    for server in servers:
-        server.stop()
+    with FakeServer().start() as first, FakeServer().start() as second:
+        yield [first, second]
 
 
 @pytest.fixture
@@ -98,19 +96,15 @@ def test_a_name_with_several_servers(connect):
 
 
 def test_connections_that_end_by_age_cost_no_call(connect):
-    server = FakeServer().start(options=[("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 0)])
-    try:
-        client = Client(server.address)
+    ages = [("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 0)]
+    with FakeServer().start(options=ages) as server, Client(server.address) as client:
         end = clock.monotonic() + 1.5
         calls = 0
         while clock.monotonic() < end:
             assert client.translate("a").text == "<a>"
             calls += 1
-        client.close()
         assert calls >= 10
         assert len(server.peers) > 3
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])

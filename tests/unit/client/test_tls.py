@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -15,15 +13,6 @@ from unit.client.fake_server import FakeServer, answer
 from helpers.certificates import Authority
 from helpers.client_command import Command
 from translane_client import AsyncClient, Client, Connection, Unavailable
-
-
-@contextmanager
-def serving(credentials: grpc.ServerCredentials | None = None) -> Iterator[FakeServer]:
-    server = FakeServer().start(credentials)
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -40,7 +29,7 @@ def message_of(connect, address: str, **options) -> str:
 
 
 def test_a_server_with_a_trusted_certificate(connect, authority: Authority):
-    with serving(authority.server_credentials("127.0.0.1")) as server:
+    with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
         client = connect(server.address, ca=authority.file)
         assert client.translate("a").text == "<a>"
         assert "".join(client.translate_stream("b")) == "<b>"
@@ -50,7 +39,7 @@ def test_a_server_with_a_trusted_certificate(connect, authority: Authority):
 def test_mutual_tls(connect, authority: Authority, tmp_path: Path):
     strangers = Authority(tmp_path, "strangers")
     own, strange = authority.files("client"), strangers.files("client", stem="strange")
-    with serving(authority.server_credentials("127.0.0.1", clients=authority)) as server:
+    with FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority)) as server:
         client = connect(server.address, ca=authority.file, cert=own.cert, key=own.key)
         assert client.translate("a").text == "<a>"
         wants = "it closed the connection at once; does it want a certificate of the client?"
@@ -61,7 +50,7 @@ def test_mutual_tls(connect, authority: Authority, tmp_path: Path):
 @pytest.mark.parametrize("several", [False, True])
 def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority, tmp_path, several: bool):
     def told(names: list[str], trusted: Authority, **settings) -> str:
-        with serving(authority.server_credentials(*names, **settings)) as server:
+        with FakeServer().start(authority.server_credentials(*names, **settings)) as server:
             address = f"{server.address},{server.address.replace('127.0.0.1', '127.0.0.2')}"
             with pytest.raises(Unavailable) as caught:
                 connect(address if several else server.address, ca=trusted.file).translate("a")
@@ -77,15 +66,15 @@ def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority,
 
 
 def test_the_name_that_servers_have(connect, authority: Authority):
-    with serving(authority.server_credentials("translane.example")) as server:
+    with FakeServer().start(authority.server_credentials("translane.example")) as server:
         client = connect(server.address, ca=authority.file, server_name="translane.example")
         assert client.translate("a").text == "<a>"
 
 
 def test_one_side_without_tls(connect, authority: Authority):
-    with serving() as server:
+    with FakeServer().start() as server:
         assert message_of(connect, server.address, ca=authority.file) == "it does not speak TLS"
-    with serving(authority.server_credentials("127.0.0.1")) as server:
+    with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
         message = message_of(connect, server.address)
         assert message == "it closed the connection at once; does it want TLS?"
         # public authorities are trusted where none is named
@@ -99,8 +88,8 @@ def test_new_certificates_are_taken_without_a_new_client(authority: Authority, t
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(authority.pem)
     with (
-        serving(authority.server_credentials("127.0.0.1", clients=authority)) as old,
-        serving(others.server_credentials("127.0.0.1", clients=others)) as new,
+        FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority)) as old,
+        FakeServer().start(others.server_credentials("127.0.0.1", clients=others)) as new,
         Client([old.address, new.address], ca=trusted, cert=own.cert, key=own.key) as client,
     ):
         release = threading.Event()
@@ -123,8 +112,8 @@ async def test_new_certificates_are_taken_by_an_asynchronous_client(authority: A
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(authority.pem)
     with (
-        serving(authority.server_credentials("127.0.0.1")) as first,
-        serving(others.server_credentials("127.0.0.1")) as second,
+        FakeServer().start(authority.server_credentials("127.0.0.1")) as first,
+        FakeServer().start(others.server_credentials("127.0.0.1")) as second,
     ):
         async with AsyncClient([first.address, second.address], ca=trusted) as client:
             for round, server in enumerate([first, second, first, second]):
@@ -188,7 +177,7 @@ def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, mo
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
 def test_every_command_speaks_tls(authority: Authority, argv: list[str]):
-    with serving(authority.server_credentials("127.0.0.1")) as server:
+    with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
         command = Command(server.address)
         assert command(*argv, "--ca", str(authority.file)) == 0
         command.environ["TRANSLANE_CLIENT_CA"] = str(authority.file)

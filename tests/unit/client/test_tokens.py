@@ -154,8 +154,7 @@ def test_the_command_refuses_a_token_over_plain_text(command: Command):
 def test_client_and_bench_show_the_token_over_mutual_tls(tmp_path: Path):
     authority = Authority(tmp_path)
     own = authority.files("client")
-    server = FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority))
-    try:
+    with FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority)) as server:
         keys, command = Keys(server), Command(server.address)
         with Client(server.address, token="secret", ca=authority.file, cert=own.cert, key=own.key) as client:
             client.translate("a")
@@ -164,5 +163,3 @@ def test_client_and_bench_show_the_token_over_mutual_tls(tmp_path: Path):
         argv = ["--clients", "2", "--duration", "100ms", "--warm-up", "0", "--ca", str(authority.file)]
         assert command("bench", *argv, "--cert", str(own.cert), "--key", str(own.key)) == 0
         assert set(keys.shown) == {"Bearer secret"}
-    finally:
-        server.stop()

@@ -206,12 +206,9 @@ def test_settings_that_make_no_sense_are_refused(connect, settings):
 
 
 def test_credentials_make_the_channel_secure(connect):
-    server = FakeServer().start(grpc.local_server_credentials())
-    try:
+    with FakeServer().start(grpc.local_server_credentials()) as server:
         client = connect(server.address, credentials=grpc.local_channel_credentials())
         assert client.translate("a").text == "<a>"
-    finally:
-        server.stop()
 
 
 def test_what_a_later_protocol_says_is_unspecified(server: FakeServer, connect):
