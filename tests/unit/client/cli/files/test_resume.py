@@ -50,6 +50,20 @@ def job(request, tmp_path: Path) -> Job:
 
 
 @pytest.fixture
+def interrupt(server: FakeServer, command: Command):
+    """Runs a command until the server has answered so many requests; afterwards the server answers all again."""
+
+    def run(argv: list[str], answered: int) -> list[str]:
+        server.always = stops_after(answered, BROKEN)
+        assert command(*argv) == 1
+        first, server.always = sent(server)[: 2 * answered], None
+        server.requests.clear()
+        return first
+
+    return run
+
+
+@pytest.fixture
 def expected(job: Job, command: Command, server: FakeServer) -> bytes:
     """What a command writes that nothing interrupts."""
     assert command(*job.argv) == 0
@@ -62,16 +76,13 @@ def expected(job: Job, command: Command, server: FakeServer) -> bytes:
 
 
 @pytest.mark.parametrize("answered", [1, 7, 19])
-def test_it_goes_on_after_a_failure(server: FakeServer, command: Command, job: Job, expected: bytes, answered: int):
-    server.always = stops_after(answered, BROKEN)
-    assert command(*job.argv) == 1
+def test_it_goes_on_after_a_failure(server: FakeServer, command: Command, job: Job, expected, interrupt, answered: int):
+    first = interrupt(job.argv, answered)
     what = "lines were written" if job.working == job.target else "texts were translated"
     assert f"{2 * answered} {what}" in command.err
     assert command.err.endswith("and --resume goes on from there\n")
     assert job.journal.exists()
     assert job.target.exists() == (job.working == job.target)
-    first, server.always = sent(server)[: 2 * answered], None
-    server.requests.clear()
     assert command(*job.argv, "--resume") == 0
     assert job.target.read_bytes() == expected
     assert len(set(first + sent(server))) == len(first + sent(server)) == 40
@@ -101,13 +112,9 @@ def test_kill_9_at_random_points_loses_and_repeats_nothing(
     assert len(done) == len(set(done)) == 40
 
 
-def test_wherever_the_files_were_cut_off_the_result_is_the_same(
-    server: FakeServer, command: Command, job: Job, expected: bytes
-):
+def test_wherever_the_files_were_cut_off_the_result_is_the_same(command: Command, job: Job, expected: bytes, interrupt):
     """Without power, a file ends anywhere, and its end may be anything."""
-    server.always = stops_after(9, BROKEN)
-    assert command(*job.argv) == 1
-    server.always = None
+    interrupt(job.argv, 9)
     output, journal = job.working.read_bytes(), job.journal.read_bytes()
     dice = random.Random(1)
     for _ in range(25):
@@ -119,16 +126,13 @@ def test_wherever_the_files_were_cut_off_the_result_is_the_same(
         assert job.target.read_bytes() == expected
 
 
-def test_a_document_is_translated_in_place(server: FakeServer, command: Command, tmp_path: Path):
+def test_a_document_is_translated_in_place(server: FakeServer, command: Command, interrupt, tmp_path: Path):
     job = Job(tmp_path, "srt", SRT)
     assert command(*job.argv) == 0
     job.source.chmod(0o640)
     argv = [*job.argv[:4], str(job.source), *job.argv[5:], "--resume"]
-    server.always = stops_after(7, BROKEN)
-    assert command(*argv) == 1
+    interrupt(argv, 7)
     assert job.source.read_text() == SRT
-    server.always = None
-    server.requests.clear()
     assert command(*argv) == 0
     assert len(sent(server)) == 26
     assert job.source.read_bytes() == job.target.read_bytes()
@@ -136,11 +140,8 @@ def test_a_document_is_translated_in_place(server: FakeServer, command: Command,
     assert sorted(each.name for each in tmp_path.iterdir()) == ["in.srt", "out.srt"]
 
 
-def test_without_resume_it_begins_again(server: FakeServer, command: Command, job: Job, expected: bytes):
-    server.always = stops_after(9, BROKEN)
-    assert command(*job.argv) == 1
-    server.always = None
-    server.requests.clear()
+def test_without_resume_it_begins_again(server: FakeServer, command: Command, job: Job, expected: bytes, interrupt):
+    interrupt(job.argv, 9)
     assert command(*job.argv) == 0
     assert len(sent(server)) == 40
     assert job.target.read_bytes() == expected
@@ -165,15 +166,12 @@ def test_a_document_that_was_finished_but_for_its_journal_is_whole(
 
 
 def test_the_journal_of_a_large_output_stays_small(
-    server: FakeServer, command: Command, job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, command: Command, job: Job, expected: bytes, interrupt, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("translane_client.cli.files.journal._LARGEST", 300)
     monkeypatch.setattr("translane_client.cli.files.part_writer._SYNC_EVERY", 0.0)
-    server.always = stops_after(15, BROKEN)
-    assert command(*job.argv) == 1
+    interrupt(job.argv, 15)
     assert job.journal.stat().st_size < 1200
-    server.always = None
-    server.requests.clear()
     assert command(*job.argv, "--resume") == 0
     assert len(sent(server)) == 10
     assert job.target.read_bytes() == expected
@@ -187,9 +185,8 @@ def test_the_journal_of_a_large_output_stays_small(
         (["--target-prefix", "a"], "--target-prefix differs"),
     ],
 )
-def test_another_command_does_not_go_on(server: FakeServer, command: Command, job: Job, argv, problem: str):
-    server.always = stops_after(3, BROKEN)
-    assert command(*job.argv) == 1
+def test_another_command_does_not_go_on(command: Command, job: Job, interrupt, argv, problem: str):
+    interrupt(job.argv, 3)
     before = job.working.read_bytes()
     command.stderr = io.StringIO()
     assert command(*job.argv, "--resume", *argv) == 1
@@ -197,10 +194,8 @@ def test_another_command_does_not_go_on(server: FakeServer, command: Command, jo
     assert job.working.read_bytes() == before
 
 
-def test_a_changed_input_is_noticed_where_it_was_translated(server: FakeServer, command: Command, job: Job):
-    server.always = stops_after(3, BROKEN)
-    assert command(*job.argv) == 1
-    server.always = None
+def test_a_changed_input_is_noticed_where_it_was_translated(command: Command, job: Job, interrupt):
+    interrupt(job.argv, 3)
     command.stderr = io.StringIO()
     text = job.source.read_text()
     job.source.write_text(text.replace("2", "two", 1))
@@ -238,14 +233,13 @@ def test_two_commands_do_not_write_one_output(server: FakeServer, command: Comma
     assert command(*job.argv, "--resume") == 0
 
 
-def test_nbest_lines_go_on_with_the_next_number(server: FakeServer, command: Command, tmp_path: Path):
+def test_nbest_lines_go_on_with_the_next_number(command: Command, interrupt, tmp_path: Path):
     job = Job(tmp_path, "txt", LINES)
-    assert command(*job.argv, "--nbest", "1") == 0
+    argv = [*job.argv, "--nbest", "1"]
+    assert command(*argv) == 0
     whole = job.target.read_bytes()
-    server.always = stops_after(3, BROKEN)
-    assert command(*job.argv, "--nbest", "1") == 1
-    server.always = None
-    assert command(*job.argv, "--nbest", "1", "--resume") == 0
+    interrupt(argv, 3)
+    assert command(*argv, "--resume") == 0
     assert job.target.read_bytes() == whole
 
 
