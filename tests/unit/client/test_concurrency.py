@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, answer
+from unit.client.fake_server import PATIENCE, FakeServer
 
 from translane_client import AsyncClient, Cancelled, Client, RetryPolicy
 
@@ -77,29 +77,20 @@ async def test_closing_ends_a_call_of_another_task(server: FakeServer):
 
 
 async def test_texts_may_come_asynchronously(server: FakeServer):
+    given = [*["x" * 500_000] * 3, *"abc"]
+
     async def texts():
-        for text in "abcde":
+        for text in given:
             await asyncio.sleep(0)
             yield text
 
-    async with AsyncClient(server.address, batch_size=2) as client:
+    async with AsyncClient(server.address, batch_size=3, concurrency=1) as client:
         received = [str(translation) async for translation in client.translate_iter(texts())]
-    assert received == [f"<{text}>" for text in "abcde"]
-    assert sorted(server.sizes()) == [1, 2, 2]
+    assert received == [f"<{text}>" for text in given]
+    assert server.sizes() == [2, 3, 1]  # below the longest message, and three at most
 
 
 async def test_tasks_share_a_client(server: FakeServer):
-    server.always = lambda request, context: answer(request)
     async with AsyncClient(server.address) as client:
         answers = await asyncio.gather(*(client.translate(str(n)) for n in range(40)))
     assert [str(each) for each in answers] == [f"<{n}>" for n in range(40)]
-
-
-async def test_asynchronous_texts_travel_in_batches_below_the_longest_message(server: FakeServer):
-    async def texts():
-        for _ in range(5):
-            yield "a" * 500_000
-
-    async with AsyncClient(server.address, concurrency=1) as client:
-        assert len([each async for each in client.translate_iter(texts())]) == 5
-    assert server.sizes() == [2, 2, 1]
