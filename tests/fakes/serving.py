@@ -17,7 +17,7 @@ from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.loader import answer_cache
+from translane_server.models.loader import translation_cache
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription
@@ -138,10 +138,10 @@ class FakeLoader:
         metrics: ModelMetrics,
         make: Callable[[], Dispatcher],
         glossaries: GlossaryFolder,
-        answers: Callable[[], TranslationCache | None],
+        cache: Callable[[], TranslationCache | None],
         pool: Callable[[], TokenizerPool],
     ) -> None:
-        self._answers = answers
+        self._cache = cache
         self._pool = pool
         self._model = model
         self._limits = limits
@@ -158,7 +158,7 @@ class FakeLoader:
             self._metrics,
             self._pool(),
             stored=lambda: self._glossaries.current,
-            answers=self._answers(),
+            cache=self._cache(),
         )
         await loaded.start()
         return loaded
@@ -173,7 +173,7 @@ def make_registry(
     idle_timeout: float = 0,
     most_texts: int = sys.maxsize,
     glossaries: GlossaryFolder | None = None,
-    answers: Callable[[ModelMetrics], TranslationCache | None] = lambda _metrics: None,
+    cache: Callable[[ModelMetrics], TranslationCache | None] = lambda _metrics: None,
 ) -> Registry:
     """Return a registry of one model, which is not loaded."""
     glossaries = glossaries or GlossaryFolder()
@@ -187,7 +187,7 @@ def make_registry(
             of_model,
             lambda: make(of_model),
             glossaries,
-            lambda: answers(of_model),
+            lambda: cache(of_model),
             lambda: registry.pool,
         ),
         of_model,
@@ -252,7 +252,7 @@ async def serving(
         most_texts=settings.max_request_texts,
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
-        answers=lambda of_model: answer_cache(settings.of_model("m"), of_model, lambda: glossaries.current),
+        cache=lambda of_model: translation_cache(settings.of_model("m"), of_model, lambda: glossaries.current),
     )
     server = Server(settings, registry, metrics, tracer)
     try:

@@ -173,7 +173,7 @@ class ModelLoader:
                 self._pool,
                 pids=pids,
                 stored=self._stored,
-                answers=answer_cache(self._settings, self._metrics, self._stored),
+                cache=translation_cache(self._settings, self._metrics, self._stored),
                 release=release,
             )
             await loaded.start()
@@ -327,10 +327,10 @@ def _pid(worker: Worker) -> int:
     return worker.connection.pid
 
 
-def answer_cache(
+def translation_cache(
     settings: ModelSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
 ) -> TranslationCache | None:
-    """Make the cache of a version's answers by the settings of its model; None without one."""
+    """Make the cache of a version's translations by the settings of its model; None without one."""
     if not settings.cache_bytes:
         return None
     return TranslationCache(

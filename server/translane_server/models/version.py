@@ -143,7 +143,7 @@ class LoadedModel:
         pool: turns texts into tokens, and tokens into texts.
         pids: the processes of the replicas.
         stored: returns the glossaries of the server.
-        answers: the cache of this version's answers; None without one.
+        cache: the cache of this version's translations; None without one.
         release: called when the files of the version are not needed any more.
         clock: monotonic clock [seconds].
 
@@ -163,7 +163,7 @@ class LoadedModel:
         *,
         pids: Pids = (),
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
-        answers: TranslationCache | None = None,
+        cache: TranslationCache | None = None,
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -180,7 +180,7 @@ class LoadedModel:
             metrics,
             version=described.identity,
             stored=stored,
-            cache=answers,
+            cache=cache,
         )
         self._metrics = metrics
         self._pids = pids
