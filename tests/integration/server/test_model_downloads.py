@@ -174,7 +174,7 @@ async def test_a_broken_file_of_the_cache_is_replaced(store, tmp_path):
 def test_a_check_downloads_and_tells_the_digest(store, tmp_path):
     lines = list(check(settings_of(store, tmp_path)))
     assert f"model bundle {store.url}/zh-en: sha256:{digest_of(store)} is in {tmp_path}/urls/" in lines[1]
-    assert lines[2].startswith("model reference: version 1, int8, on cpu; its 7 files are those that were exported")
+    assert re.match("model reference: version 1@.*, int8, on cpu; its 7 files are those that were exported", lines[2])
     store.behave("zh-en/manifest.json", status(404))
     with pytest.raises(
         BundleError, match=f"^model bundle {store.url}/zh-en: manifest.json: the answer is 404 Not Found$"
