@@ -19,12 +19,10 @@ import numpy as np
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
 from translane_server.engine.sequence import (
-    CommittedTokens,
     EngineInput,
     EngineOutput,
     SentenceResult,
     Sequence,
-    StepStats,
     TargetVocabulary,
 )
 from translane_server.runtime.backend import Backend, RowMove
@@ -67,10 +65,6 @@ class PriorityQueue(Generic[Item]):
             heapify(kept)
             self._heap = kept
         return removed
-
-    def clear(self) -> None:
-        """Remove all items."""
-        self._heap = []
 
 
 _log = logging.getLogger(__name__)
@@ -134,12 +128,8 @@ class EngineLoop:
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
         self._steps = self._row_steps = 0  # that were made, and their rows in all
-        self._ended: list[tuple[int, SentenceResult]] = []
-        self._dropped: list[int] = []
-        self._failed: list[int] = []
+        self._output = EngineOutput.none()  # what the server is told next
         self._must_answer = False
-        self._committed: list[tuple[int, CommittedTokens]] = []
-        self._measured = StepStats.none()
 
     def run(self) -> bool:
         """Decode until the server closes the connection.
@@ -163,12 +153,11 @@ class EngineLoop:
     def _exchange(self) -> None:
         """Send an output if there is news, and take inputs. Wait for inputs if there is nothing to decode."""
         idle = not (self._batch.reserved or self._encoded or self._queue)
-        steps = len(self._measured.steps)
-        news = self._ended or self._dropped or self._failed or self._committed or self._must_answer
+        output = self._output
+        steps = len(output.stats.steps)
+        news = output.ended or output.dropped or output.failed or output.committed or self._must_answer
         if news or steps > _MOST_STEPS or (idle and steps):
-            output = EngineOutput(self._ended, self._dropped, self._committed, self._measured, self._failed)
-            self._ended, self._dropped, self._committed, self._failed = [], [], [], []
-            self._measured, self._must_answer = StepStats.none(), False
+            self._output, self._must_answer = EngineOutput.none(), False
             self._server.put(output)
         if idle:
             self._at_work(False)
@@ -191,7 +180,7 @@ class EngineLoop:
         if waiting:
             self._queue.remove(lambda sequence: sequence.number in numbers)
             self._encoded = deque(each for each in self._encoded if each[0].number not in numbers)
-        self._dropped += [*waiting, *self._batch.drop(numbers)]
+        self._output.dropped.extend([*waiting, *self._batch.drop(numbers)])
         self._newcomers = [search for search in self._newcomers if search.sequence.number not in numbers]
 
     def _step(self) -> None:
@@ -212,7 +201,7 @@ class EngineLoop:
 
     def _fail(self, sequences: abc.Sequence[Sequence], error: Exception) -> None:
         _log.error("a step of %d sentences has failed", len(sequences), exc_info=error)
-        self._failed += [sequence.number for sequence in sequences]
+        self._output.failed.extend([sequence.number for sequence in sequences])
 
     def _check_model(self, *, decoder: bool) -> None:
         """Run the model over a sentence that cannot be at fault. Any error shows that the device is broken."""
@@ -251,7 +240,7 @@ class EngineLoop:
         self._encode_seconds = self._clock() - started
         self._encoded += [(queue.pop(), source) for source in range(count)]
         tokens = sum([len(sequence.sentence.source_ids) for sequence, _ in self._encoded])
-        self._measured.encodes.append((self._encode_seconds, tokens))
+        self._output.stats.encodes.append((self._encode_seconds, tokens))
 
     def _encode_again(self) -> None:
         """Put the encoded sentences back into the queue."""
@@ -277,11 +266,11 @@ class EngineLoop:
         for search in searches:
             search.admitted_at, search.entered_at = admitted_at, now
             search.entered_step, search.entered_row_steps = self._steps, self._row_steps
-        self._measured.queue_times.extend([admitted_at - sequence.submitted_at for sequence in sequences])
+        self._output.stats.queue_times.extend([admitted_at - sequence.submitted_at for sequence in sequences])
         self._newcomers += searches
 
     def _decode(self) -> None:
-        batch, measured, backend = self._batch, self._measured, self._backend
+        batch, output, backend = self._batch, self._output, self._backend
         token_ids, positions = batch.inputs
         steps = self._steps_ahead() if backend.steps_at_once > 1 else 1
         started = self._clock()
@@ -292,22 +281,22 @@ class EngineLoop:
         else:
             candidates = backend.decode_step(token_ids, positions, batch.needs)
         seconds = (self._clock() - started) / steps
-        measured.steps.extend([(seconds, len(token_ids))] * steps)
+        output.stats.steps.extend([(seconds, len(token_ids))] * steps)
         self._steps += steps
         self._row_steps += steps * len(token_ids)
         update = batch.advance_ahead(decoded) if several else batch.advance(candidates)
         now = self._clock()
         if self._newcomers:
             first = started + seconds if several else now
-            measured.first_token_times.extend([first - search.sequence.submitted_at for search in self._newcomers])
+            output.stats.first_token_times.extend([first - search.sequence.submitted_at for search in self._newcomers])
             self._newcomers = []
         if update.moves:
             self._move(update.moves)
         for search in update.done:
             timing = search.timing(now, self._steps, self._row_steps)
-            self._ended.append((search.sequence.number, SentenceResult(search.hypotheses(), timing)))
+            output.ended.append((search.sequence.number, SentenceResult(search.hypotheses(), timing)))
         for search, tokens in update.committed:
-            self._committed.append((search.sequence.number, tokens))
+            output.committed.append((search.sequence.number, tokens))
 
     def _steps_ahead(self) -> int:
         """The number of steps to run at once.
@@ -327,4 +316,4 @@ class EngineLoop:
     def _move(self, moves: abc.Sequence[RowMove]) -> None:
         started = self._clock()
         self._backend.move_rows(moves)
-        self._measured.moves.append((self._clock() - started, len(moves)))
+        self._output.stats.moves.append((self._clock() - started, len(moves)))

@@ -227,8 +227,13 @@ class EngineOutput(NamedTuple):
         failed: sequences whose step has failed. Their rows are free.
     """
 
-    ended: abc.Sequence[tuple[int, SentenceResult]]
-    dropped: abc.Sequence[int]
-    committed: abc.Sequence[tuple[int, CommittedTokens]]
+    ended: list[tuple[int, SentenceResult]]
+    dropped: list[int]
+    committed: list[tuple[int, CommittedTokens]]
     stats: StepStats
-    failed: abc.Sequence[int] = ()
+    failed: list[int]
+
+    @classmethod
+    def none(cls) -> EngineOutput:
+        """Nothing yet."""
+        return cls([], [], [], StepStats.none(), [])

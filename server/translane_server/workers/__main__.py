@@ -36,13 +36,13 @@ def main() -> int:
     # numpy reads this when it is loaded. Without it, OpenBLAS would start a thread for each CPU, but only a process of
     # one thread forks safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    from translane_server.workers.fork import serve_forked
+    from translane_server.workers.fork import ForkingProcess
     from translane_server.workers.worker_process import serve
 
     how, number = sys.argv[-2:]
     with socket.socket(fileno=int(number)) as connection:
         if how == "fork":
-            return serve_forked(connection, _load, _open, _is_still_there)
+            return ForkingProcess(connection, _load, _open, _is_still_there).run()
         return serve(connection, lambda setup: _open(setup, _load(setup)))
 
 

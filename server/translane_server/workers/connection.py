@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -50,16 +51,6 @@ class Host(Protocol):
         """
 
 
-class ConnectionListener(Protocol):
-    """Learns what a worker sends. The methods are called on the event loop."""
-
-    def received(self, connection: WorkerConnection, output: EngineOutput) -> None:
-        """The worker has sent an output."""
-
-    def broken(self, connection: WorkerConnection) -> None:
-        """The worker has ended, though it served and was not stopped. Its sequences are lost."""
-
-
 class WorkerConnection(asyncio.BufferedProtocol):
     """One life of a worker, at the other end of a socket.
 
@@ -86,7 +77,8 @@ class WorkerConnection(asyncio.BufferedProtocol):
         self._host = host
         self._frames = Frames()
         self._buffer = memoryview(bytearray(RECEIVED_AT_ONCE))
-        self._listener: ConnectionListener
+        self._on_output: Callable[[WorkerConnection, EngineOutput], None]
+        self._on_loss: Callable[[WorkerConnection], None]
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[None] | None = None
         self._transport: asyncio.WriteTransport | None = None
@@ -101,13 +93,21 @@ class WorkerConnection(asyncio.BufferedProtocol):
         self._asks = False
         self._sends_soon = False
 
-    async def start(self, listener: ConnectionListener) -> None:
+    async def start(
+        self,
+        on_output: Callable[[WorkerConnection, EngineOutput], None],
+        on_loss: Callable[[WorkerConnection], None],
+    ) -> None:
         """Start the worker, and wait until it is ready.
+
+        Args:
+            on_output: called with each output of the worker.
+            on_loss: called if the worker ends, though it served and was not stopped. Its sequences are lost.
 
         Raises:
             StartupError: the worker cannot start.
         """
-        self._listener = listener
+        self._on_output, self._on_loss = on_output, on_loss
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
         try:
@@ -153,7 +153,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
             self._send_soon()
 
     async def kill(self) -> None:
-        """End the worker, which may hang. The listener learns that it is lost."""
+        """End the worker, which may hang. It counts as lost."""
         await asyncio.to_thread(self._host.end, at_once=True)
 
     async def stop(self) -> None:
@@ -218,7 +218,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
         for message in self._frames.feed(data):
             self.heard += 1
             if self._serves:
-                self._listener.received(self, unpack_output(message))
+                self._on_output(self, unpack_output(message))
             elif self._ready is None or self._ready.done():  # nobody waits for the answer any more
                 return
             else:
@@ -240,7 +240,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
     async def _tell_why(self) -> None:
         if self._serves:
-            self._listener.broken(self)  # before the reason is known, so that it gets no more to do
+            self._on_loss(self)  # before the reason is known, so that it gets no more to do
         ending = await asyncio.to_thread(self._host.end, at_once=False)
         reason = f"{self.name} {ending}"
         if self._serves:

@@ -314,15 +314,13 @@ class Dispatcher:
             self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
         return not is_known
 
-    def returned(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
-        if not self._over:
-            self.availability_changed()
-            self._dispatch()
-
-    def failing(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
+    def changed(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
+        if self._over:
+            return
         if self.is_failing:
             self._fail_all(UnavailableError(_FAILING, _RETRY_FAILING))
-            self.availability_changed()
+        self.availability_changed()
+        self._dispatch()
 
     def _settle(self) -> None:
         self._settling = None
@@ -448,7 +446,7 @@ class Dispatcher:
         return True
 
     def _fail_all(self, error: RequestError) -> None:
-        self._queue.clear()
+        self._queue = FairQueue()
         self._again.clear()
         self._alone.clear()
         for worker in self._workers:

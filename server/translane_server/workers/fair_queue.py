@@ -171,17 +171,6 @@ class FairQueue(Generic[Item]):
             self._purge()
         return True
 
-    def clear(self) -> None:
-        """Remove all items."""
-        for group in self._levels.values():
-            for line in group.lines.values():
-                for _, _, entry in line.entries:
-                    entry.is_waiting = False
-        self._levels.clear()
-        self._order.clear()
-        self._of_callers.clear()
-        self._size = self._removed = 0
-
     def _leave(self, entry: Entry[Item]) -> None:
         entry.is_waiting = False
         entry.line.size -= 1

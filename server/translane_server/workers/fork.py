@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from translane_server.core.errors import StartupError
@@ -40,13 +40,9 @@ _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _FAILED = 1  # the exit code of a replica that was not forked
 
 
-def serve_forked(
-    control: socket.socket,
-    load: Callable[[WorkerSetup], _Model],
-    open_backend: Callable[[WorkerSetup, _Model, Activity], Backend],
-    is_still_there: Callable[[_Model], bool] = lambda _model: True,
-) -> int:
-    """Fork a replica for each connection that the server sends, until the server closes `control`.
+@dataclass
+class ForkingProcess(Generic[_Model]):
+    """Forks a replica for each connection that the server sends.
 
     Args:
         control: the socket to the server; `messages` tells what is sent over it.
@@ -54,63 +50,43 @@ def serve_forked(
         open_backend: makes the backend of one replica.
         is_still_there: whether the model could be loaded again. It is asked before a later fork, and tells people if
             not: then it is not asked any more.
-
-    Returns:
-        The exit code for this process.
     """
-    return _ForkingProcess(control, load, open_backend, is_still_there).run()
 
+    control: socket.socket
+    load: Callable[[WorkerSetup], _Model]
+    open_backend: Callable[[WorkerSetup, _Model, Activity], Backend]
+    is_still_there: Callable[[_Model], bool] = lambda _model: True
 
-class _ForkingProcess(Generic[_Model]):
-    def __init__(
-        self,
-        control: socket.socket,
-        load: Callable[[WorkerSetup], _Model],
-        open_backend: Callable[[WorkerSetup, _Model, Activity], Backend],
-        is_still_there: Callable[[_Model], bool],
-    ) -> None:
-        self._control = control
-        self._load = load
-        self._open_backend = open_backend
-        self._is_still_there = is_still_there
+    def __post_init__(self) -> None:
         self._asks = True  # whether the model could still be loaded again, as far as is known
         self._first: WorkerSetup | None = None  # the setup with which the model was loaded
         self._model: _Model
         self._activity = SharedActivity()
-        self._numbers: dict[int, tuple[int, Activity]] = {}  # process id -> number of the connection, and the replica's
+        # Descriptor that tells a replica's end -> process id, number of the connection, and the replica's activity.
+        self._replicas: dict[int, tuple[int, int, Activity]] = {}
+        self._events = select.poll()
         self._parent = os.getpid()
 
     def run(self) -> int:
-        # A signal handler alone would not end the wait for the server. It writes to this pipe as well.
-        self._ended, writing = os.pipe()
-        os.set_blocking(self._ended, False)
-        os.set_blocking(writing, False)
-        self._to_close = [self._ended, writing]
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        events = select.poll()
-        events.register(self._control, select.POLLIN)
-        events.register(self._ended, select.POLLIN)
-        try:
-            while True:
-                ready = [number for number, _ in events.poll()]
-                if self._ended in ready:
-                    self._reap()
-                if self._control.fileno() in ready:
-                    asked = receive_connection(self._control)
-                    if asked is None:
-                        return 0  # the kernel ends the replicas with this process
-                    number, connection = asked
-                    with connection:
-                        self._serve(number, connection)
-        finally:
-            self._restore_signals()
+        """Fork until the server closes `control`, and return the exit code for this process."""
+        self._events.register(self.control, select.POLLIN)
+        while True:
+            for ready, _ in self._events.poll():
+                if ready in self._replicas:
+                    self._reap(ready)
+                    continue
+                asked = receive_connection(self.control)
+                if asked is None:
+                    return 0  # the kernel ends the replicas with this process
+                number, connection = asked
+                with connection:
+                    self._serve(number, connection)
 
     def _serve(self, number: int, connection: socket.socket) -> None:
         server = SocketLink(connection)
         try:
             setup = self._shared(receive_setup(server))
-            pid = os.fork()
+            pid, ended = _forked()
         except ServerGoneError:
             self._tell(number, CODE, 0)
         except StartupError as error:
@@ -121,7 +97,8 @@ class _ForkingProcess(Generic[_Model]):
         else:
             if pid == 0:
                 self._become(server, setup)
-            self._numbers[pid] = number, self._activity.of(setup.number)
+            self._replicas[ended] = pid, number, self._activity.of(setup.number)
+            self._events.register(ended, 0)
             self._tell(number, PID, pid)
 
     def _shared(self, setup: WorkerSetup) -> WorkerSetup:
@@ -131,23 +108,22 @@ class _ForkingProcess(Generic[_Model]):
             StartupError: the model does not load.
         """
         if self._first is None:
-            self._model = self._load(setup)
+            self._model = self.load(setup)
             self._first = setup
             gc.collect()
             gc.freeze()  # a later collection would write to these objects, and so copy shared memory
         elif self._asks:
-            self._asks = self._is_still_there(self._model)
+            self._asks = self.is_still_there(self._model)
         return replace(setup, model=self._first.model, vocabulary=self._first.vocabulary)
 
     def _become(self, server: SocketLink, setup: WorkerSetup) -> None:
         """Run a replica, and end the process. Does not return."""
         code = 1
         try:
-            self._restore_signals()
-            self._control.close()
+            self.control.close()
             _end_with(self._parent)
             activity = self._activity.of(setup.number)
-            code = run_replica(server, setup, lambda setup: self._open_backend(setup, self._model, activity), activity)
+            code = run_replica(server, setup, lambda setup: self.open_backend(setup, self._model, activity), activity)
         except BaseException:  # noqa: BLE001 no error may continue in the code of the parent
             _log.exception("replica %d failed", setup.number)
         finally:
@@ -158,29 +134,36 @@ class _ForkingProcess(Generic[_Model]):
             server.send(error)
         self._tell(number, CODE, _FAILED)
 
-    def _reap(self) -> None:
-        """Report the replicas that have ended."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._ended, 4096)
-        while self._numbers:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            if ended := self._numbers.pop(pid, None):
-                number, activity = ended
-                activity.set(False)
-                self._tell(number, CODE, os.waitstatus_to_exitcode(status))
+    def _reap(self, ended: int) -> None:
+        """Report a replica that has ended."""
+        pid, number, activity = self._replicas.pop(ended)
+        self._events.unregister(ended)
+        os.close(ended)
+        _, status = os.waitpid(pid, 0)
+        activity.set(False)
+        self._tell(number, CODE, os.waitstatus_to_exitcode(status))
 
     def _tell(self, number: int, what: str, value: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the server has gone
-            self._control.sendall(report_line(number, what, value))
+            self.control.sendall(report_line(number, what, value))
 
-    def _restore_signals(self) -> None:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in self._to_close:
-            os.close(descriptor)
-        self._to_close = []
+
+def _forked() -> tuple[int, int]:
+    """Fork. Return the id of the child, which is 0 in the child; and a pipe that closes when the child ends.
+
+    Raises:
+        OSError: the operating system has no resources for it.
+    """
+    ended, held = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(ended)
+        os.close(held)
+        raise
+    if pid:
+        os.close(held)  # only the child has it, until the child ends
+    return pid, ended
 
 
 def _end_with(parent: int) -> None:

@@ -12,10 +12,9 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from translane_server.engine.sequence import TargetVocabulary
-from translane_server.workers.connection import Host, WorkerConnection
+from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.messages import CODE, PID, ModelSetup, WorkerSetup, read_report, send_connection
 from translane_server.workers.placement import Placement
 from translane_server.workers.worker import Worker
@@ -27,17 +26,12 @@ _ENDING_TIME = 5.0
 _COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
 
 
-class ProcessHost(Host, Protocol):
-    """Runs replicas in processes, one after the other."""
-
-    def close(self) -> None:
-        """End what is kept for later replicas. The last replica has ended."""
-
-
-def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> list[ProcessHost]:
+def process_hosts(
+    count: int, threads: int, command: Sequence[str] = _COMMAND
+) -> Sequence[OwnProcess | ForkedProcess]:
     """Make hosts for `count` replicas of one model, with `threads` threads each.
 
-    Replicas of one thread fork from one process, which loads the model; see `replica.fork`. A replica of several
+    Replicas of one thread fork from one process, which loads the model; see `workers.fork`. A replica of several
     threads, or a single one, loads the model itself.
     """
     if threads > 1 or count == 1:
@@ -80,7 +74,7 @@ def process_workers(
 
 
 class OwnProcess:
-    """Runs a replica in a process of its own, which loads the model. Implements `ProcessHost`.
+    """Runs a replica in a process of its own, which loads the model. Implements `connection.Host`.
 
     Args:
         command: runs the process; "serve" and a file descriptor follow.
@@ -103,11 +97,11 @@ class OwnProcess:
         return _told(_ended(self._process, 0 if at_once else _ENDING_TIME))
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Nothing is kept for later replicas."""
 
 
 class ForkedProcess:
-    """Runs each replica in a process that a `ForkServer` forks. Implements `ProcessHost`."""
+    """Runs each replica in a process that a `ForkServer` forks. Implements `connection.Host`."""
 
     def __init__(self, server: ForkServer) -> None:
         self._server = server
@@ -126,11 +120,12 @@ class ForkedProcess:
         return self._parent.end(self._number, at_once=at_once) if self._parent else "was not started"
 
     def close(self) -> None:
+        """Do without the process from which replicas fork. The last replica has ended."""
         self._server.close()
 
 
 class ForkServer:
-    """Keeps the process from which replicas fork. The process has loaded the model; see `replica.fork.serve_forked`.
+    """Keeps the process from which replicas fork. The process has loaded the model; see `fork.ForkingProcess`.
 
     Args:
         command: runs replicas.

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Protocol
 
 from translane_server.core.errors import StartupError
@@ -71,11 +71,8 @@ class WorkerListener(Protocol):
             Whether the worker may be at fault, and not a sequence.
         """
 
-    def returned(self, worker: Worker) -> None:
-        """A lost worker has been replaced, and takes sequences again."""
-
-    def failing(self, worker: Worker) -> None:
-        """A worker has been lost many times in a row. It is still tried again."""
+    def changed(self, worker: Worker) -> None:
+        """A lost worker takes sequences again; or it is failing, and is still tried again."""
 
 
 class Worker:
@@ -125,8 +122,8 @@ class Worker:
         self._listener: WorkerListener
         self._losses = 0  # in a row
         self._up_since = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None  # ends the present life if it hangs
+        self._replacing: asyncio.Task[None] | None = None  # brings the next life
         self._missed = 0  # looks at the present life since its last answer
         self._has_results = False  # of the present life
         self._broke_early = False  # the present life has ended as soon as it had started
@@ -232,7 +229,7 @@ class Worker:
         """
         self._listener = listener
         self._watch(_PATIENCE * self._patience)
-        await self.connection.start(self)
+        await self.connection.start(self.received, self.broken)
         if self._broke_early:
             raise StartupError(f"{self.connection.name} ended as soon as it had started")
         if self._state is State.STARTING:  # it may be stopped by now
@@ -242,9 +239,10 @@ class Worker:
         """End the worker at once. Its sequences are lost."""
         was_stopped = self._state is State.STOPPED
         self._enter(State.STOPPED)
-        for task in self._tasks:
+        tasks = [task for task in (self._watching, self._replacing) if task]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.connection.stop()
         if not was_stopped:
             await asyncio.to_thread(self._close)
@@ -276,13 +274,7 @@ class Worker:
             self._most = min(_CAUTIOUS, self._most)
         if self._listener.lost(self) and not self._has_results:
             self._losses += 1
-        self._run(self._replace())
-
-    def _run(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        self._replacing = asyncio.create_task(self._replace())
 
     async def _replace(self) -> None:
         """Start a life in the place of the lost one, however often it takes."""
@@ -293,7 +285,7 @@ class Worker:
                     told = "%s was lost %d times in a row; it is tried again"
                     _log.error(told, self.connection.name, self._losses, extra=self.connection.facts)
                 self._enter(State.FAILING)
-                self._listener.failing(self)
+                self._listener.changed(self)
             if self._losses > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** min(self._losses - 2, _MOST_DOUBLINGS), _LONGEST_DELAY))
             before, self.connection = self.connection, self._connect()
@@ -301,7 +293,7 @@ class Worker:
             try:
                 await before.stop()  # it has ended, so that two of them never take the memory of two
                 self._watch(self._patience)
-                await self.connection.start(self)
+                await self.connection.start(self.received, self.broken)
                 if not self._broke_early:
                     break
             except StartupError as error:
@@ -316,7 +308,7 @@ class Worker:
             self._losses += 1
         self._come_up()
         _log.warning("%s has been replaced", self.connection.name, extra=self.connection.facts)
-        self._listener.returned(self)
+        self._listener.changed(self)
 
     def _come_up(self) -> None:
         self._missed = 0
@@ -325,7 +317,7 @@ class Worker:
 
     def _watch(self, loading: float) -> None:
         if self._patience:
-            self._watching = self._run(self._watch_life(self.connection, loading))
+            self._watching = asyncio.create_task(self._watch_life(self.connection, loading))
 
     async def _watch_life(self, connection: WorkerConnection, loading: float) -> None:
         """Kill the life at `connection` if it hangs. While it loads the model, it may do nothing for `loading` seconds.

@@ -31,9 +31,3 @@ def test_what_is_removed_never_comes_and_the_rest_keeps_its_order(items, unwante
     assert waiting.remove(unwanted.__contains__) == sum(item in unwanted for item, _ in items)
     assert list(waiting) == [item for item, _ in sorted(items, key=lambda pair: -pair[1]) if item not in unwanted]
     assert len(waiting) == len(popped(waiting))
-
-
-def test_a_cleared_queue_is_empty():
-    waiting = queue(("a", 0), ("b", 1))
-    waiting.clear()
-    assert (len(waiting), waiting.first, list(waiting)) == (0, None, [])

@@ -11,7 +11,7 @@ from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.replicas import ThreadHost, fake_replica
 from translane_server.core.errors import BundleError, QueueFullError, StartupError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import EngineOutput, Sentence, Sequence, StepStats
+from translane_server.engine.sequence import EngineOutput, Sentence, Sequence
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed, pack_output
@@ -137,7 +137,7 @@ async def test_what_keeps_a_replica_from_starting_is_told(backends):
 
 async def test_a_replica_that_is_stopped_before_it_is_launched_is_not_launched():
     replica = WorkerConnection(SETUP, NoHost())
-    starting = asyncio.create_task(replica.start(Listener()))
+    starting = asyncio.create_task(replica.start(never, never))
     await asyncio.sleep(0)
     await replica.stop()
     with pytest.raises(StartupError, match="was stopped before it started"):
@@ -195,15 +195,13 @@ class ObservedHost:
         return messages
 
 
-class Listener:
-    """Sends a worker two more sequences whenever it gives an output."""
+def send_two_more(connection, _output):
+    for number in (8, 9):
+        connection.submit(sequence(number))
 
-    def received(self, connection, output):
-        for number in (8, 9):
-            connection.submit(sequence(number))
 
-    def broken(self, connection):
-        raise AssertionError("the worker is there")
+def never(*_news):
+    raise AssertionError("the worker is there, and silent")
 
 
 def sequence(number):
@@ -213,12 +211,12 @@ def sequence(number):
 async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
     host = ObservedHost()
     replica = WorkerConnection(SETUP, host)
-    await replica.start(Listener())
+    await replica.start(send_two_more, never)
     await asyncio.to_thread(host.messages, 1)  # the setup
     replica.submit(sequence(1))
     replica.cancel(1)
     replica.submit(sequence(2))
-    host.connection.sendall(framed(pack_output(EngineOutput([], [], [], StepStats.none()))))
+    host.connection.sendall(framed(pack_output(EngineOutput.none())))
     messages = await asyncio.to_thread(host.messages, 2)
     sent = [([each[0] for each in sequences], cancelled) for sequences, cancelled, _ in messages]
     assert sent == [([1, 2], [1]), ([8, 9], [])]

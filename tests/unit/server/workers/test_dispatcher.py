@@ -35,7 +35,7 @@ class Outbox:
         self.sequences = []
         self.cancelled = []
 
-    async def start(self, listener):
+    async def start(self, on_output, on_loss):
         """Nothing starts."""
 
     def submit(self, sequence):
@@ -89,14 +89,14 @@ class ObedientWorker(Worker):
 
     def come_back(self):
         self._enter(State.UP)
-        self._listener.returned(self)
+        self._listener.changed(self)
 
     def fail(self):
         """Nothing starts in its place."""
         if self.is_up:
             self.fall()
         self._enter(State.FAILING)
-        self._listener.failing(self)
+        self._listener.changed(self)
 
     def end(self, *numbers):
         self.report(ended=[(number, RESULT) for number in numbers])

@@ -149,13 +149,6 @@ def test_whatever_happens_each_item_leaves_once(seed):
     assert not queue._levels
 
 
-def test_clear_forgets_all():
-    queue: FairQueue[str] = FairQueue()
-    (entry,) = fill(queue, "a", 1)
-    queue.clear()
-    assert (queue.first, len(queue), queue.count("a"), queue.remove(entry)) == (None, 0, 0, False)
-
-
 @pytest.mark.parametrize("returns", [False, True])
 def test_who_gets_more_work_than_expected_pays_for_it(returns):
     queue: FairQueue[str] = FairQueue()

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.backend import VOCABULARY, FakeBackend
 from translane_server.core.errors import BundleError, StartupError
-from translane_server.workers.fork import serve_forked
+from translane_server.workers.fork import ForkingProcess
 from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed
 
 
@@ -52,7 +52,7 @@ def test_a_model_that_does_not_load_is_told_to_all(control):
     ours, theirs = control
     connections = [send(ours, number) for number in range(2)]
     ours.shutdown(socket.SHUT_WR)
-    assert serve_forked(theirs, load, never) == 0
+    assert ForkingProcess(theirs, load, never).run() == 0
     assert [str(answer(each)) for each in connections] == ["model bundle x: it is not there"] * 2
     assert reports(ours) == ["0 code 1", "1 code 1"]
 
@@ -65,7 +65,7 @@ def test_a_fork_that_fails_is_told(control, monkeypatch):
     ours, theirs = control
     connection = send(ours, 3)
     ours.shutdown(socket.SHUT_WR)
-    assert serve_forked(theirs, lambda _setup: "model", never) == 0
+    assert ForkingProcess(theirs, lambda _setup: "model", never).run() == 0
     found = answer(connection)
     assert type(found) is StartupError
     assert str(found) == "replica 3 cannot be started: Resource temporarily unavailable"
@@ -79,7 +79,7 @@ def test_nothing_is_loaded_where_the_server_has_gone(control):
     with other:
         socket.send_fds(ours, [bytes(4)], [other.fileno()])
     ours.shutdown(socket.SHUT_WR)
-    assert serve_forked(theirs, never, never) == 0
+    assert ForkingProcess(theirs, never, never).run() == 0
     assert reports(ours) == ["0 code 0"]
 
 
@@ -108,8 +108,7 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
     server = threading.Thread(target=kill_and_go_on)
     server.start()
     try:
-        assert serve_forked(theirs, lambda setup: loads.append(setup.number), open_backend) == 0
+        assert ForkingProcess(theirs, lambda setup: loads.append(setup.number), open_backend).run() == 0
     finally:
         server.join()
     assert loads == [0], "the model is loaded once"
-    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL

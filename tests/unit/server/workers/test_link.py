@@ -6,12 +6,12 @@ import pytest
 
 from translane_server.engine.loop import ServerGoneError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence, StepStats
+from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
 from translane_server.workers.messages import Frames, framed, pack_input, unpack_output
 from translane_server.workers.worker_process import SocketLink
 
 INPUT = EngineInput([Sequence(4, 0, 1.5, False, Sentence([7, 3], DecodingOptions(9)))], [4, 9])
-NOTHING = EngineOutput([], [], [], StepStats.none())
+NOTHING = EngineOutput.none()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.sequence import EngineOutput, StepStats
+from translane_server.engine.sequence import EngineOutput
 from translane_server.observation.logs import data
 from translane_server.workers import worker as workers
 from translane_server.workers.worker import State, Worker
@@ -29,8 +29,8 @@ class Life:
         self.answers = True
         self.ended = self.stopped = False
 
-    async def start(self, listener):
-        self.listener = listener
+    async def start(self, on_output, on_loss):
+        self.on_loss = on_loss
         if self.refusal:
             raise self.refusal
 
@@ -42,7 +42,7 @@ class Life:
 
     def end(self):
         self.ended = True
-        self.listener.broken(self)
+        self.on_loss(self)
 
     def ask(self):
         self.asked += 1
@@ -76,11 +76,8 @@ class Listener:
         self.news.append("lost")
         return True
 
-    def returned(self, worker):
-        self.news.append("returned")
-
-    def failing(self, worker):
-        self.news.append("failing")
+    def changed(self, worker):
+        self.news.append("returned" if worker.is_up else "failing")
 
 
 @pytest.fixture
@@ -120,9 +117,9 @@ async def test_news_of_a_former_life_do_not_count(listener):
     await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
-    worker.received(lives[0], EngineOutput([], [], [], StepStats.none()))
+    worker.received(lives[0], EngineOutput.none())
     worker.broken(lives[0])
-    output = EngineOutput([], [7], [], StepStats.none())
+    output = EngineOutput.none()._replace(dropped=[7])
     worker.received(lives[1], output)
     assert listener.news == ["lost", "returned", output]
     await worker.stop()
@@ -194,7 +191,7 @@ async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(
     await lose(5, after=30)
     assert listener.news.count("failing") == 3
     ended: list[Any] = [(1, None)]
-    worker.received(lives[-1], EngineOutput(ended, [], [], StepStats.none()))
+    worker.received(lives[-1], EngineOutput.none()._replace(ended=ended))
     await lose(3, after=0)
     assert listener.news.count("failing") == 3
     assert len(losses) == 28
@@ -240,7 +237,7 @@ async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answer
     assert worker.is_responsive
     lives[0].answers = False
     await until(lambda: not worker.is_responsive)
-    worker.received(lives[0], EngineOutput([], [], [], StepStats.none()))
+    worker.received(lives[0], EngineOutput.none())
     assert worker.is_responsive
     lives[0].answers = True
     lives[0].heard += 1
@@ -268,7 +265,7 @@ async def test_a_replica_that_hangs_while_it_loads_for_the_first_time_does_not_s
     lives[0].heard, lives[0].answers = 0, False
     killed = asyncio.get_running_loop().create_future()
 
-    async def start(listener):
+    async def start(on_output, on_loss):
         raise await killed
 
     async def kill():
@@ -317,8 +314,8 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
     pick = random.Random(seed)
 
     class Unsteady(Life):
-        async def start(self, listener):
-            self.listener = listener
+        async def start(self, on_output, on_loss):
+            self.on_loss = on_loss
             await asyncio.sleep(0)
             what = pick.choice(["starts", "starts", "refuses", "breaks"]) if lives[1:] else "starts"
             if what == "refuses":
@@ -341,7 +338,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
             lives[-1].end()
         elif event == "result":
             ended: list[Any] = [(1, None)] if pick.random() < 0.5 else []
-            worker.received(lives[-1], EngineOutput(ended, [], [], StepStats.none()))
+            worker.received(lives[-1], EngineOutput.none()._replace(ended=ended))
         elif event == "former life":
             worker.broken(pick.choice(lives[:-1] or [Life()]))
         else:
