@@ -247,7 +247,7 @@ class Dispatcher:
         nobody_waits = not (len(self._queue) or self._again or self._alone or self._kept or self._settling)
         workers = self._workers_up()
         for place, sentence in enumerate(sentences):
-            sequence = AcceptedSequence(next(self._numbers), level, now, sentence, request, place)
+            sequence = AcceptedSequence(next(self._numbers), level, now, streamed, sentence, request, place)
             request.sequences.append(sequence)
             if nobody_waits and self._send(sequence, workers):
                 continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import insort
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
@@ -19,29 +20,25 @@ Item = TypeVar("Item")
 _FEW = 64
 
 
+@dataclass(eq=False, slots=True)
 class Entry(Generic[Item]):
     """An item in the queue. `FairQueue.remove` takes it."""
 
-    __slots__ = ("cost", "is_waiting", "item", "line")
-
-    def __init__(self, item: Item, cost: float, line: _Line[Item]) -> None:
-        self.item = item
-        self.cost = cost
-        self.line = line
-        self.is_waiting = True
+    item: Item
+    cost: float
+    line: _Line[Item]
+    is_waiting: bool = True
 
 
+@dataclass(eq=False, slots=True)
 class _Line(Generic[Item]):
     """The entries of one caller in one level, and the caller's virtual time there."""
 
-    __slots__ = ("caller", "entries", "level", "size", "start")
-
-    def __init__(self, caller: str, level: int, start: float) -> None:
-        self.caller = caller
-        self.level = level
-        self.start = start
-        self.size = 0
-        self.entries: list[tuple[int, int, Entry[Item]]] = []  # a heap of (-priority, arrival, entry)
+    caller: str
+    level: int
+    start: float
+    size: int = 0
+    entries: list[tuple[int, int, Entry[Item]]] = field(default_factory=list)  # a heap of (-priority, arrival, entry)
 
 
 class _Level(Generic[Item]):

@@ -27,7 +27,6 @@ from translane_server.runtime.backend import Backend
 from translane_server.workers.messages import CODE, PID, WorkerSetup, receive_connection, report_line
 from translane_server.workers.worker_process import (
     Activity,
-    SharedActivity,
     SocketLink,
     receive_setup,
     run_replica,
@@ -61,7 +60,7 @@ class ForkingProcess(Generic[_Model]):
         self._asks = True  # whether the model could still be loaded again, as far as is known
         self._first: WorkerSetup | None = None  # the setup with which the model was loaded
         self._model: _Model
-        self._activity = SharedActivity()
+        self._activity = Activity(0)
         # Descriptor that tells a replica's end -> process id, number of the connection, and the replica's activity.
         self._replicas: dict[int, tuple[int, int, Activity]] = {}
         self._events = select.poll()

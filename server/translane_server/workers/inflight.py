@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from translane_server.core.errors import EngineError, RequestError
-from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sentence, SentenceResult, Sequence
+from translane_server.engine.sequence import AlignedToken, CommittedTokens, SentenceResult, Sequence
 from translane_server.workers.fair_queue import Entry
 
 
+@dataclass(eq=False, slots=True)
 class AcceptedSequence(Sequence):
     """A sequence as the server has it.
 
@@ -21,17 +23,12 @@ class AcceptedSequence(Sequence):
         is_suspect: whether it decodes alone from now on, so that it cannot harm others.
     """
 
-    __slots__ = ("entry", "failures", "failures_alone", "is_suspect", "place", "request")
-
-    def __init__(
-        self, number: int, level: int, submitted_at: float, sentence: Sentence, request: InFlight, place: int
-    ) -> None:
-        super().__init__(number, level, submitted_at, request.streamed, sentence)
-        self.request = request
-        self.place = place
-        self.entry: Entry[AcceptedSequence] | None = None
-        self.failures = self.failures_alone = 0
-        self.is_suspect = False
+    request: InFlight
+    place: int
+    entry: Entry[AcceptedSequence] | None = None
+    failures: int = 0
+    failures_alone: int = 0
+    is_suspect: bool = False
 
 
 class InFlight:

@@ -26,9 +26,7 @@ _ENDING_TIME = 5.0
 _COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
 
 
-def process_hosts(
-    count: int, threads: int, command: Sequence[str] = _COMMAND
-) -> Sequence[OwnProcess | ForkedProcess]:
+def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> Sequence[OwnProcess | ForkedProcess]:
     """Make hosts for `count` replicas of one model, with `threads` threads each.
 
     Replicas of one thread fork from one process, which loads the model; see `workers.fork`. A replica of several

@@ -7,7 +7,7 @@ import mmap
 import select
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from translane_server.core.errors import StartupError
 from translane_server.engine.loop import EngineLoop, ServerGoneError
@@ -26,26 +26,19 @@ from translane_server.workers.messages import (
 _MOST_REPLICAS = 1024  # the largest value of the setting `replicas`
 
 
-class SharedActivity:
-    """Says of each replica whether it is at work. Processes that are forked later share it."""
-
-    def __init__(self) -> None:
-        self._states = mmap.mmap(-1, _MOST_REPLICAS)  # a byte of each replica
-
-    def of(self, number: int) -> Activity:
-        """The activity of the replica `number`."""
-        return Activity(self._states, number)
-
-
 class Activity:
-    """Whether a replica is at work, and whether others are.
+    """Whether a replica is at work, and whether others are. Processes that are forked later share it.
 
     A replica writes its own byte alone, so no lock is needed. What it reads of others may be a moment old.
     """
 
-    def __init__(self, states: mmap.mmap, number: int) -> None:
-        self._states: Final = states
+    def __init__(self, number: int, states: mmap.mmap | None = None) -> None:
         self._number = number
+        self._states = states or mmap.mmap(-1, _MOST_REPLICAS)  # a byte of each replica
+
+    def of(self, number: int) -> Activity:
+        """The activity of the replica `number`, which this one sees."""
+        return Activity(number, self._states)
 
     def set(self, works: bool) -> None:
         """The replica has work; or it has none, or has ended."""
@@ -120,7 +113,7 @@ def serve(connection: socket.socket, open_backend: Callable[[WorkerSetup], Backe
         setup = receive_setup(server)
     except ServerGoneError:
         return 0
-    return run_replica(server, setup, open_backend, SharedActivity().of(setup.number))
+    return run_replica(server, setup, open_backend, Activity(setup.number))
 
 
 def receive_setup(server: SocketLink) -> WorkerSetup:

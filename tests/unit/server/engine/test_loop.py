@@ -13,7 +13,7 @@ from translane_server.engine import offline
 from translane_server.engine.loop import EngineLoop, ServerGoneError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, Sentence, Sequence
-from translane_server.workers.worker_process import SharedActivity
+from translane_server.workers.worker_process import Activity
 
 MODEL = RandomModel()
 
@@ -66,7 +66,7 @@ class Calls:
         self.backend = FakeBackend(rows)
         self.server = ScriptedServer()
         self.clock = itertools.count().__next__
-        self.activities = SharedActivity()
+        self.activities = Activity(0)
         self.loop = EngineLoop(self.backend, self.server, VOCABULARY, self.activities.of(0).set, self.clock)
         self.at_step: dict[int, Callable[[], object]] = {}
         step = self.backend.decode_step

@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from translane_server.workers.worker_process import SharedActivity
+from translane_server.workers.worker_process import Activity
 
 
 def test_a_replica_is_alone_while_no_other_one_is_at_work():
-    shared = SharedActivity()
+    shared = Activity(0)
     one, other = shared.of(0), shared.of(1023)
     assert one.is_alone()
     one.set(True)
@@ -23,9 +23,9 @@ def test_a_replica_is_alone_while_no_other_one_is_at_work():
 # In a process of its own: a fork of the one that runs the tests would go on with them if its end failed.
 FORKS = """
 import os
-from translane_server.workers.worker_process import SharedActivity
+from translane_server.workers.worker_process import Activity
 
-shared = SharedActivity()
+shared = Activity(0)
 if child := os.fork():
     os.waitpid(child, 0)
     print(shared.of(0).is_alone(), shared.of(1).is_alone())

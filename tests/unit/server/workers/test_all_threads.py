@@ -10,7 +10,7 @@ from helpers.demo import DEMO
 from translane_server.bundle.bundle import load_bundle
 from translane_server.workers.__main__ import _all_threads
 from translane_server.workers.messages import ModelSetup, WorkerSetup
-from translane_server.workers.worker_process import SharedActivity
+from translane_server.workers.worker_process import Activity
 
 
 def setup_of(folder: Path, lone_threads: int) -> WorkerSetup:
@@ -19,7 +19,7 @@ def setup_of(folder: Path, lone_threads: int) -> WorkerSetup:
 
 
 def test_they_run_while_no_other_replica_is_at_work():
-    shared = SharedActivity()
+    shared = Activity(0)
     found = _all_threads(setup_of(DEMO, 2), shared.of(0))
     assert found
     assert found.sessions.threads == 2
@@ -29,7 +29,7 @@ def test_they_run_while_no_other_replica_is_at_work():
 
 
 def test_a_replica_of_one_thread_has_none():
-    assert _all_threads(setup_of(DEMO, 1), SharedActivity().of(0)) is None
+    assert _all_threads(setup_of(DEMO, 1), Activity(0)) is None
 
 
 @pytest.mark.parametrize("gone", ["decoder.onnx", "weights.bin"])
@@ -37,5 +37,5 @@ def test_a_replica_starts_without_them_where_the_folder_has_changed(tmp_path, go
     folder = shutil.copytree(DEMO, tmp_path / "bundle")
     setup = setup_of(folder, 2)
     (folder / gone).unlink()
-    assert _all_threads(setup, SharedActivity().of(0)) is None
+    assert _all_threads(setup, Activity(0)) is None
     assert "replica 0 runs on one thread, also while it is alone: model bundle" in caplog.text

@@ -20,7 +20,7 @@ class Sink:
 
 def accepted(number, *, length=4, **options):
     sentence = Sentence((5,) * length, DecodingOptions(max_length=256, **options))
-    return AcceptedSequence(number, 0, 0.0, sentence, InFlight(1, streamed=False), 0)
+    return AcceptedSequence(number, 0, 0.0, False, sentence, InFlight(1, streamed=False), 0)
 
 
 def filled(worker, make):
