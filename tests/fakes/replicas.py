@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 from fakes.backend import VOCABULARY, FakeBackend
 from translane_server.core.errors import StartupError
@@ -45,6 +47,12 @@ class ThreadHost:
             self._code = serve(connection, lambda _setup: self._open_backend())
 
 
+def fake_setup(number: int = 0, rows: int = 1, vocabulary: TargetVocabulary = VOCABULARY) -> WorkerSetup:
+    """The setup of a replica whose host has a backend already."""
+    model: Any = SimpleNamespace(name="fake")
+    return WorkerSetup(number, rows, vocabulary, model)
+
+
 def fake_replica(
     backend: Backend | StartupError, vocabulary: TargetVocabulary = VOCABULARY, *, number: int = 0
 ) -> Worker:
@@ -57,5 +65,5 @@ def fake_replica(
             backend.closed = False  # after a loss it is used again
         return backend
 
-    setup = WorkerSetup(number, getattr(backend, "rows", 1), vocabulary)
+    setup = fake_setup(number, getattr(backend, "rows", 1), vocabulary)
     return Worker(lambda: WorkerConnection(setup, ThreadHost(open_backend)))

@@ -56,7 +56,6 @@ def _load(setup: WorkerSetup) -> Sessions:
     from translane_server.observation.logs import configure_logging
 
     model = setup.model
-    assert model is not None, "the setup of a process has a model"
     configure_logging(model.log_format, model.log_level, always={**model.log_always, "model": model.name})
     with _lack_of_memory(), model.bundle.unchanged(model.bundle.manifest.model_files):
         try:
@@ -87,7 +86,6 @@ def _open(setup: WorkerSetup, sessions: Sessions, activity: Activity | None = No
     from translane_server.runtime.device_backend import device_backend
 
     model = setup.model
-    assert model is not None, "the setup of a process has a model"
     with _lack_of_memory():
         all_threads = _all_threads(setup, activity) if activity else None
         backend = device_backend(
@@ -111,7 +109,6 @@ def _all_threads(setup: WorkerSetup, activity: Activity) -> AllThreads | None:
     from translane_server.runtime.sessions import AllThreads, Sessions
 
     model = setup.model
-    assert model is not None, "the setup of a process has a model"
     if setup.lone_threads <= model.threads:
         return None
     try:

@@ -70,7 +70,7 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
     def __init__(self, setup: WorkerSetup, host: Host) -> None:
         self.name = f"replica {setup.number}"
-        self.facts = data(model=setup.model.name) if setup.model else {}
+        self.facts = data(model=setup.model.name)
         self.rows = setup.rows
         self.heard = 0
         self._setup = setup

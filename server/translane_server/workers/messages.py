@@ -74,7 +74,7 @@ class WorkerSetup:
         number: number of the replica.
         rows: maximum number of hypotheses that decode at once.
         vocabulary: the target vocabulary.
-        model: the model; None if the replica's host has a backend already.
+        model: the model.
         lone_threads: number of ONNX Runtime's threads while no other replica of the model is at work, if that is more
             than `model.threads`.
     """
@@ -82,7 +82,7 @@ class WorkerSetup:
     number: int
     rows: int
     vocabulary: TargetVocabulary
-    model: ModelSetup | None = None
+    model: ModelSetup
     lone_threads: int = 1
 
 

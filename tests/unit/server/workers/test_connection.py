@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
-from fakes.replicas import ThreadHost, fake_replica
+from fakes.backend import EOS, OFFSET, FakeBackend
+from fakes.replicas import ThreadHost, fake_replica, fake_setup
 from translane_server.core.errors import BundleError, QueueFullError, StartupError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineOutput, Sentence, Sequence
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed, pack_output
+from translane_server.workers.messages import Frames, Ready, framed, pack_output
 from translane_server.workers.worker import Worker
 
 
@@ -152,7 +152,7 @@ async def test_idle_replicas_run_no_steps(decoding, backends):
     assert [len(backend.log) for backend in backends] == steps
 
 
-SETUP = WorkerSetup(0, 8, VOCABULARY)
+SETUP = fake_setup(rows=8)
 
 
 class NoHost:

@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from fakes.backend import VOCABULARY, FakeBackend
+from fakes.backend import FakeBackend
+from fakes.replicas import fake_setup
 from translane_server.core.errors import BundleError, StartupError
 from translane_server.workers.fork import ForkingProcess
-from translane_server.workers.messages import Frames, Ready, WorkerSetup, framed
+from translane_server.workers.messages import Frames, Ready, framed
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def send(ours, number):
     """Ask for a replica; return the server's end of its connection."""
     connection, theirs = socket.socketpair()
     connection.settimeout(10)
-    connection.sendall(framed(WorkerSetup(number, 1, VOCABULARY)))
+    connection.sendall(framed(fake_setup(number)))
     with theirs:
         socket.send_fds(ours, [number.to_bytes(4, "little")], [theirs.fileno()])
     return connection
