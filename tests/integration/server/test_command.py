@@ -80,13 +80,13 @@ def test_a_server_that_leaves_is_not_ready_and_still_answers(start, call, hurrie
     server.wait_for("serving on")
     healthz = f"http://{server.wait_for('JSON on http://(.*)')[1]}/healthz"
     assert urlopen(healthz).status == 200
-    server.stop()
+    server.signal(signal.SIGTERM)
     server.wait_for("SIGTERM: not ready any more")
     with pytest.raises(HTTPError, match="503"):
         urlopen(healthz)
     assert call(server, "late").result().translations[0].hypotheses[0].text == "late"
     if hurried:
-        server.stop()
+        server.signal(signal.SIGTERM)
     assert server.exit_code() == (128 + signal.SIGTERM if hurried else 0)
 
 
@@ -126,7 +126,7 @@ def test_a_server_whose_replicas_are_lost_too_often_goes_on(start, call):
     codes = [call(server, f"ten letters {other}").code() for other in range(3)]
     assert codes == [*[grpc.StatusCode.INTERNAL] * 2, grpc.StatusCode.UNAVAILABLE]
     server.wait_for("replica 0 was lost 4 times in a row; it is tried again model=fake")
-    server.stop()
+    server.signal()
     assert server.exit_code() == 0
 
 
