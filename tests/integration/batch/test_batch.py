@@ -236,7 +236,7 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(
     output = tmp_path / "out"
     digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
     cached = (f"--model={downloaded.store.url}/zh-en@sha256:{digest}", f"--model-cache={downloaded.cache}")
-    process = started(argv_of(corpus, output, *cached, "--ray=local", "--cpus-per-worker=1", "--task-size=4"))
+    process = started(argv_of(corpus, output, *cached, "--ray=local", "--cpus-per-worker=1", "--task-size=2"))
     processes.append(process)
     family: list[psutil.Process] = []
 
