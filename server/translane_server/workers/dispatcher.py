@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 # Bounds of the suggested delay before a retry, if the queue is full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
 # Time in which another server takes over, or the model is loaded again [seconds].
-_RETRY_STOPPED, _RETRY_FAILING = 1.0, 2.0
+_RETRY_STOPPED, _RETRY_FAILING = 1.0, 5.0
 
 # After so many failures a sentence decodes alone. After a loss, so do the sentences that the lost worker had hardly
 # begun, if there are few: most sentences that end workers do so at once.
