@@ -139,7 +139,7 @@ class ModelLoader:
         if not named:
             there = [version.name for version in found if version != self._folder]
             known = f"; there is {listed(there)}" if there else ", because the folder has no versions"
-            raise BundleError(f"model {self._folder}: there is no version {shown(wanted)}{known}")
+            raise BundleError(f"model bundle {self._folder}: there is no version {shown(wanted)}{known}")
         return named
 
     async def _refresh(self, *, keeps_running: bool) -> None:
