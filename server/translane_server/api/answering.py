@@ -45,7 +45,13 @@ class Answering:
         self._tracer = tracer
 
     def begin(
-        self, method: Method, metadata: Metadata, peer: str, certificate: str = "", remaining: float | None = None
+        self,
+        method: Method,
+        metadata: Metadata,
+        peer: str,
+        certificate: str = "",
+        remaining: float | None = None,
+        request_id: str = "",
     ) -> Call:
         """Return a call that has just arrived. The current task answers it.
 
@@ -55,15 +61,17 @@ class Answering:
             peer: see `Call`.
             certificate: see `Call`.
             remaining: time until the caller gives up [seconds]; None if it does not.
+            request_id: see `Call`.
         """
         method.started.inc()
         started = time.monotonic()
-        call = Call(method, metadata, peer, started, certificate, None if remaining is None else started + remaining)
+        deadline = None if remaining is None else started + remaining
+        call = Call(method, metadata, peer, started, certificate, deadline, request_id)
         if self._tracer and method.is_traced:
             call.trace = self._tracer.begin(method.full_name, metadata, peer)
             set_current_trace(call.trace)
         if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
-            call.facts = {"request_id": name} if (name := call.request_id) else {}
+            call.facts = {"request_id": call.request_id} if call.request_id else {}
         return call
 
     async def answer(self, call: Call, transport: Transport, handler: Handler, parse: Parse | None) -> Any:
@@ -144,8 +152,10 @@ class Answering:
         method.handling.observe(seconds, exemplar := call.exemplar())
         if method.asks_models:
             taken = now - (call.accepted or call.started)
-            for counts in [each.requests for each in call.counted] or [method.unrouted]:
-                counts.ended(code.name, method.protocol, taken, exemplar)
+            for model in call.counted:
+                model.requests.ended(code.name, method.protocol, taken, exemplar)
+            if not call.counted:
+                method.unrouted[code.name, method.protocol] += 1
         facts = call.facts or {}
         if is_logged(is_probe=not method.is_traced):
             log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -21,6 +21,7 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 # The header with the caller's own name of a request, which its line in the log and its answer have, too.
 REQUEST_ID = "x-request-id"
+_NAMES_OF_ID = (REQUEST_ID, REQUEST_ID.encode())  # gRPC's names of headers are texts, and those of ASGI are bytes
 _REQUEST_ID = re.compile("[!-~]{1,128}")
 Write = Callable[[Any], Awaitable[None]]
 
@@ -38,9 +39,11 @@ _ENDLESS = "grpc.health.v1.Health/Watch"
 _OPEN = (_PROBED, _ENDLESS)
 
 
-def is_request_id(text: str) -> bool:
-    """Whether a caller's name of a request may be shown."""
-    return _REQUEST_ID.fullmatch(text) is not None
+def request_id_in(headers: Iterable[tuple[str | bytes, str | bytes]]) -> str:
+    """The caller's own name of a request: 1 to 128 visible ASCII characters; "" if there is none such."""
+    found = next((value for name, value in headers if name in _NAMES_OF_ID), "")
+    text = found.decode("latin-1") if isinstance(found, bytes) else found
+    return text if _REQUEST_ID.fullmatch(text) else ""
 
 
 class Transport(Protocol):
@@ -122,6 +125,7 @@ class Call:
         started: when the call arrived [seconds of `time.monotonic`].
         certificate: the name in the certificate of the caller's connection; empty if there is none.
         deadline: when the caller gives up [as `started`]; None if it does not.
+        request_id: the caller's own name of the request; "" if there is none that can be shown.
         trace: the trace of the call; None if calls are not traced.
         facts: what the call's span and its line in the log tell of it; None if it has neither.
         caller: who calls: the holder of its key, or the name under which its calls share their limits.
@@ -141,6 +145,7 @@ class Call:
     started: float
     certificate: str = ""
     deadline: float | None = None
+    request_id: str = ""
     trace: CallTrace | None = None
     facts: dict[str, Any] | None = None
     caller: str = ""
@@ -152,12 +157,6 @@ class Call:
     refusal: RequestError | None = None
     is_writing: bool = False
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
-
-    @property
-    def request_id(self) -> str:
-        """The caller's own name of the request: 1 to 128 visible ASCII characters; "" if there is none such."""
-        found = next((value for name, value in self.metadata if name == REQUEST_ID), "")
-        return found if isinstance(found, str) and is_request_id(found) else ""
 
     def note(self, **facts: Any) -> None:
         """Add `facts` to the call's line in the log and to its span."""

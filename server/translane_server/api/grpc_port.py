@@ -22,7 +22,7 @@ from grpc_status import rpc_status
 from translane_server.access.authenticator import KeyRing
 from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.answering import Answering
-from translane_server.api.call import REQUEST_ID, Call, Method, Write
+from translane_server.api.call import REQUEST_ID, Call, Method, Write, request_id_in
 from translane_server.api.caller_names import name_in_certificate
 from translane_server.core.errors import UnknownMethodError
 from translane_server.observation.metrics import Metrics
@@ -175,7 +175,7 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 
         async def handle(_messages: Any, context: Context) -> Any:
             call = self._begin(method, context)
-            echoed = ((REQUEST_ID, name),) if (name := call.request_id) else ()
+            echoed = ((REQUEST_ID, call.request_id),) if call.request_id else ()
             if echoed:
                 context.set_trailing_metadata(echoed)
             return await answer(call, _GrpcTransport(context, echoed), behavior, parse)
@@ -186,7 +186,8 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     def _begin(self, method: Method, context: Context) -> Call:
         metadata: Any = context.invocation_metadata() or ()
         certificate = name_in_certificate(context.auth_context()) if self._certified else ""
-        return self.answering.begin(method, metadata, context.peer(), certificate, context.time_remaining())
+        remaining, request_id = context.time_remaining(), request_id_in(metadata)
+        return self.answering.begin(method, metadata, context.peer(), certificate, remaining, request_id)
 
 
 class _GrpcTransport:

@@ -25,10 +25,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.api.call import REQUEST_ID
+from translane_server.api.call import REQUEST_ID, request_id_in
 from translane_server.api.status import internal
 from translane_server.core.errors import UnknownMethodError
-from translane_server.http.calls import request_id_of
 from translane_server.http.errors import RefusedError, refused, wrong
 from translane_server.observation.load import ModelLoad, ServerLoad
 
@@ -126,7 +125,7 @@ class _EveryAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = scope["state"]["connection"]
-        request_id = request_id_of(scope)
+        request_id = request_id_in(scope["headers"])
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering, ended_at_deadline
-from translane_server.api.call import REQUEST_ID, Call, Method, Write, is_request_id
+from translane_server.api.call import Call, Method, Write, request_id_in
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import (
     FieldViolation,
@@ -118,9 +118,8 @@ class Rpcs:
         """
         connection: Connection = scope["state"]["connection"]
         metadata = _metadata(scope, self._metadata)
-        if name := request_id_of(scope):
-            metadata.append((REQUEST_ID, name))
-        return self.answering.begin(method, metadata, peer_of(scope), connection.caller, _timeout(scope))
+        request_id = request_id_in(scope["headers"])
+        return self.answering.begin(method, metadata, peer_of(scope), connection.caller, _timeout(scope), request_id)
 
 
 class Rpc:
@@ -257,12 +256,6 @@ def peer_of(scope: Scope) -> str:
     if ":" in host:
         return f"ipv6:%5B{quote(host, safe=':')}%5D:{port}"
     return f"ipv4:{host}:{port}"
-
-
-def request_id_of(scope: Scope) -> str:
-    """The caller's own name of a request; "" if there is none that can be shown."""
-    name = _header(scope, REQUEST_ID.encode())
-    return name if is_request_id(name) else ""
 
 
 def _header(scope: Scope, name: bytes) -> str:

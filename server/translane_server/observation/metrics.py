@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -155,7 +156,7 @@ class Metrics:
         self._call_limit = gauge("translane_open_calls_limit", "Most calls that may be open: the setting max_calls.")
         self._call_bytes = gauge("translane_open_call_bytes", "Bytes of the messages of open calls.")
         self.models: dict[str, ModelMetrics] = {}
-        self.unrouted = Requests()
+        self.unrouted: Answers = Tally()  # of requests that were refused before a model was chosen
         registry.register(_Models(self.models, self.unrouted))
         self.rejected = counter("translane_rejected_total", "Requests refused before decoding.", ("reason",))
         for reason in REJECTIONS:
@@ -253,17 +254,20 @@ _Single = float | Distribution
 _Value = _Single | Mapping[tuple[str, ...], _Single]
 
 
+Answers = Tally[tuple[str, ...]]
+"""How many requests were answered, by code and protocol."""
+
+
 class Requests:
     """Counts requests to translate or score by how they ended. Only one thread counts, so there is no lock."""
 
     def __init__(self) -> None:
-        self.by_answer: dict[tuple[str, ...], int] = {}  # by code and protocol
+        self.by_answer: Answers = Tally()
         self.ok, self.failed = Distribution(_REQUEST_BUCKETS), Distribution(_REQUEST_BUCKETS)
 
     def ended(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
         """Count a request that was answered after so many seconds."""
-        answer = code, protocol
-        self.by_answer[answer] = self.by_answer.get(answer, 0) + 1
+        self.by_answer[code, protocol] += 1
         (self.ok if code == "OK" else self.failed).observe(seconds, exemplar)
 
 
@@ -430,7 +434,7 @@ class _Models(Collector):
     A scrape comes on another thread than what is counted. It reads plain numbers, and one may be newer than another.
     """
 
-    def __init__(self, models: Mapping[str, ModelMetrics], unrouted: Requests) -> None:
+    def __init__(self, models: Mapping[str, ModelMetrics], unrouted: Answers) -> None:
         self._models = models
         self._unrouted = unrouted
 
@@ -446,7 +450,7 @@ class _Models(Collector):
                     families[name].add_metric((model, *labels), *shown)
             if metrics.description:
                 families["translane_model"].add_metric((model,), metrics.description)
-        for labels, number in list(self._unrouted.by_answer.items()):
+        for labels, number in list(self._unrouted.items()):
             families["translane_requests_total"].add_metric(("", *labels), number)
         return families.values()
 
