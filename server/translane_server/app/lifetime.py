@@ -18,7 +18,6 @@ from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging, data
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import traces
-from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -56,12 +55,7 @@ def changed(settings: ServerSettings) -> dict[str, str]:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(_shown, value))
-    if isinstance(value, ModelPlace | RemotePlace):
-        place = value.folder if isinstance(value, ModelPlace) else value.url
-        return f"{value.name}={place}" if value.name else str(place)
-    return str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class ServiceManager:

@@ -84,7 +84,7 @@ def log_addresses(settings: ServerSettings, ports: Ports) -> None:
         scheme = "https" if settings.tls_cert else "http"
         _log.info("JSON on %s://%s", scheme, address_of(settings.host, ports.http))
     scheme = "https" if settings.metrics_tls else "http"
-    _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.metrics_host or settings.host, ports.metrics))
+    _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.metrics_address, ports.metrics))
     if ports.health is not None:
         _log.info("health on %s", address_of(settings.host, ports.health))
     if ports.admin is not None:
@@ -156,9 +156,9 @@ class OperatorPorts:
         """
         settings, host = self.settings, self.settings.host
         context = self.certificates.ssl_context() if self.certificates else None
-        with listening_on(settings.metrics_host or host, settings.metrics_port):
+        with listening_on(settings.metrics_address, settings.metrics_port):
             self.metrics_port = MetricsPort(
-                self.metrics.registry, settings.metrics_host or host, settings.metrics_port, context
+                self.metrics.registry, settings.metrics_address, settings.metrics_port, context
             )
         await self.metrics_port.start()
         if settings.admin_port is not None:

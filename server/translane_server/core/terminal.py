@@ -37,11 +37,12 @@ def shown(value: object, most: int = 60) -> str:
 def listed(names: Iterable[str]) -> str:
     """Return the first of `names`, separated by commas, and how many more there are: 12 and 60 characters at most."""
     every = list(names)
-    some = [printable(name, 100) for name in every[:1]]
-    for name in every[1:_SHOWN_NAMES]:
+    first = [printable(name, 100) for name in every[:_SHOWN_NAMES]]
+    some = first[:1]
+    for name in first[1:]:
         if len(", ".join([*some, name])) > _SHOWN_CHARACTERS:
             break
-        some.append(printable(name))
+        some.append(name)
     more = len(every) - len(some)
     return ", ".join(some) + (f" and {more} more" if more else "")
 

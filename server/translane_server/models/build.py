@@ -68,7 +68,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
                 raise
             raise type(error)(f"model {name}: {error}") from None
     if len(folders) > 1:
-        parts = divide_cpus(list(folders), cpus)
+        parts = divide_cpus(folders, cpus)
         _log.info("CPUs of each model: %s", ", ".join(f"{name} {part}" for name, part in parts.items()))
     return registry
 
@@ -82,7 +82,7 @@ def shortages(settings: ServerSettings, models: Registry, cpus: int | None = Non
         cpus: as for `build_registry`.
     """
     whole, memory, found = cpus or available_cpus(), 0, []
-    parts = divide_cpus(sorted(models.models), cpus)
+    parts = divide_cpus(models.models, cpus)
     for name, model in models.models.items():
         if model.description.device == "cpu":
             plan = placement_of(settings.of_model(name), model.description, parts[name])
@@ -164,7 +164,7 @@ def _serve(
         folder,
         of_model,
         measured,
-        lambda: divide_cpus(sorted({*registry.models, name}), cpus)[name],
+        lambda: divide_cpus({*registry.models, name}, cpus)[name],
         registry.pool,
         named_by_manifest=name in named_by_manifest,
         stored=lambda: registry.stored,

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
 
@@ -53,7 +53,6 @@ class ServedModel:
 
     Attributes:
         changed: called when the state has changed.
-        metrics: where its requests are counted.
         ready: the version that new requests get; None if requests have to wait, or are refused.
     """
 
@@ -70,7 +69,6 @@ class ServedModel:
         self.ready: LoadedModel | None = None
         self._state = ModelState.LOADING
         self._loader = loader
-        self.metrics = (metrics,)
         self._metrics = metrics
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -79,6 +77,11 @@ class ServedModel:
         self._demand: asyncio.Task[None] | None = None
         self._tries_again_at = -float("inf")
         self._stopped = False
+
+    @property
+    def metrics(self) -> Sequence[ModelMetrics]:
+        """Where its requests are counted."""
+        return (self._metrics,)
 
     @property
     def state(self) -> ModelState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -98,8 +99,7 @@ class RaySettings(ServerSettings):
 
 def written(place: ModelPlace | RemotePlace) -> str:
     """Return a place as the setting `model` has it, wherever it is read. `misplaced` refuses URLs with secrets."""
-    where = str(place.folder.absolute() if isinstance(place, ModelPlace) else place.url)
-    return f"{place.name}={where}" if place.name else where
+    return str(replace(place, folder=place.folder.absolute()) if isinstance(place, ModelPlace) else place)
 
 
 def misplaced(settings: ServerSettings) -> str | None:

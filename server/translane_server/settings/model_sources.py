@@ -92,18 +92,30 @@ class ModelUrl:
 
 @dataclass(frozen=True)
 class ModelPlace:
-    """The folder of a model, and the model's name. Without a name, the model has the name of its manifest."""
+    """The folder of a model, and the model's name. Without a name, the model has the name of its manifest.
+
+    ``str()`` is what the setting `model` reads.
+    """
 
     folder: Path
     name: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.name}={self.folder}" if self.name else str(self.folder)
+
 
 @dataclass(frozen=True)
 class RemotePlace:
-    """The URL of a model, and the model's name. Without a name, the model has the name of its manifest."""
+    """The URL of a model, and the model's name. Without a name, the model has the name of its manifest.
+
+    ``str()`` is what the setting `model` reads, without what may be secret.
+    """
 
     url: ModelUrl
     name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.url}" if self.name else str(self.url)
 
 
 def is_model_name(text: str) -> bool:

@@ -411,6 +411,11 @@ class ServerSettings(Settings):
             self.of_model(name)
         return self
 
+    @property
+    def metrics_address(self) -> str:
+        """Where the metrics are: `metrics_host`, or `host` without it."""
+        return self.metrics_host or self.host
+
     def of_model(self, name: str) -> ModelSettings:
         """The settings of the model `name`: these settings, with the values of the model's table.
 

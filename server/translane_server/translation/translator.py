@@ -118,7 +118,6 @@ class Translator:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name = name
-        self._version = version
         self._versions = {name: version}
         self._reader = TranslateReader(manifest, tokenizer, limits, stored)
         self._scores = ScoreReader(manifest, tokenizer, limits)
@@ -297,7 +296,7 @@ class Translator:
                 )
                 for sentence, result in zip(sentences, results, strict=True)
             ]
-            trace.add(ModelRun(self.name, self._version, *times, self._clock(), runs))
+            trace.add(ModelRun(self.name, self._versions[self.name], *times, self._clock(), runs))
 
 
 def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from translane_server.bundle.devices import Device
@@ -52,15 +52,15 @@ class Placement:
         return self.lone_threads // 2
 
 
-def divide_cpus(models: Sequence[str], cpus: int | None = None) -> dict[str, int]:
-    """The number of CPUs of each model: equal parts, and at least one. The first models get what is left over.
+def divide_cpus(models: Collection[str], cpus: int | None = None) -> dict[str, int]:
+    """The number of CPUs of each model: equal parts, and at least one. The first names get what is left over.
 
     Args:
         models: names of the models.
         cpus: number of CPUs; by default the CPUs that this process may use.
     """
     parts = divided(cpus or available_cpus(), max(1, len(models)))
-    return {name: max(1, part) for name, part in zip(models, parts, strict=False)}
+    return {name: max(1, part) for name, part in zip(sorted(models), parts, strict=False)}
 
 
 def place_replicas(
