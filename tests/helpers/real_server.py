@@ -29,10 +29,12 @@ class Running:
 
 
 @asynccontextmanager
-async def serving_models(settings: ServerSettings, tracer: Tracer | None = None) -> AsyncIterator[Running]:
-    """Serve what `settings` name."""
+async def serving_models(
+    settings: ServerSettings, tracer: Tracer | None = None, cpus: int | None = None
+) -> AsyncIterator[Running]:
+    """Serve what `settings` name, on so many CPUs."""
     metrics = Metrics()
-    server = Server(settings, build_registry(settings, metrics), metrics, tracer)
+    server = Server(settings, build_registry(settings, metrics, cpus), metrics, tracer)
     try:
         await server.start()
         await server.open()

@@ -18,10 +18,12 @@ from translane_server.models.loader import ModelLoader, estimated_memory, placem
 from translane_server.models.registry import Registry
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
+from translane_server.models.version import ModelDescription
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
-from translane_server.workers.placement import divide_cpus
+from translane_server.workers.placement import Placement, divide_cpus
+from translane_server.workers.spares import SharedCpus
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +53,10 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
     by_manifest = {place.folder for place in places if not place.name}
     of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
     of_folders = {model.folder: model for model in remote.values()}
+    shared = SharedCpus(cpus or available_cpus())
     registry = Registry(
         lambda: find_models(fixed, settings.models),
-        partial(_serve, settings, metrics, of_manifests, cpus, of_folders),
+        partial(_serve, settings, metrics, of_manifests, shared, of_folders),
         pivots=settings.pivot,
         needs_all=settings.ready == "all",
         most_texts=settings.max_request_texts,
@@ -68,8 +71,12 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
                 raise
             raise type(error)(f"model {name}: {error}") from None
     if len(folders) > 1:
-        parts = divide_cpus(folders, cpus)
+        parts = divide_cpus(folders, shared.count)
         _log.info("CPUs of each model: %s", ", ".join(f"{name} {part}" for name, part in parts.items()))
+        plans = _placements(settings, registry, shared.count)
+        if sum(estimated_memory(*plan) for plan in plans.values()) > available_memory():
+            shared.may_be_lent = False
+            _log.info("the memory is not enough for more replicas of a model while others are idle")
     return registry
 
 
@@ -81,20 +88,32 @@ def shortages(settings: ServerSettings, models: Registry, cpus: int | None = Non
         models: the models, which are checked.
         cpus: as for `build_registry`.
     """
-    whole, memory, found = cpus or available_cpus(), 0, []
-    parts = divide_cpus(models.models, cpus)
-    for name, model in models.models.items():
-        if model.description.device == "cpu":
-            plan = placement_of(settings.of_model(name), model.description, parts[name])
-            memory += estimated_memory(model.description, plan)
-            if (threads := plan.threads * len(plan.rows)) > whole:
-                found.append(f"model {name}: its replicas have {threads} threads, and there are {whole} CPUs")
+    whole = cpus or available_cpus()
+    plans = _placements(settings, models, whole, lent=False)
+    found = [
+        f"model {name}: its replicas have {threads} threads, and there are {whole} CPUs"
+        for name, (_, plan) in plans.items()
+        if (threads := plan.threads * len(plan.rows)) > whole
+    ]
+    memory = sum(estimated_memory(*plan) for plan in plans.values())
     if memory > (limit := available_memory()):
         found.append(
             f"the models take some {memory / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB are allowed; fewer --replicas, a"
             " smaller --max-batch-size or fewer models take less"
         )
     return found
+
+
+def _placements(
+    settings: ServerSettings, models: Registry, cpus: int, *, lent: bool = True
+) -> dict[str, tuple[ModelDescription, Placement]]:
+    """The models on a CPU, by name, and their replicas: with the spare ones if CPUs of idle models are lent."""
+    parts = divide_cpus(models.models, cpus)
+    return {
+        name: (described, placement_of(settings.of_model(name), described, parts[name], cpus if lent else 0))
+        for name, model in models.models.items()
+        if (described := model.description).device == "cpu"
+    }
 
 
 @asynccontextmanager
@@ -143,7 +162,7 @@ def _serve(
     settings: ServerSettings,
     metrics: Metrics,
     named_by_manifest: Container[str],
-    cpus: int | None,
+    shared: SharedCpus,
     remote: Mapping[Path, RemoteModel],
     registry: Registry,
     name: str,
@@ -164,7 +183,8 @@ def _serve(
         folder,
         of_model,
         measured,
-        lambda: divide_cpus({*registry.models, name}, cpus)[name],
+        lambda: divide_cpus({*registry.models, name}, shared.count)[name],
+        shared,
         registry.pool,
         named_by_manifest=name in named_by_manifest,
         stored=lambda: registry.stored,

@@ -27,6 +27,7 @@ from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.messages import ModelSetup
 from translane_server.workers.placement import Placement, place_replicas
 from translane_server.workers.processes import process_workers
+from translane_server.workers.spares import SharedCpus, Spares
 from translane_server.workers.worker import Worker
 
 _SHOWN_DIGITS = 12  # of a digest
@@ -44,6 +45,7 @@ class ModelLoader:
         settings: the settings of this model.
         metrics: the metrics of this model.
         cpus: returns the number of CPUs of this model.
+        shared: the CPUs of all models.
         pool: turns texts into tokens, and tokens into texts.
         named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
         stored: returns the glossaries of the server.
@@ -57,6 +59,7 @@ class ModelLoader:
         settings: ModelSettings,
         metrics: ModelMetrics,
         cpus: Callable[[], int],
+        shared: SharedCpus,
         pool: TokenizerPool,
         *,
         named_by_manifest: bool = False,
@@ -69,6 +72,7 @@ class ModelLoader:
         self._settings = settings
         self._metrics = metrics
         self._cpus = cpus
+        self._shared = shared
         self._pool = pool
         self._named_by_manifest = named_by_manifest
         self._remote = remote
@@ -165,7 +169,7 @@ class ModelLoader:
         hold = await asyncio.to_thread(self._remote.hold, checked.bundle.folder) if self._remote else None
         release = hold.release if hold else lambda: None
         try:
-            dispatcher, pids = make_dispatcher(self._settings, checked, self._metrics, self._cpus())
+            dispatcher, pids = make_dispatcher(self._settings, checked, self._metrics, self._cpus(), self._shared)
             loaded = LoadedModel(
                 checked,
                 dispatcher,
@@ -250,12 +254,13 @@ def _fingerprint(version: Path) -> str:
     return fingerprint(pinned(version))
 
 
-def placement_of(settings: ModelSettings, model: ModelDescription, cpus: int) -> Placement:
-    """The replicas of a model that has so many CPUs."""
+def placement_of(settings: ModelSettings, model: ModelDescription, cpus: int, all_cpus: int) -> Placement:
+    """The replicas of a model that has so many CPUs for itself, of all CPUs that models lend to each other."""
     return place_replicas(
         model.manifest.architecture.parameters,
         model.device,
         cpus,
+        all_cpus,
         rows_of=settings.rows_of,
         beam_limit=settings.beam_limit,
         rows=settings.max_batch_size,
@@ -270,15 +275,16 @@ def estimated_memory(model: ModelDescription, plan: Placement) -> int:
     weights = sum(entry.size for entry in model.manifest.files.values())
     # Keys and values, of self-attention and cross-attention, in float32.
     of_token = 2 * 4 * architecture.decoder_layers * architecture.key_value_heads * architecture.head_size
-    rows = sum(plan.rows) * (tokens.source + tokens.target) * of_token
-    replicas = len(plan.rows)
+    all_rows = plan.rows + plan.spare_rows
+    rows = sum(all_rows) * (tokens.source + tokens.target) * of_token
+    replicas = len(all_rows)
     if plan.threads > 1 or replicas == 1:
         return replicas * (weights + _PROCESS_BYTES) + rows
     return weights + (1 + replicas) * _PROCESS_BYTES + rows  # they fork from a process that has loaded the weights
 
 
 def make_dispatcher(
-    settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
+    settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int, shared: SharedCpus
 ) -> tuple[Dispatcher, Pids]:
     """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
 
@@ -287,16 +293,17 @@ def make_dispatcher(
         model: the version to decode with.
         metrics: takes the measurements of the replicas.
         cpus: number of CPUs of the model.
+        shared: the CPUs of all models.
 
     Returns:
         The dispatcher, and the processes of its replicas.
     """
     described, manifest = model.description, model.bundle.manifest
-    plan = placement_of(settings, described, cpus)
+    plan = placement_of(settings, described, cpus, shared.count if shared.may_be_lent else 0)
     alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
-    _log.info(
-        "replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=described.name)
-    )
+    more = f", and {len(plan.spare_rows)} more while CPUs are idle" if plan.spare_rows else ""
+    told = "replicas: %d, of %d threads each%s%s"
+    _log.info(told, len(plan.rows), plan.threads, alone, more, extra=data(model=described.name))
     ids = manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
     setup = ModelSetup(
@@ -312,8 +319,10 @@ def make_dispatcher(
         log_always=logged_always(),
     )
     workers = process_workers(plan, vocabulary, setup, patience=settings.replica_timeout, count_loss=metrics.losses.inc)
+    residents = len(plan.rows)
     dispatcher = Dispatcher(
-        workers,
+        workers[:residents],
+        spares=Spares(workers[residents:], shared),
         waiting_limit=settings.max_queue_size,
         lone_rows=plan.lone_rows,
         most_priority=settings.max_priority,

@@ -22,6 +22,7 @@ from translane_server.engine.sequence import CommittedTokens, EngineOutput, Sent
 from translane_server.workers.fair_queue import FairQueue
 from translane_server.workers.inflight import AcceptedSequence, InFlight
 from translane_server.workers.quarantine import Quarantine
+from translane_server.workers.spares import SharedCpus, Spares
 from translane_server.workers.worker import State, Worker
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Dispatcher:
 
     Args:
         workers: the workers, which all run the same model.
+        spares: further workers, which run while the others are crowded and other models leave CPUs idle.
         waiting_limit: maximum number of sentences that wait for rows. A request that would exceed it is refused.
         most_priority: the highest priority that counts between callers.
         lone_rows: number of rows that the first worker decodes before another one begins.
@@ -78,6 +80,7 @@ class Dispatcher:
         self,
         workers: abc.Sequence[Worker],
         *,
+        spares: Spares | None = None,
         waiting_limit: int,
         most_priority: int = 0,
         lone_rows: int = 0,
@@ -86,7 +89,9 @@ class Dispatcher:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         assert workers, "there is no worker"
-        self._workers = workers
+        self._residents = workers
+        self._spares = spares or Spares((), SharedCpus(len(workers)))
+        self._workers = [*workers, *self._spares.workers]
         self.waiting_limit = waiting_limit
         self._most_priority = most_priority
         self._first = workers[0]
@@ -108,8 +113,8 @@ class Dispatcher:
 
     @property
     def rows(self) -> int:
-        """Maximum number of hypotheses that decode at once, in all workers."""
-        return sum(worker.capacity for worker in self._workers)
+        """Maximum number of hypotheses that decode at once, in all workers that do not rest."""
+        return sum(worker.capacity for worker in self._workers if not worker.is_resting)
 
     @property
     def active_rows(self) -> int:
@@ -130,15 +135,17 @@ class Dispatcher:
     @property
     def is_failing(self) -> bool:
         """Whether all workers have been lost many times in a row. Each is still tried again."""
-        return not self._over and all(worker.state is State.FAILING for worker in self._workers)
+        states = {worker.state for worker in self._workers}
+        return not self._over and State.FAILING in states and states <= {State.FAILING, State.RESTING}
 
     async def start(self) -> None:
-        """Start all workers.
+        """Start all workers but the spare ones.
 
         Raises:
             StartupError: a worker cannot start.
         """
-        starting = [asyncio.create_task(worker.start(self)) for worker in self._workers]
+        self._spares.start(self._residents)
+        starting = [asyncio.create_task(worker.start(self)) for worker in self._residents]
         try:
             await asyncio.gather(*starting)
         except BaseException:
@@ -149,6 +156,7 @@ class Dispatcher:
     async def stop(self) -> None:
         """Answer unfinished requests with UnavailableError, and end the workers."""
         self._over = True
+        self._spares.stop()
         self._fail_all(UnavailableError("the model has been unloaded, or the server is shutting down", _RETRY_STOPPED))
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
@@ -245,7 +253,7 @@ class Dispatcher:
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
         now = self._clock()
         nobody_waits = not (len(self._queue) or self._again or self._alone or self._kept or self._settling)
-        workers = self._workers_up()
+        workers = self._spares.usable()
         for place, sentence in enumerate(sentences):
             sequence = AcceptedSequence(next(self._numbers), level, now, streamed, sentence, request, place)
             request.sequences.append(sequence)
@@ -255,6 +263,7 @@ class Dispatcher:
             sequence.entry = self._queue.add(sequence, caller, level=level, priority=priority, cost=sequence.cost())
         if not nobody_waits:
             self._dispatch()
+        self._spares.look(self)
         return request
 
     def _refuse(self, message: str) -> None:
@@ -293,6 +302,7 @@ class Dispatcher:
             self._repeat(failed, EngineError("a sentence of this request cannot be decoded; the server's log says why"))
         if output.ended or output.dropped or output.failed or self._again or self._alone:
             self._dispatch()
+        self._spares.look(self)
         if output.stats.queue_times:
             self._last_wait = output.stats.queue_times[-1]
         self._observe(output.stats)
@@ -360,9 +370,6 @@ class Dispatcher:
             else:
                 (self._alone if sequence.is_suspect else self._again).append(sequence)
 
-    def _workers_up(self) -> list[Worker]:
-        return [worker for worker in self._workers if worker.is_up]
-
     def _send(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
         """Send a sequence to the worker with the fewest rows. Return whether it has room."""
         worker = self._first if self._goes_first(sequence, workers) else min(workers, key=_rows, default=None)
@@ -387,7 +394,7 @@ class Dispatcher:
         """Send sequences to the workers, as long as the workers have room."""
         if self._settling:
             return
-        workers = self._workers_up()
+        workers = self._spares.usable()
         if self._again or self._alone or self._kept:
             workers = self._dispatch_again(workers)
             if self._again:  # they go first

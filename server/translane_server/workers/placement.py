@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from translane_server.bundle.devices import Device
 from translane_server.core.cpus import available_cpus
@@ -33,11 +34,13 @@ class Placement:
         rows: number of rows of each replica.
         threads: number of threads of each replica.
         lone_threads: number of threads of the first replica while the others have no work.
+        spare_rows: number of rows of each spare replica. Spare replicas run while other models leave CPUs idle.
     """
 
     rows: tuple[int, ...]
     threads: int
     lone_threads: int = 1
+    spare_rows: tuple[int, ...] = ()
 
     def lone_threads_of(self, number: int) -> int:
         """Number of threads of the replica `number` while the others have no work."""
@@ -67,6 +70,7 @@ def place_replicas(
     parameters: int,
     device: Device,
     cpus: int | None = None,
+    all_cpus: int = 0,
     *,
     rows_of: Callable[[int], int],
     beam_limit: int,
@@ -80,6 +84,7 @@ def place_replicas(
         parameters: number of parameters of the model.
         device: the device that runs the model.
         cpus: number of CPUs of the model; by default the CPUs that this process may use.
+        all_cpus: number of CPUs of all models, if this is more than `cpus`.
         rows_of: returns the number of rows of so many replicas together.
         beam_limit: the largest beam, which a replica must have the rows for.
         rows: number of rows of all replicas that is asked for; None if `rows_of` has defaults.
@@ -95,11 +100,21 @@ def place_replicas(
     if replicas or threads or device == "cuda" or parameters >= _LARGE_MODEL:
         number = replicas or 1
         return Placement(divided(rows_of(number), number), threads or max(1, cpus // number))
-    if parameters < _SMALL_MODEL:
-        number = min(cpus, _MOST_SMALL_REPLICAS)
-        while number > 1 and rows_of(number) // number < beam_limit:
-            number -= 1
-        return Placement(divided(rows_of(number), number), threads=1 if number > 1 else cpus)
+    place = _place_small if parameters < _SMALL_MODEL else partial(_place_larger, rows=rows)
+    placed, with_all = (place(number, rows_of, beam_limit) for number in (cpus, max(cpus, all_cpus)))
+    if placed.threads > 1 or with_all.threads > 1:
+        return placed
+    return replace(placed, spare_rows=with_all.rows[len(placed.rows) :])
+
+
+def _place_small(cpus: int, rows_of: Callable[[int], int], beam_limit: int) -> Placement:
+    number = min(cpus, _MOST_SMALL_REPLICAS)
+    while number > 1 and rows_of(number) // number < beam_limit:
+        number -= 1
+    return Placement(divided(rows_of(number), number), threads=1 if number > 1 else cpus)
+
+
+def _place_larger(cpus: int, rows_of: Callable[[int], int], beam_limit: int, rows: int | None) -> Placement:
     most = rows or max(rows_of(1), _ROWS * cpus)
     if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or most // cpus < beam_limit:
         return Placement(divided(rows_of(1), 1), cpus)

@@ -46,7 +46,7 @@ def process_workers(
     patience: float = 0,
     count_loss: Callable[[], None] = lambda: None,
 ) -> list[Worker]:
-    """Make the workers of a model, in processes. They are not started.
+    """Make the workers of a model, in processes, the spare ones last. They are not started.
 
     Args:
         placement: their rows and threads.
@@ -55,7 +55,8 @@ def process_workers(
         patience: see `Worker`.
         count_loss: see `Worker`.
     """
-    hosts = process_hosts(len(placement.rows), placement.threads)
+    all_rows = placement.rows + placement.spare_rows
+    hosts = process_hosts(len(all_rows), placement.threads)
     return [
         Worker(
             partial(
@@ -63,11 +64,12 @@ def process_workers(
                 WorkerSetup(number, rows, vocabulary, model, placement.lone_threads_of(number)),
                 host,
             ),
+            threads=placement.threads,
             patience=patience,
             count_loss=count_loss,
             close=host.close,
         )
-        for number, (rows, host) in enumerate(zip(placement.rows, hosts, strict=True))
+        for number, (rows, host) in enumerate(zip(all_rows, hosts, strict=True))
     ]
 
 

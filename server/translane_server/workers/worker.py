@@ -42,7 +42,8 @@ _CAUTIOUS = 4  # sequences of a life that follows one without results
 class State(enum.Enum):
     """Where a worker is in its lives."""
 
-    STARTING = "loads the model for the first time"
+    RESTING = "has no process"
+    STARTING = "loads the model, and none was lost before"
     UP = "takes sequences"
     LOST = "has ended, and is to be replaced"
     FAILING = "has ended, as have many in its place"
@@ -50,8 +51,9 @@ class State(enum.Enum):
 
 
 _NEXT = {
-    State.STARTING: {State.UP, State.STOPPED},
-    State.UP: {State.LOST, State.STOPPED},
+    State.RESTING: {State.STARTING, State.STOPPED},
+    State.STARTING: {State.UP, State.RESTING, State.STOPPED},
+    State.UP: {State.LOST, State.RESTING, State.STOPPED},
     State.LOST: {State.UP, State.FAILING, State.STOPPED},
     State.FAILING: {State.FAILING, State.UP, State.STOPPED},
     State.STOPPED: {State.STOPPED},
@@ -80,6 +82,7 @@ class Worker:
 
     Args:
         connect: makes the connection of one life, which is not started.
+        threads: number of CPUs that a life needs while it has sequences.
         patience: time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever.
         count_loss: called for each life that ends without being stopped, and for each that does not start.
         close: called on a thread when the worker is stopped for good.
@@ -88,6 +91,7 @@ class Worker:
     Attributes:
         connection: the present life.
         capacity: maximum number of hypotheses that decode at once.
+        threads: the argument.
         sequences: number of a sequence -> the sequence.
         rows: maximum number of rows that all its sequences take.
         active_rows: maximum number of rows that its decoding sequences take.
@@ -97,6 +101,7 @@ class Worker:
         self,
         connect: Callable[[], WorkerConnection],
         *,
+        threads: int = 1,
         patience: float = 0,
         count_loss: Callable[[], None] = lambda: None,
         close: Callable[[], None] = lambda: None,
@@ -104,6 +109,7 @@ class Worker:
     ) -> None:
         self.connection = connect()
         self.capacity = self.connection.rows
+        self.threads = threads
         self.sequences: dict[int, AcceptedSequence] = {}
         self.rows = 0
         self.active_rows = 0
@@ -113,7 +119,7 @@ class Worker:
         # Numbers of the sequences that were sent since the last output, and between the last two.
         self._new: list[int] = []
         self._newer: list[int] = []
-        self._state = State.STARTING
+        self._state = State.RESTING
         self._connect = connect
         self._patience = patience
         self._count_loss = count_loss
@@ -137,6 +143,11 @@ class Worker:
     def is_up(self) -> bool:
         """Whether the worker takes sequences."""
         return self._state is State.UP
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the worker has no process, and can be started."""
+        return self._state is State.RESTING
 
     @property
     def is_responsive(self) -> bool:
@@ -228,12 +239,23 @@ class Worker:
             StartupError: the worker cannot start.
         """
         self._listener = listener
+        self._enter(State.STARTING)
         self._watch(_PATIENCE * self._patience)
         await self.connection.start(self.received, self.broken)
         if self._broke_early:
             raise StartupError(f"{self.connection.name} ended as soon as it had started")
         if self._state is State.STARTING:  # it may be stopped by now
             self._come_up()
+
+    async def rest(self) -> None:
+        """End the process of a worker without sequences, or of one that could not start. It can be started again."""
+        assert not self.sequences, "a worker with sequences does not rest"
+        self._enter(State.RESTING)
+        if self._watching:
+            self._watching.cancel()
+        before, self.connection = self.connection, self._connect()
+        self._has_results = self._broke_early = False
+        await before.stop()
 
     async def stop(self) -> None:
         """End the worker at once. Its sequences are lost."""

@@ -19,6 +19,7 @@ from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.workers.spares import SharedCpus
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
         limits = RequestLimits(256, 1024, TokenLimits(source=32, target=32, default_max_length=32), max_beam_size=2)
         described = ModelDescription("broken", "1", "", bundle.manifest, "cpu", limits)
         model = CheckedModel(described, bundle, load_tokenizer(bundle), "")
-        dispatcher, _ = make_dispatcher(settings, model, Metrics().of_model("broken"), cpus=1)
+        dispatcher, _ = make_dispatcher(settings, model, Metrics().of_model("broken"), 1, SharedCpus(1))
         await dispatcher.start()
 
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 from typing import Any
 from urllib.request import urlopen
 
@@ -9,9 +10,10 @@ import grpc
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
-from helpers.real_server import serving_bundle
+from helpers.real_server import serving_bundle, serving_models
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
+from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +74,51 @@ async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
         while await asyncio.to_thread(metric, running, f'translane_rows{{model="{name}",state="active"}}'):  # noqa: ASYNC110 set by threads
             await asyncio.sleep(0.01)
         assert await asyncio.to_thread(metric, running, f'translane_sentences_waiting{{model="{name}"}}') == 0
+
+
+async def test_a_model_beside_an_idle_one_gets_more_replicas_and_answers_the_same(bundle, tmp_path):
+    for name in ("hot", "idle"):
+        shutil.copytree(bundle.folder, tmp_path / name)
+    settings = ServerSettings(models=tmp_path, port=0, metrics_port=0, device="cpu", max_queue_size=9999)
+    requests = [request for seed in range(CALLERS) for request in make_requests(seed)]
+    for request in requests:
+        request.model = "hot"
+    async with serving_models(settings, cpus=2) as running:
+
+        def rows(model):
+            return sum(
+                metric(running, f'translane_rows{{model="{model}",state="{each}"}}') for each in ("active", "free")
+            )
+
+        expected = [(await running.stub.Translate(request)).translations for request in requests]
+        before = {model: await asyncio.to_thread(rows, model) for model in ("hot", "idle")}
+        have_grown = asyncio.Event()
+
+        async def ask():
+            while True:
+                enough = have_grown.is_set()
+                found = await asyncio.gather(*[running.stub.Translate(request, timeout=60) for request in requests])
+                assert [answer.translations for answer in found] == expected
+                if enough:
+                    return
+
+        async def watch():
+            while await asyncio.to_thread(rows, "hot") == before["hot"]:  # noqa: ASYNC110 set by threads
+                await asyncio.sleep(0.05)
+            have_grown.set()
+
+        await asyncio.gather(ask(), ask(), ask(), watch())
+        assert await asyncio.to_thread(rows, "idle") == before["idle"]
+
+
+@pytest.mark.parametrize("memory", [10**6, 10**12])
+async def test_no_model_lends_cpus_where_the_memory_is_not_enough(bundle, tmp_path, monkeypatch, caplog, memory):
+    for name in ("one", "other"):
+        shutil.copytree(bundle.folder, tmp_path / name)
+    monkeypatch.setattr("translane_server.models.build.available_memory", lambda: memory)
+    caplog.set_level("INFO")
+    async with serving_models(ServerSettings(models=tmp_path, port=0, metrics_port=0, device="cpu"), cpus=2):
+        assert ("and 1 more while CPUs are idle" in caplog.text) == (memory > 10**6)
 
 
 async def test_draining_two_replicas_loses_nothing(bundle):

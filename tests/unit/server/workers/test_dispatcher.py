@@ -1,6 +1,7 @@
 """Who decodes what, and what becomes of it."""
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from translane_server.engine.sequence import (
 )
 from translane_server.observation.logs import data
 from translane_server.workers.dispatcher import Dispatcher
+from translane_server.workers.spares import SharedCpus, Spares
 from translane_server.workers.worker import State, Worker
 
 RESULT = SentenceResult((Hypothesis((1,), 0.0, False),), Timing(0, 0, 0))
@@ -695,3 +697,121 @@ async def test_what_replicas_measure_is_observed(replicas):
     measured = StepStats([], [0.25], [(0.5, 3)], [], [])
     replicas[0].report(stats=measured)
     assert observed == [measured]
+
+
+class Ticks:
+    """A clock that stands until a test moves it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+async def two_models(cpus=2, spares=1, unused=0.02):
+    """For each of two models: its dispatcher, the worker that always runs, and its spare ones; and their clock."""
+    shared, ticks, models = SharedCpus(cpus), Ticks(), []
+    for _ in range(2):
+        resident, *more = [ObedientWorker() for _ in range(1 + spares)]
+        spare = Spares(more, shared, crowded=1.0, unused=unused, clock=ticks)
+        dispatcher = Dispatcher([resident], spares=spare, waiting_limit=1000)
+        await dispatcher.start()
+        models.append((dispatcher, resident, more))
+    return (*models, ticks)
+
+
+async def test_a_crowded_model_gets_the_cpu_of_an_idle_one_until_that_has_work():
+    (hot, resident, [spare]), (other, others, _), ticks = await two_models()
+    await call(hot, 2)
+    ticks.now = 0.9
+    await call(hot)
+    assert spare.is_resting
+    ticks.now = 1.1
+    await call(hot)
+    assert spare.is_up
+    await call(hot)
+    assert sent([resident, spare]) == [4, 1]
+    await call(other)
+    await call(hot)
+    assert sent([resident, spare]) == [5, 1], "both CPUs have work without it"
+    others.end(*others.numbers)
+    await call(hot)
+    assert sent([resident, spare]) == [5, 2]
+
+
+async def test_no_spare_replica_starts_for_a_burst_or_without_an_idle_cpu():
+    (hot, resident, [spare]), (other, _, _), ticks = await two_models()
+    await call(hot, 2)
+    ticks.now = 0.9
+    resident.end(*resident.numbers)
+    ticks.now = 5.0
+    await call(hot, 2)
+    assert spare.is_resting, "it was not crowded all the time"
+    await call(other)
+    ticks.now = 9.0
+    await call(hot, 2)
+    assert spare.is_resting, "the other model has the other CPU"
+
+
+async def test_an_unused_spare_replica_rests_and_wakes_again():
+    (hot, resident, [spare]), _, ticks = await two_models()
+    for _ in range(2):
+        await call(hot, 3)
+        ticks.now += 2.0
+        await call(hot)
+        assert spare.is_up
+        request = await call(hot, 3)
+        await asyncio.sleep(0.1)
+        assert spare.is_up, "it has sentences"
+        for worker in (resident, spare):
+            worker.end(*worker.left)
+        assert await request == (RESULT,) * 3
+        await asyncio.sleep(0.1)
+        assert spare.is_resting
+        assert hot.rows == 8
+    await hot.stop()
+    assert resident.stopped
+    assert spare.stopped
+
+
+async def test_sentences_of_a_lost_spare_replica_are_decoded_elsewhere():
+    (hot, resident, [spare]), _, ticks = await two_models()
+    await call(hot, 3)
+    ticks.now = 2.0
+    request = await call(hot, 8)
+    spare.lose()
+    resident.end(*resident.left)
+    assert await request == (RESULT,) * 8
+    resident.fail()
+    assert not hot.is_failing, "the spare one is to come back"
+    spare.fail()
+    assert hot.is_failing
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_models_do_spare_replicas_get_no_sentence_while_others_need_the_cpus(seed):
+    random = Random(seed)
+    (*models, ticks) = await two_models(cpus=random.randint(2, 5), spares=random.randint(1, 4), unused=0.001)
+    shared = SharedCpus(models[0][0]._spares._cpus.count)
+    everybody = [worker for _, resident, spares in models for worker in (resident, *spares)]
+    shared.join(everybody)
+    requests = []
+    for _ in range(150):
+        ticks.now += random.random()
+        dispatcher, resident, spares = random.choice(models)
+        before, idle, ends = sent(spares), shared.idle, 0
+        if random.random() < 0.5:
+            requests.append(await call(dispatcher, random.randint(1, 12)))
+        else:
+            worker = random.choice([each for each in (resident, *spares) if each.is_up])
+            worker.end(*random.sample(worker.left, random.randint(0, len(worker.left))))
+            ends = 1
+            await (asyncio.sleep(0.002) if random.random() < 0.1 else turn())
+        assert sent(spares) == before or idle + ends >= 0
+    while any(worker.left for worker in everybody):
+        for worker in everybody:
+            if worker.left:
+                worker.end(*worker.left)
+    await asyncio.gather(*requests)
+    assert sum(sent(everybody)) == sum([len(await request) for request in requests])

@@ -9,12 +9,13 @@ from translane_server.workers.placement import Placement, divide_cpus, place_rep
 SMALL, LARGE = 7_000_000, 80_000_000
 
 
-def plan(parameters=SMALL, device="cpu", cpus=2, **settings):
+def plan(parameters=SMALL, device="cpu", cpus=2, all_cpus=0, **settings):
     given = make_settings(**settings).of_model("m")
     return place_replicas(
         parameters,
         device,
         cpus,
+        all_cpus,
         rows_of=given.rows_of,
         beam_limit=given.beam_limit,
         rows=given.max_batch_size,
@@ -43,6 +44,24 @@ def test_a_larger_model_has_one_where_rows_or_cpus_do_not_suit_many():
     assert plan(LARGE, max_batch_size=31) == Placement(rows=(31,), threads=2)
     assert plan(LARGE, cpus=65) == Placement(rows=(64,), threads=65)
     assert plan(LARGE, max_beam_size=64) == Placement(rows=(64,), threads=2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings", "spare"),
+    [
+        (SMALL, {}, (32,) * 7),
+        (LARGE, {}, (16,) * 7),
+        (SMALL, {"max_batch_size": 64}, (16,) * 3),
+        (SMALL, {"max_batch_size": 8, "max_beam_size": 8}, ()),
+        (200_000_000, {}, ()),
+        (SMALL, {"replicas": 1}, ()),
+        (SMALL, {"threads": 1}, ()),
+    ],
+)
+def test_a_model_beside_others_has_spare_replicas_for_their_cpus(parameters, settings, spare):
+    planned = plan(parameters, cpus=1, all_cpus=8, **settings)
+    assert planned.spare_rows == spare
+    assert planned.rows == plan(parameters, cpus=1, **settings).rows
 
 
 def test_a_very_large_model_has_one():

@@ -1,0 +1,161 @@
+"""Workers of a model beyond its part of the CPUs, which run while other models leave CPUs idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from translane_server.core.errors import StartupError
+from translane_server.workers.worker import Worker, WorkerListener
+
+_log = logging.getLogger(__name__)
+
+
+class SharedCpus:
+    """The CPUs that the workers of all models share.
+
+    Args:
+        count: number of CPUs.
+
+    Attributes:
+        count: the argument.
+        may_be_lent: whether a model may use the CPUs of idle ones, because the memory is enough for spare workers.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.may_be_lent = True
+        self._workers: set[Worker] = set()
+
+    def join(self, workers: Sequence[Worker]) -> None:
+        """Count these workers from now on."""
+        self._workers.update(workers)
+
+    def leave(self, workers: Sequence[Worker]) -> None:
+        """Count these workers no more."""
+        self._workers.difference_update(workers)
+
+    @property
+    def idle(self) -> int:
+        """Number of CPUs that no worker with sequences needs; negative if there are more such workers than CPUs."""
+        return self.count - sum([worker.threads for worker in self._workers if worker.rows])
+
+
+class Spares:
+    """Wakes spare workers of one model while its other workers are crowded and CPUs are idle, and lets them rest.
+
+    Args:
+        workers: the spare workers, which rest at first.
+        cpus: the CPUs, with what other models do on them.
+        crowded: time for which all other workers have had more to do than a sentence each before one wakes [seconds].
+            To start one takes a part of a second of processor time, which a short burst of work is not worth.
+        unused: time between two looks at who has had nothing to do meanwhile, and may rest [seconds].
+        clock: monotonic clock [seconds].
+
+    Attributes:
+        workers: the argument.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        cpus: SharedCpus,
+        *,
+        crowded: float = 0.5,
+        unused: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.workers = workers
+        self._cpus, self._crowded, self._unused, self._clock = cpus, crowded, unused, clock
+        self._residents: Sequence[Worker] = ()
+        self._crowded_since: float | None = None
+        self._used: set[Worker] = set()  # the spare workers that have had sequences since the last look
+        self._moving: asyncio.Task[None] | None = None  # wakes a worker, or lets some rest
+        self._looking: asyncio.TimerHandle | None = None
+
+    def start(self, residents: Sequence[Worker]) -> None:
+        """Count the workers of the model. `residents` are those that always run."""
+        self._residents = residents
+        self._cpus.join([*residents, *self.workers])
+
+    def stop(self) -> None:
+        """Move no worker any more, and count none."""
+        self._cpus.leave([*self._residents, *self.workers])
+        for each in (self._moving, self._looking):
+            if each:
+                each.cancel()
+
+    def usable(self) -> list[Worker]:
+        """The workers of the model that may get sequences now: no spare one whose CPU another model needs."""
+        found = [worker for worker in self._residents if worker.is_up]
+        awake = [worker for worker in self.workers if worker.is_up]
+        if awake:
+            idle = self._cpus.idle
+            left = idle - sum(not worker.rows for worker in found)  # if these residents get sequences, too
+            for worker in awake:
+                if worker.rows and idle >= 0:
+                    found.append(worker)
+                elif not worker.rows and left > 0:
+                    left -= 1
+                    found.append(worker)
+        return found
+
+    def look(self, listener: WorkerListener) -> None:
+        """Wake a worker if it is of use. Call it after sequences were sent, or have ended."""
+        if not self.workers:
+            return
+        self._used.update([worker for worker in self.workers if worker.rows])
+        if not self._are_crowded():
+            self._crowded_since = None
+            return
+        now = self._clock()
+        if self._crowded_since is None:
+            self._crowded_since = now
+        if now - self._crowded_since < self._crowded or self._moving or self._cpus.idle <= 0:
+            return
+        if resting := next((worker for worker in self.workers if worker.is_resting), None):
+            self._moving = asyncio.create_task(self._wake(resting, listener))
+
+    def _are_crowded(self) -> bool:
+        """Whether each usable worker has sequences, and one of them more than one."""
+        if not self._residents[0].rows:  # most often so where nothing is crowded
+            return False
+        sequences = [len(worker.sequences) for worker in self.usable()]
+        return bool(sequences) and min(sequences) > 0 and max(sequences) > 1
+
+    async def _wake(self, worker: Worker, listener: WorkerListener) -> None:
+        try:
+            await worker.start(listener)
+            self._used.add(worker)
+            if self._looking is None:
+                self._look_later()
+            listener.changed(worker)
+        except (StartupError, OSError) as error:
+            name, facts = worker.connection.name, worker.connection.facts
+            _log.warning("%s would be of use, and does not start: %s", name, error, extra=facts)
+            await worker.rest()
+            await asyncio.sleep(self._unused)
+        finally:
+            self._moving = None
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(self._unused, self._let_rest)
+
+    def _let_rest(self) -> None:
+        self._looking = None
+        unused = [each for each in self.workers if each.is_up and not each.rows and each not in self._used]
+        self._used.clear()
+        if unused and not self._moving:
+            self._moving = asyncio.create_task(self._rest(unused))
+        if any(not worker.is_resting for worker in self.workers):
+            self._look_later()
+
+    async def _rest(self, workers: Sequence[Worker]) -> None:
+        try:
+            for worker in workers:
+                if worker.is_up and not worker.rows:
+                    await worker.rest()
+        finally:
+            self._moving = None
