@@ -10,7 +10,7 @@ import argparse
 import re
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -94,15 +94,18 @@ def load_settings(
         SettingsError: a setting is unknown, missing or invalid; the message is one sentence.
         SystemExit: ``--help`` or ``--version`` was given, and its text is printed.
     """
-    flags = _read_flags(cls, argv, _parser(cls, prog, env_prefix))
+    parser = _parser(cls, prog, env_prefix)
+    # Positional arguments may stand on both sides of a flag; of what comes after "--", argparse reads only one way.
+    flags = vars(parser.parse_args(argv) if "--" in argv else parser.parse_intermixed_args(argv))
     variables = _read_environment(cls, environ, env_prefix)
     file = flags.pop(_CONFIG, variables.pop(_CONFIG, None))
     keys = _read_file(cls, Path(file)) if file else {}
     origins = {name: f"{name} in {file}" for name in keys}
     origins |= {name: _variable(env_prefix, name) for name in variables}
     origins |= {name: flag_name(cls, name) for name in flags}
+    given = {name: _items(cls.model_fields[name], value) for name, value in (variables | flags).items()}
     try:
-        return cls(**keys | variables | flags)
+        return cls(**keys | given)
     except ValidationError as error:
         raise SettingsError(_sentence(cls, error.errors()[0], origins, env_prefix)) from None
 
@@ -119,30 +122,18 @@ class SettingsParser(Parser):
         raise SettingsError(message.removeprefix("argument "))
 
 
-def _read_flags(cls: type[Settings], argv: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, Any]:
-    # Positional arguments may stand on both sides of a flag; of what comes after "--", argparse reads only one way.
-    values = vars(parser.parse_args(argv) if "--" in argv else parser.parse_intermixed_args(argv))
-    for name, setting in cls.model_fields.items():
-        if name in values and _is_list(setting):
-            values[name] = [part for value in values[name] for part in _items(setting, value)]
-    return values
-
-
-def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, Any]:
+def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, str]:
     others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
-    settings = {name: setting for name, setting in cls.model_fields.items() if not _flag(setting).in_file}
+    settings = [name for name, setting in cls.model_fields.items() if not _flag(setting).in_file]
     names = {_variable(env_prefix, name): name for name in (*settings, _CONFIG)}
-    values: dict[str, Any] = {}
+    values: dict[str, str] = {}
     for variable, value in sorted(environ.items()):
         if not variable.startswith(env_prefix) or variable.startswith(others):
             continue
         if variable not in names:
             raise SettingsError(f"unknown environment variable {variable}{hint(variable, names)}")
-        if not value:  # as if it were not set
-            continue
-        name = names[variable]
-        setting = settings.get(name)
-        values[name] = _items(setting, value) if setting and _is_list(setting) else value
+        if value:  # an empty one is as if it were not set
+            values[names[variable]] = value
     return values
 
 
@@ -189,18 +180,16 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
         if flag.heading:
             section = parser.add_argument_group(flag.heading)
         keywords: dict[str, Any] = {"help": _help(setting)}
-        if list(_kinds(setting.annotation)) == [bool]:
+        if _kinds(setting.annotation) == [bool]:
             keywords["action"] = argparse.BooleanOptionalAction
         else:
             keywords["metavar"] = _metavar(cls, name)
-        if flag.positional:
-            # It may be left out here, because the environment or the file may have it.
-            many = {"nargs": "*", "action": "extend"} if _is_list(setting) else {"nargs": "?"}
-            section.add_argument(name, **keywords | many)
+        if _is_list(setting):
+            keywords["action"] = "extend" if flag.positional else "append"
+        if flag.positional:  # It may be left out here, because the environment or the file may have it.
+            section.add_argument(name, nargs="*" if _is_list(setting) else "?", **keywords)
         else:
-            many = {"action": "append"} if _is_list(setting) else {}
-            spellings = [flag.short] if flag.short else []
-            section.add_argument(*spellings, flag_name(cls, name), dest=name, **keywords | many)
+            section.add_argument(*filter(None, [flag.short]), flag_name(cls, name), dest=name, **keywords)
     return parser
 
 
@@ -209,7 +198,7 @@ def _metavar(cls: type[Settings], name: str) -> str:
     flag = _flag(setting)
     if flag.metavar or flag.positional:
         return flag.metavar or flag_name(cls, name)
-    kind = next(_kinds(setting.annotation))
+    kind = _kinds(setting.annotation)[0]
     if typing.get_origin(kind) is Literal:
         return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
     return _METAVARS.get(kind, name.upper())
@@ -225,9 +214,12 @@ def _flag(setting: FieldInfo) -> Flag:
     return next((each for each in setting.metadata if isinstance(each, Flag)), Flag())
 
 
-def _items(setting: FieldInfo, value: str) -> list[str]:
-    """The items of a list, as a flag or a variable has it."""
-    return re.split(_flag(setting).separator, value)
+def _items(setting: FieldInfo, value: Any) -> Any:
+    """The value of a flag or of a variable; of a list, the items. A flag of a list may be there several times."""
+    if not _is_list(setting):
+        return value
+    parts = [value] if isinstance(value, str) else value
+    return [item for part in parts for item in re.split(_flag(setting).separator, part)]
 
 
 def _is_list(setting: FieldInfo) -> bool:
@@ -235,16 +227,12 @@ def _is_list(setting: FieldInfo) -> bool:
     return any(typing.get_origin(part) in (tuple, list) for part in (annotation, *typing.get_args(annotation)))
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
+def _kinds(annotation: Any) -> list[Any]:
     """The types of a value, without None. A list gives the types of its items, and a union gives its members."""
-    if annotation in (NoneType, Ellipsis):
-        return
     parts = typing.get_args(annotation)
     if not parts or typing.get_origin(annotation) is Literal:
-        yield annotation
-        return
-    for part in parts:
-        yield from _kinds(part)
+        return [annotation]
+    return [kind for part in parts if part not in (NoneType, Ellipsis) for kind in _kinds(part)]
 
 
 def _sentence(cls: type[Settings], problem: ErrorDetails, origins: Mapping[str, str], env_prefix: str) -> str:

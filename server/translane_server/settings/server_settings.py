@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from translane.arguments import hint
 from translane_server.bundle.manifest import MODEL_NAME
-from translane_server.settings.loader import Flag, Settings, what_is_wrong
+from translane_server.settings.loader import Flag, Settings, flag_name, what_is_wrong
 from translane_server.settings.model_sources import ModelPlace, RemotePlace, read_folder, read_places
 
 ENV_PREFIX = "TRANSLANE_"
@@ -28,6 +28,13 @@ _MAX_COUNT = 2**31 - 1
 
 # The origin of a web page, as browsers send it.
 _ORIGIN = re.compile(r"\*|https?://[0-9a-z.\-\[\]:]{1,260}")
+
+# Kinds of settings.
+_Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
+_Port = Annotated[int, Flag("PORT"), Field(ge=0, le=65535)]
+_PortOrNone = Annotated[int | None, Flag("PORT"), Field(ge=0, le=65535)]
+_File = Annotated[Path | None, Flag("FILE")]
+_Folder = Annotated[Path | None, Flag("FOLDER")]
 
 _PORTS = ("port", "metrics_port", "http_port", "health_port", "admin_port")
 
@@ -114,26 +121,21 @@ class ServerSettings(Settings):
         BeforeValidator(read_places),
         Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
     ] = Field(
-        default=None,
-        description="Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name.",
+        default=None, description="Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name."
     )
     models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
     )
-    model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
+    model_cache: _Folder = Field(
         default=None,
         description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
     )
-    model_cache_bytes: Annotated[int, Flag("BYTES")] = Field(
+    model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = Field(
         default=32 * 1024**3,
-        ge=1,
-        le=2**50,
         description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
     )
-    model_version: Annotated[str, Flag("VERSION")] = Field(
-        default="",
-        max_length=255,
-        description="Version to serve: the name of its folder; by default the highest one that is good.",
+    model_version: Annotated[str, Flag("VERSION"), Field(max_length=255)] = Field(
+        default="", description="Version to serve: the name of its folder; by default the highest one that is good."
     )
     strict_reload: bool = Field(
         default=False,
@@ -146,40 +148,28 @@ class ServerSettings(Settings):
     pivot: bool = Field(
         default=True, description="Translate through a third language, with two models, where no model has a pair."
     )
-    idle_timeout: Annotated[float, Flag("SECONDS")] = Field(
+    idle_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=31_536_000)] = Field(
         default=0.0,
-        ge=0,
-        le=31_536_000,
         description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
     )
-    glossaries: Annotated[Path | None, Flag("FOLDER")] = Field(
+    glossaries: _Folder = Field(
         default=None, description="Folder of glossaries, which requests name: files NAME.SOURCE.TARGET.tsv."
     )
-    host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
-        default="127.0.0.1",
-        min_length=1,
-        description="Address or name to listen on; 0.0.0.0 is every IPv4 interface.",
+    host: Annotated[str, Flag("HOST", heading="addresses"), Field(min_length=1)] = Field(
+        default="127.0.0.1", description="Address or name to listen on; 0.0.0.0 is every IPv4 interface."
     )
-    port: Annotated[int, Flag("PORT")] = Field(
-        default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one."
-    )
-    metrics_port: Annotated[int, Flag("PORT")] = Field(
-        default=9400, ge=0, le=65535, description="Port of the metrics, for Prometheus; 0 takes a free one."
-    )
+    port: _Port = Field(default=50051, description="gRPC port; 0 takes a free one.")
+    metrics_port: _Port = Field(default=9400, description="Port of the metrics, for Prometheus; 0 takes a free one.")
     metrics_host: Annotated[str, Flag("HOST")] = Field(
         default="", description="Address or name on which the metrics are; by default the one of --host."
     )
-    admin_port: Annotated[int | None, Flag("PORT")] = Field(
+    admin_port: _PortOrNone = Field(
         default=None,
-        ge=0,
-        le=65535,
         description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
         " by default none.",
     )
-    http_port: Annotated[int | None, Flag("PORT")] = Field(
+    http_port: _PortOrNone = Field(
         default=None,
-        ge=0,
-        le=65535,
         description="Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one;"
         " by default none.",
     )
@@ -187,25 +177,21 @@ class ServerSettings(Settings):
         default=(),
         description="Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin.",
     )
-    health_port: Annotated[int | None, Flag("PORT")] = Field(
+    health_port: _PortOrNone = Field(
         default=None,
-        ge=0,
-        le=65535,
         description="Port of health checks alone, without TLS and keys; 0 takes a free one; by default none.",
     )
     tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = Field(
         default=None,
         description="Certificate of the server, in PEM, with what leads to its authority: switches TLS on.",
     )
-    tls_key: Annotated[Path | None, Flag("FILE")] = Field(
-        default=None, description="Private key of the certificate, in PEM, not encrypted."
-    )
-    tls_client_ca: Annotated[Path | None, Flag("FILE")] = Field(
+    tls_key: _File = Field(default=None, description="Private key of the certificate, in PEM, not encrypted.")
+    tls_client_ca: _File = Field(
         default=None,
         description="Authorities of callers' certificates, in PEM; callers without such a certificate are refused.",
     )
     metrics_tls: bool = Field(default=False, description="Use the certificates on the metrics port, too.")
-    keys_file: Annotated[Path | None, Flag("FILE")] = Field(
+    keys_file: _File = Field(
         default=None, description="Keys of callers, as translane keys writes them; calls without a key are refused."
     )
     key_metrics: bool = Field(
@@ -214,131 +200,90 @@ class ServerSettings(Settings):
     device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
         default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
     )
-    replicas: int | None = Field(
+    replicas: Annotated[int | None, Field(ge=1, le=1024)] = Field(
         default=None,
-        ge=1,
-        le=1024,
-        description="Replicas of a model, with a batch each;"
-        " by default one on each CPU, or one for a very large model.",
+        description="Replicas of a model, with a batch each; by default one on each CPU, or one for a very large"
+        " model.",
     )
-    threads: int | None = Field(
-        default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
+    threads: Annotated[int | None, Field(ge=1, le=1024)] = Field(
+        default=None, description="Threads of each replica; by default its part of the CPUs granted."
     )
-    max_batch_size: int | None = Field(
+    max_batch_size: Annotated[int | None, Field(ge=1, le=4096)] = Field(
         default=None,
-        ge=1,
-        le=4096,
-        description="Most hypotheses that decode at once, in all replicas together;"
-        " by default 64, or more for many replicas.",
+        description="Most hypotheses that decode at once, in all replicas together; by default 64, or more for many"
+        " replicas.",
     )
-    encode_tokens: int = Field(
+    encode_tokens: _Count = Field(
         default=2048,
-        ge=1,
-        le=_MAX_COUNT,
         description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
     )
-    replica_timeout: Annotated[float, Flag("SECONDS")] = Field(
-        default=5.0,
-        ge=0,
-        le=86400,
-        description="Seconds after which a replica that hangs is replaced; 0 waits for ever.",
+    replica_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = Field(
+        default=5.0, description="Seconds after which a replica that hangs is replaced; 0 waits for ever."
     )
-    cache_bytes: Annotated[int, Flag("BYTES", heading="cache")] = Field(
-        default=0, ge=0, le=2**40, description="Memory of each model's cache of translations [bytes]; 0 is no cache."
+    cache_bytes: Annotated[int, Flag("BYTES", heading="cache"), Field(ge=0, le=2**40)] = Field(
+        default=0, description="Memory of each model's cache of translations [bytes]; 0 is no cache."
     )
     cache_shared: bool = Field(
         default=False, description="Answer callers from the cache with translations of other callers, too."
     )
-    max_beam_size: Annotated[int | None, Flag(heading="limits of a request")] = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer.",
+    max_beam_size: Annotated[int | None, Flag(heading="limits of a request"), Field(ge=1, le=4096)] = Field(
+        default=None, description="Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer."
     )
-    max_source_tokens: int | None = Field(
-        default=None,
-        ge=2,
-        le=_MAX_COUNT,
-        description="Longest sentence of a source [tokens]; by default the model's limit, 256 at most.",
+    max_source_tokens: Annotated[int | None, Field(ge=2, le=_MAX_COUNT)] = Field(
+        default=None, description="Longest sentence of a source [tokens]; by default the model's limit, 256 at most."
     )
-    max_target_tokens: int | None = Field(
+    max_target_tokens: Annotated[int | None, Field(ge=1, le=_MAX_COUNT)] = Field(
         default=None,
-        ge=1,
-        le=_MAX_COUNT,
         description="Longest translation of a sentence [tokens]; by default the model's limit, 256 at most.",
     )
     decoding_defaults: bool = Field(
-        default=True,
-        description="Take the bundle's search for requests that set no search; without, greedy search.",
+        default=True, description="Take the bundle's search for requests that set no search; without, greedy search."
     )
-    max_request_texts: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
-    max_queue_size: int = Field(
-        default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
+    max_request_texts: _Count = Field(default=256, description="Most texts of a request.")
+    max_queue_size: _Count = Field(default=1024, description="Most sentences that wait for a row; more are refused.")
+    max_priority: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=0, description="Highest priority that counts between callers; a higher one counts as this one."
     )
-    max_priority: int = Field(
-        default=0,
-        ge=0,
-        le=100,
-        description="Highest priority that counts between callers; a higher one counts as this one.",
+    max_message_bytes: Annotated[int, Flag("BYTES"), Field(ge=1024, le=2**30)] = Field(
+        default=1024 * 1024, description="Largest request message [bytes]."
     )
-    max_message_bytes: Annotated[int, Flag("BYTES")] = Field(
-        default=1024 * 1024, ge=1024, le=2**30, description="Largest request message [bytes]."
+    message_timeout: Annotated[float, Flag("SECONDS"), Field(gt=0, le=86400)] = Field(
+        default=10.0, description="Seconds in which the message of a call must come."
     )
-    message_timeout: Annotated[float, Flag("SECONDS")] = Field(
-        default=10.0, gt=0, le=86400, description="Seconds in which the message of a call must come."
+    request_timeout: Annotated[float, Flag("SECONDS"), Field(gt=0, le=86400)] = Field(
+        default=300.0, description="Seconds in which a call must be answered, whatever its deadline."
     )
-    request_timeout: Annotated[float, Flag("SECONDS")] = Field(
-        default=300.0, gt=0, le=86400, description="Seconds in which a call must be answered, whatever its deadline."
+    max_calls: Annotated[int, Flag(heading="limits of callers and connections"), Field(ge=1, le=2**20)] = Field(
+        default=2048, description="Most calls that are open at once; more are refused."
     )
-    max_calls: Annotated[int, Flag(heading="limits of callers and connections")] = Field(
-        default=2048, ge=1, le=2**20, description="Most calls that are open at once; more are refused."
+    max_bytes_in_flight: Annotated[int, Flag("BYTES"), Field(ge=1024, le=2**40)] = Field(
+        default=16 * 1024 * 1024, description="Most bytes of the messages of all open calls; more are refused."
     )
-    max_bytes_in_flight: Annotated[int, Flag("BYTES")] = Field(
-        default=16 * 1024 * 1024,
-        ge=1024,
-        le=2**40,
-        description="Most bytes of the messages of all open calls; more are refused.",
+    caller_share: Annotated[float, Flag("SHARE"), Field(gt=0, le=1)] = Field(
+        default=0.5, description="Share of max_calls and max_bytes_in_flight that one caller may take."
     )
-    caller_share: Annotated[float, Flag("SHARE")] = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="Share of max_calls and max_bytes_in_flight that one caller may take.",
+    caller_header: Annotated[str, Flag("KEY"), Field(pattern=r"^[0-9A-Za-z_.\-]{0,100}$")] = Field(
+        default="", description="Metadata key in which a proxy names the caller; by default the address is the caller."
     )
-    caller_header: Annotated[str, Flag("KEY")] = Field(
-        default="",
-        pattern=r"^[0-9A-Za-z_.\-]{0,100}$",
-        description="Metadata key in which a proxy names the caller; by default the address is the caller.",
+    max_streams: Annotated[int, Field(ge=1, le=2**20)] = Field(
+        default=256, description="Most calls that a connection has open at once; more wait at the client."
     )
-    max_streams: int = Field(
-        default=256,
-        ge=1,
-        le=2**20,
-        description="Most calls that a connection has open at once; more wait at the client.",
+    max_connections: Annotated[int | None, Field(ge=1, le=2**20)] = Field(
+        default=None, description="Most connections; by default as many as the file descriptors allow, 4096 at most."
     )
-    max_connections: int | None = Field(
-        default=None,
-        ge=1,
-        le=2**20,
-        description="Most connections; by default as many as the file descriptors allow, 4096 at most.",
+    max_connection_idle: Annotated[float, Flag("SECONDS"), Field(gt=0, le=2000000)] = Field(
+        default=300.0, description="Seconds without a call after which a connection is closed."
     )
-    max_connection_idle: Annotated[float, Flag("SECONDS")] = Field(
-        default=300.0, gt=0, le=2000000, description="Seconds without a call after which a connection is closed."
-    )
-    max_connection_age: Annotated[float, Flag("SECONDS")] = Field(
+    max_connection_age: Annotated[float, Flag("SECONDS"), Field(gt=0, le=2000000)] = Field(
         default=3600.0,
-        gt=0,
-        le=2000000,
         description="Seconds after which a connection takes no new calls, and its client opens another one.",
     )
-    drain_delay: Annotated[float, Flag("SECONDS", heading="operation")] = Field(
+    drain_delay: Annotated[float, Flag("SECONDS", heading="operation"), Field(ge=0, le=3600)] = Field(
         default=0.0,
-        ge=0,
-        le=3600,
         description="Seconds after SIGTERM in which the server says that it is not ready, and still answers new calls.",
     )
-    grace_period: Annotated[float, Flag("SECONDS")] = Field(
-        default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
+    grace_period: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = Field(
+        default=30.0, description="Seconds that running requests get to finish after SIGTERM."
     )
     reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
     check: bool = Field(
@@ -379,8 +324,7 @@ class ServerSettings(Settings):
     def _ports_differ(self) -> ServerSettings:
         flags: dict[int, str] = {}
         for name in _PORTS:
-            port = getattr(self, name)
-            flag = "--" + name.replace("_", "-")
+            port, flag = getattr(self, name), flag_name(type(self), name)
             if port and flags.setdefault(port, flag) != flag:
                 raise ValueError(f"{flags[port]} and {flag} are both {port}, and each needs a port of its own")
         return self
