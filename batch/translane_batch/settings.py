@@ -52,10 +52,8 @@ class BatchSettings(Settings):
         default=None,
         description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
     )
-    model_cache_bytes: Annotated[int, Flag("BYTES")] = Field(
+    model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = Field(
         default=32 * 1024**3,
-        ge=1,
-        le=2**50,
         description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
     )
     work: Annotated[Path | None, Flag("FOLDER")] = Field(

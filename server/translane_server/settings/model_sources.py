@@ -75,8 +75,7 @@ class ModelUrl:
             raise ValueError("the URL of a model has no host, or a wrong port") from None
         user, _, address = parts.netloc.rpartition("@")
         url = cls(parts.scheme, address, parts.path.rstrip("/"), parts.query, user, digest)
-        if problem := _problem(url, host, parts.fragment):
-            raise ValueError(problem)
+        _check(url, host, parts.fragment)
         return url
 
     @property
@@ -185,21 +184,21 @@ def _read_place(text: str | Path) -> ModelPlace | RemotePlace:
         raise PydanticCustomError(UNQUOTED, "{problem}", {"problem": str(error)}) from None
 
 
-def _problem(url: ModelUrl, host: str, fragment: str) -> str:
-    """What is wrong with a URL; "" if nothing is."""
+def _check(url: ModelUrl, host: str, fragment: str) -> None:
     if url.scheme not in ("https", "http", *_STORES):
-        return "the URL of a model begins with https://, http://, s3:// or hf://; without //, it is a folder"
+        raise ValueError("the URL of a model begins with https://, http://, s3:// or hf://; without //, it is a folder")
     if not host:
-        return "the URL of a model has no host"
+        raise ValueError("the URL of a model has no host")
     if fragment:
-        return "the URL of a model has no part after #"
+        raise ValueError("the URL of a model has no part after #")
     if url.scheme in _STORES:
         if url.query or url.user or not _STORES[url.scheme].fullmatch(url.host + url.path):
             form = {"s3": "s3://BUCKET/FOLDER", "hf": "hf://OWNER/NAME@REVISION/FOLDER"}[url.scheme]
-            return f"the URL of such a model is {form}, and its keys are in the environment"
+            raise ValueError(f"the URL of such a model is {form}, and its keys are in the environment")
     elif is_exposed(f"{url.scheme}://{url.host}"):
         if url.user:
-            return "a password in the URL of a model needs https://, because http:// shows it to others"
+            raise ValueError("a password in the URL of a model needs https://, because http:// shows it to others")
         if not url.digest:
-            return "http:// needs a digest (@sha256:…), because others can change what comes; or take https://"
-    return ""
+            raise ValueError(
+                "http:// needs a digest (@sha256:…), because others can change what comes; or take https://"
+            )

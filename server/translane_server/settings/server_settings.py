@@ -8,7 +8,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from translane.arguments import hint
 from translane_server.bundle.manifest import MODEL_NAME
@@ -111,6 +119,10 @@ PER_MODEL = _OF_MODELS[: _OF_MODELS.index("cache_bytes") + 1]
 class ServerSettings(Settings):
     """Serves translations of model bundles over gRPC."""
 
+    model_config = ConfigDict(
+        use_attribute_docstrings=True
+    )  # the help of flags; what takes several lines is in a Field
+
     short_help: ClassVar[tuple[str, ...]] = (
         *("models", "host", "port", "metrics_port", "http_port", "tls_cert", "tls_key", "keys_file"),
         *("device", "replicas", "threads", "max_batch_size", "check", "log_level"),
@@ -120,186 +132,128 @@ class ServerSettings(Settings):
         tuple[ModelPlace | RemotePlace, ...] | None,
         BeforeValidator(read_places),
         Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
-    ] = Field(
-        default=None, description="Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name."
-    )
-    models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = Field(
-        default=None, description="Folder of models to serve: each folder in it is a model of that name."
-    )
-    model_cache: _Folder = Field(
-        default=None,
-        description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
-    )
-    model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = Field(
-        default=32 * 1024**3,
-        description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
-    )
-    model_version: Annotated[str, Flag("VERSION"), Field(max_length=255)] = Field(
-        default="", description="Version to serve: the name of its folder; by default the highest one that is good."
-    )
+    ] = None
+    """Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name."""
+    models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = None
+    """Folder of models to serve: each folder in it is a model of that name."""
+    model_cache: _Folder = None
+    """Folder of the bundles that were downloaded from URLs; by default in the user's cache folder."""
+    model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = 32 * 1024**3
+    """Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes]."""
+    model_version: Annotated[str, Flag("VERSION"), Field(max_length=255)] = ""
+    """Version to serve: the name of its folder; by default the highest one that is good."""
     strict_reload: bool = Field(
         default=False,
         description="Refuse a new version that translates less, or that has other files under the same name; by default"
         " the log warns of it.",
     )
-    ready: Literal["all", "any"] = Field(
-        default="all", description="Whether the server is ready when all models are, or when any one is."
-    )
-    pivot: bool = Field(
-        default=True, description="Translate through a third language, with two models, where no model has a pair."
-    )
-    idle_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=31_536_000)] = Field(
-        default=0.0,
-        description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
-    )
-    glossaries: _Folder = Field(
-        default=None, description="Folder of glossaries, which requests name: files NAME.SOURCE.TARGET.tsv."
-    )
-    host: Annotated[str, Flag("HOST", heading="addresses"), Field(min_length=1)] = Field(
-        default="127.0.0.1", description="Address or name to listen on; 0.0.0.0 is every IPv4 interface."
-    )
-    port: _Port = Field(default=50051, description="gRPC port; 0 takes a free one.")
-    metrics_port: _Port = Field(default=9400, description="Port of the metrics, for Prometheus; 0 takes a free one.")
-    metrics_host: Annotated[str, Flag("HOST")] = Field(
-        default="", description="Address or name on which the metrics are; by default the one of --host."
-    )
+    ready: Literal["all", "any"] = "all"
+    """Whether the server is ready when all models are, or when any one is."""
+    pivot: bool = True
+    """Translate through a third language, with two models, where no model has a pair."""
+    idle_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=31_536_000)] = 0.0
+    """Seconds without a request after which a model is unloaded, until its next request; 0 is never."""
+    glossaries: _Folder = None
+    """Folder of glossaries, which requests name: files NAME.SOURCE.TARGET.tsv."""
+    host: Annotated[str, Flag("HOST", heading="addresses"), Field(min_length=1)] = "127.0.0.1"
+    """Address or name to listen on; 0.0.0.0 is every IPv4 interface."""
+    port: _Port = 50051
+    """gRPC port; 0 takes a free one."""
+    metrics_port: _Port = 9400
+    """Port of the metrics, for Prometheus; 0 takes a free one."""
+    metrics_host: Annotated[str, Flag("HOST")] = ""
+    """Address or name on which the metrics are; by default the one of --host."""
     admin_port: _PortOrNone = Field(
         default=None,
         description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
         " by default none.",
     )
-    http_port: _PortOrNone = Field(
-        default=None,
-        description="Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one;"
-        " by default none.",
-    )
-    http_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], Flag("ORIGIN")] = Field(
-        default=(),
-        description="Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin.",
-    )
-    health_port: _PortOrNone = Field(
-        default=None,
-        description="Port of health checks alone, without TLS and keys; 0 takes a free one; by default none.",
-    )
-    tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = Field(
-        default=None,
-        description="Certificate of the server, in PEM, with what leads to its authority: switches TLS on.",
-    )
-    tls_key: _File = Field(default=None, description="Private key of the certificate, in PEM, not encrypted.")
-    tls_client_ca: _File = Field(
-        default=None,
-        description="Authorities of callers' certificates, in PEM; callers without such a certificate are refused.",
-    )
-    metrics_tls: bool = Field(default=False, description="Use the certificates on the metrics port, too.")
-    keys_file: _File = Field(
-        default=None, description="Keys of callers, as translane keys writes them; calls without a key are refused."
-    )
-    key_metrics: bool = Field(
-        default=False, description="Show in the metrics what each holder of a key asks for, by name."
-    )
-    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
-        default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
-    )
-    replicas: Annotated[int | None, Field(ge=1, le=1024)] = Field(
-        default=None,
-        description="Replicas of a model, with a batch each; by default one on each CPU, or one for a very large"
-        " model.",
-    )
-    threads: Annotated[int | None, Field(ge=1, le=1024)] = Field(
-        default=None, description="Threads of each replica; by default its part of the CPUs granted."
-    )
-    max_batch_size: Annotated[int | None, Field(ge=1, le=4096)] = Field(
-        default=None,
-        description="Most hypotheses that decode at once, in all replicas together; by default 64, or more for many"
-        " replicas.",
-    )
-    encode_tokens: _Count = Field(
-        default=2048,
-        description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
-    )
-    replica_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = Field(
-        default=5.0, description="Seconds after which a replica that hangs is replaced; 0 waits for ever."
-    )
-    cache_bytes: Annotated[int, Flag("BYTES", heading="cache"), Field(ge=0, le=2**40)] = Field(
-        default=0, description="Memory of each model's cache of translations [bytes]; 0 is no cache."
-    )
-    cache_shared: bool = Field(
-        default=False, description="Answer callers from the cache with translations of other callers, too."
-    )
-    max_beam_size: Annotated[int | None, Flag(heading="limits of a request"), Field(ge=1, le=4096)] = Field(
-        default=None, description="Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer."
-    )
-    max_source_tokens: Annotated[int | None, Field(ge=2, le=_MAX_COUNT)] = Field(
-        default=None, description="Longest sentence of a source [tokens]; by default the model's limit, 256 at most."
-    )
-    max_target_tokens: Annotated[int | None, Field(ge=1, le=_MAX_COUNT)] = Field(
-        default=None,
-        description="Longest translation of a sentence [tokens]; by default the model's limit, 256 at most.",
-    )
-    decoding_defaults: bool = Field(
-        default=True, description="Take the bundle's search for requests that set no search; without, greedy search."
-    )
-    max_request_texts: _Count = Field(default=256, description="Most texts of a request.")
-    max_queue_size: _Count = Field(default=1024, description="Most sentences that wait for a row; more are refused.")
-    max_priority: Annotated[int, Field(ge=0, le=100)] = Field(
-        default=0, description="Highest priority that counts between callers; a higher one counts as this one."
-    )
-    max_message_bytes: Annotated[int, Flag("BYTES"), Field(ge=1024, le=2**30)] = Field(
-        default=1024 * 1024, description="Largest request message [bytes]."
-    )
-    message_timeout: Annotated[float, Flag("SECONDS"), Field(gt=0, le=86400)] = Field(
-        default=10.0, description="Seconds in which the message of a call must come."
-    )
-    request_timeout: Annotated[float, Flag("SECONDS"), Field(gt=0, le=86400)] = Field(
-        default=300.0, description="Seconds in which a call must be answered, whatever its deadline."
-    )
-    max_calls: Annotated[int, Flag(heading="limits of callers and connections"), Field(ge=1, le=2**20)] = Field(
-        default=2048, description="Most calls that are open at once; more are refused."
-    )
-    max_bytes_in_flight: Annotated[int, Flag("BYTES"), Field(ge=1024, le=2**40)] = Field(
-        default=16 * 1024 * 1024, description="Most bytes of the messages of all open calls; more are refused."
-    )
-    caller_share: Annotated[float, Flag("SHARE"), Field(gt=0, le=1)] = Field(
-        default=0.5, description="Share of max_calls and max_bytes_in_flight that one caller may take."
-    )
-    caller_header: Annotated[str, Flag("KEY"), Field(pattern=r"^[0-9A-Za-z_.\-]{0,100}$")] = Field(
-        default="", description="Metadata key in which a proxy names the caller; by default the address is the caller."
-    )
-    max_streams: Annotated[int, Field(ge=1, le=2**20)] = Field(
-        default=256, description="Most calls that a connection has open at once; more wait at the client."
-    )
-    max_connections: Annotated[int | None, Field(ge=1, le=2**20)] = Field(
-        default=None, description="Most connections; by default as many as the file descriptors allow, 4096 at most."
-    )
-    max_connection_idle: Annotated[float, Flag("SECONDS"), Field(gt=0, le=2000000)] = Field(
-        default=300.0, description="Seconds without a call after which a connection is closed."
-    )
-    max_connection_age: Annotated[float, Flag("SECONDS"), Field(gt=0, le=2000000)] = Field(
-        default=3600.0,
-        description="Seconds after which a connection takes no new calls, and its client opens another one.",
-    )
-    drain_delay: Annotated[float, Flag("SECONDS", heading="operation"), Field(ge=0, le=3600)] = Field(
-        default=0.0,
-        description="Seconds after SIGTERM in which the server says that it is not ready, and still answers new calls.",
-    )
-    grace_period: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = Field(
-        default=30.0, description="Seconds that running requests get to finish after SIGTERM."
-    )
-    reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
-    check: bool = Field(
-        default=False, description="Check settings, certificates, keys and models, tell what is found, and end."
-    )
-    log_format: Annotated[Literal["plain", "json"], Flag(heading="log")] = Field(
-        default="plain", description="Shape of the log's lines."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe level to log; info has a line for each call, and debug more of each."
-    )
-    log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
-    model_settings: Annotated[Mapping[str, Mapping[str, Any]], Flag(in_file=True)] = Field(
-        default={},
-        description="Settings of single models: a table of the file for each, such as [model_settings.zh-en].",
-    )
+    http_port: _PortOrNone = None
+    """Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one; by default none."""
+    http_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], Flag("ORIGIN")] = ()
+    """Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin."""
+    health_port: _PortOrNone = None
+    """Port of health checks alone, without TLS and keys; 0 takes a free one; by default none."""
+    tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = None
+    """Certificate of the server, in PEM, with what leads to its authority: switches TLS on."""
+    tls_key: _File = None
+    """Private key of the certificate, in PEM, not encrypted."""
+    tls_client_ca: _File = None
+    """Authorities of callers' certificates, in PEM; callers without such a certificate are refused."""
+    metrics_tls: bool = False
+    """Use the certificates on the metrics port, too."""
+    keys_file: _File = None
+    """Keys of callers, as translane keys writes them; calls without a key are refused."""
+    key_metrics: bool = False
+    """Show in the metrics what each holder of a key asks for, by name."""
+    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = "auto"
+    """What runs the model; auto is cuda where a GPU can run it, else cpu."""
+    replicas: Annotated[int | None, Field(ge=1, le=1024)] = None
+    """Replicas of a model, with a batch each; by default one on each CPU, or one for a very large model."""
+    threads: Annotated[int | None, Field(ge=1, le=1024)] = None
+    """Threads of each replica; by default its part of the CPUs granted."""
+    max_batch_size: Annotated[int | None, Field(ge=1, le=4096)] = None
+    """Most hypotheses that decode at once, in all replicas together; by default 64, or more for many replicas."""
+    encode_tokens: _Count = 2048
+    """Source tokens, padding included, that a replica encodes between two of its decoder steps."""
+    replica_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = 5.0
+    """Seconds after which a replica that hangs is replaced; 0 waits for ever."""
+    cache_bytes: Annotated[int, Flag("BYTES", heading="cache"), Field(ge=0, le=2**40)] = 0
+    """Memory of each model's cache of translations [bytes]; 0 is no cache."""
+    cache_shared: bool = False
+    """Answer callers from the cache with translations of other callers, too."""
+    max_beam_size: Annotated[int | None, Flag(heading="limits of a request"), Field(ge=1, le=4096)] = None
+    """Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer."""
+    max_source_tokens: Annotated[int | None, Field(ge=2, le=_MAX_COUNT)] = None
+    """Longest sentence of a source [tokens]; by default the model's limit, 256 at most."""
+    max_target_tokens: Annotated[int | None, Field(ge=1, le=_MAX_COUNT)] = None
+    """Longest translation of a sentence [tokens]; by default the model's limit, 256 at most."""
+    decoding_defaults: bool = True
+    """Take the bundle's search for requests that set no search; without, greedy search."""
+    max_request_texts: _Count = 256
+    """Most texts of a request."""
+    max_queue_size: _Count = 1024
+    """Most sentences that wait for a row; more are refused."""
+    max_priority: Annotated[int, Field(ge=0, le=100)] = 0
+    """Highest priority that counts between callers; a higher one counts as this one."""
+    max_message_bytes: Annotated[int, Flag("BYTES"), Field(ge=1024, le=2**30)] = 1024 * 1024
+    """Largest request message [bytes]."""
+    message_timeout: Annotated[float, Flag("SECONDS"), Field(gt=0, le=86400)] = 10.0
+    """Seconds in which the message of a call must come."""
+    request_timeout: Annotated[float, Flag("SECONDS"), Field(gt=0, le=86400)] = 300.0
+    """Seconds in which a call must be answered, whatever its deadline."""
+    max_calls: Annotated[int, Flag(heading="limits of callers and connections"), Field(ge=1, le=2**20)] = 2048
+    """Most calls that are open at once; more are refused."""
+    max_bytes_in_flight: Annotated[int, Flag("BYTES"), Field(ge=1024, le=2**40)] = 16 * 1024 * 1024
+    """Most bytes of the messages of all open calls; more are refused."""
+    caller_share: Annotated[float, Flag("SHARE"), Field(gt=0, le=1)] = 0.5
+    """Share of max_calls and max_bytes_in_flight that one caller may take."""
+    caller_header: Annotated[str, Flag("KEY"), Field(pattern=r"^[0-9A-Za-z_.\-]{0,100}$")] = ""
+    """Metadata key in which a proxy names the caller; by default the address is the caller."""
+    max_streams: Annotated[int, Field(ge=1, le=2**20)] = 256
+    """Most calls that a connection has open at once; more wait at the client."""
+    max_connections: Annotated[int | None, Field(ge=1, le=2**20)] = None
+    """Most connections; by default as many as the file descriptors allow, 4096 at most."""
+    max_connection_idle: Annotated[float, Flag("SECONDS"), Field(gt=0, le=2000000)] = 300.0
+    """Seconds without a call after which a connection is closed."""
+    max_connection_age: Annotated[float, Flag("SECONDS"), Field(gt=0, le=2000000)] = 3600.0
+    """Seconds after which a connection takes no new calls, and its client opens another one."""
+    drain_delay: Annotated[float, Flag("SECONDS", heading="operation"), Field(ge=0, le=3600)] = 0.0
+    """Seconds after SIGTERM in which the server says that it is not ready, and still answers new calls."""
+    grace_period: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = 30.0
+    """Seconds that running requests get to finish after SIGTERM."""
+    reflection: bool = True
+    """Answer gRPC server reflection."""
+    check: bool = False
+    """Check settings, certificates, keys and models, tell what is found, and end."""
+    log_format: Annotated[Literal["plain", "json"], Flag(heading="log")] = "plain"
+    """Shape of the log's lines."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level to log; info has a line for each call, and debug more of each."""
+    log_texts: bool = False
+    """Log the texts of requests and their translations (at debug)."""
+    model_settings: Annotated[Mapping[str, Mapping[str, Any]], Flag(in_file=True)] = {}
+    """Settings of single models: a table of the file for each, such as [model_settings.zh-en]."""
 
     @field_validator("host", "metrics_host")
     @classmethod
