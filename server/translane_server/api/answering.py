@@ -20,7 +20,7 @@ from translane_server.api.status import CODES, internal, status_of
 from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
 from translane_server.observation.logs import is_logged, log_call
 from translane_server.observation.metrics import REJECTIONS
-from translane_server.observation.tracing import Tracer, set_current_trace
+from translane_server.observation.tracing import Tracer, current_trace
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Answering:
         call = Call(method, metadata, peer, started, certificate, deadline, request_id)
         if self._tracer and method.is_traced:
             call.trace = self._tracer.begin(method.full_name, metadata, peer)
-            set_current_trace(call.trace)
+            current_trace.set(call.trace)
         if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
             call.facts = {"request_id": call.request_id} if call.request_id else {}
         return call
@@ -129,8 +129,6 @@ class Answering:
                 call.method.rejected.labels(error.reason).inc()
                 if call.charge:
                     call.charge.count_refusal(error.reason)
-            if call.trace:
-                call.trace.refused(error.reason)
             return status_of(error)
         if isinstance(error, Exception):  # a bug, whose details the caller must not see
             call.code = grpc.StatusCode.INTERNAL

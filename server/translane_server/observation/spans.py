@@ -10,18 +10,17 @@ import heapq
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import unquote
 
-from opentelemetry import propagate
+from opentelemetry import propagate, trace
 from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import Getter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, format_span_id, format_trace_id, set_span_in_context
 
 from translane_server.observation.tracing import ModelRun, SentenceRun
 
@@ -34,25 +33,22 @@ MOST_SENTENCES = 16
 LAST_SPANS_TIME = 2.0
 _CLOSING_TIME = 0.5
 
-_SERVICE = "translane-server"
 _UNNAMED_SERVICE = "unknown_service"  # the SDK's name of a service whose name is not set
 
 # The status codes that are the server's fault, by the semantic conventions.
 _FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
 # The facts of a call that its span gets. No other fact is recorded: some are texts.
-_FACTS = ("model", "texts", "cached_texts", "source_tokens", "target_tokens", "generated_tokens")
+_FACTS = ("model", "texts", "cached_texts", "source_tokens", "target_tokens", "generated_tokens", "reason")
 
 # What callers may send beside their trace. The server uses none of it, and need not read it.
 _BAGGAGE = "baggage"
 
 _NANOSECONDS = 1_000_000_000  # of a second
 
-Metadata = Sequence[tuple[str, str | bytes]]
 
-
-class Tracing:
-    """Makes the spans of calls, and sends them in the background. Implements `tracing.Tracer`.
+class Tracer:
+    """Makes the spans of calls, and sends them in the background.
 
     Spans wait in a bounded queue. A thread of its own sends them. Where a receiver is slow or away, the oldest spans
     are dropped. The SDK reads `OTEL_*` variables from the environment.
@@ -73,13 +69,20 @@ class Tracing:
         self._propagator = propagate.get_global_textmap()
         self._keys = self._propagator.fields - {_BAGGAGE}
 
-    def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> RecordedCall:
-        """See `tracing.Tracer`."""
-        keys = self._keys
-        carrier = [pair for pair in metadata if pair[0] in keys]
-        parent = self._propagator.extract(carrier, Context(), _METADATA) if carrier else Context()
-        attributes = {"rpc.system.name": "grpc", "rpc.method": method}
-        return RecordedCall(self._tracer, parent, method, attributes, peer)
+    def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> CallTrace:
+        """Begin the span of a call that has just arrived.
+
+        Args:
+            method: the method's full name, such as `translane.v1.TranslationService/Translate`.
+            metadata: keys and values that the caller sent. gRPC's keys are in small letters.
+            peer: gRPC's name of the connection's other end.
+        """
+        carrier: dict[str, list[str]] = defaultdict(list)
+        for key, value in metadata:
+            if key in self._keys and isinstance(value, str):
+                carrier[key].append(value)
+        parent = self._propagator.extract(carrier, Context()) if carrier else Context()
+        return CallTrace(self._tracer, parent, method, peer)
 
     def stop(self) -> None:
         """Send the last spans, for `LAST_SPANS_TIME` at most, and close."""
@@ -93,101 +96,80 @@ class Tracing:
             sending.join(_CLOSING_TIME)
 
 
-class RecordedCall:
-    """The span of a call. Implements `tracing.CallTrace`.
+class CallTrace:
+    """The span of a call, and those below it, which are made afterwards, from measured times.
 
-    The spans below it are made afterwards, from measured times.
+    Attributes:
+        is_recorded: whether the sampler records the call. Otherwise spans are dropped, and the ids stay.
     """
 
     __slots__ = ("_context", "_offset", "_span", "_tracer", "is_recorded")
 
-    def __init__(self, tracer: Tracer, parent: Context, name: str, attributes: dict[str, Any], peer: str) -> None:
+    def __init__(self, tracer: trace.Tracer, parent: Context, method: str, peer: str) -> None:
         self._tracer = tracer
         now = time.time_ns()
         self._offset = now - time.perf_counter_ns()
-        self._span = span = tracer.start_span(name, parent, SpanKind.SERVER, attributes, start_time=now)
+        attributes = {"rpc.system.name": "grpc", "rpc.method": method}
+        self._span = span = tracer.start_span(method, parent, trace.SpanKind.SERVER, attributes, start_time=now)
         self.is_recorded = span.is_recording()
         if self.is_recorded:
             span.set_attributes(_peer(peer))
-            self._context = set_span_in_context(span, parent)
+            self._context = trace.set_span_in_context(span, parent)
 
     @property
     def ids(self) -> Mapping[str, str]:
+        """`trace_id` and `span_id`, in hexadecimal digits."""
         context = self._span.get_span_context()
-        return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
+        return {"trace_id": trace.format_trace_id(context.trace_id), "span_id": trace.format_span_id(context.span_id)}
 
     def add(self, run: ModelRun) -> None:
+        """Record what a model did, in a call that is recorded."""
         ends = [run.submitted + sum(sentence[:3]) for sentence in run.sentences]
         attributes = {
             "translane.model": run.model,
             "translane.model_version": run.version,
             "translane.sentences": len(run.sentences),
         }
-        span, below = self._begin(f"model {run.model}", self._context, run.started, attributes)
-        self._span_of("read", below, run.reading, run.submitted)
+        below = self._add(f"model {run.model}", self._context, run.started, run.ended, attributes)
+        self._add("read", below, run.reading, run.submitted)
         for number in sorted(heapq.nlargest(MOST_SENTENCES, range(len(ends)), key=ends.__getitem__)):
             self._add_sentence(below, number, run.submitted, run.sentences[number])
-        self._span_of("build", below, min(max(ends, default=run.submitted), run.ended), run.ended)
-        span.end(self._at(run.ended))
-
-    def refused(self, reason: str) -> None:
-        self._span.set_attribute("translane.reason", reason)
+        self._add("build", below, min(max(ends, default=run.submitted), run.ended), run.ended)
 
     def end(self, code: str, facts: Mapping[str, Any]) -> None:
+        """End the call's span. `code` is the name of its status; texts among the `facts` are not recorded."""
         span = self._span
         if self.is_recorded:
             span.set_attribute("rpc.response.status_code", code)
             span.set_attributes({f"translane.{name}": facts[name] for name in _FACTS if name in facts})
             if code in _FAULTS:
                 span.set_attribute("error.type", code)
-                span.set_status(StatusCode.ERROR)
+                span.set_status(trace.StatusCode.ERROR)
         span.end(time.perf_counter_ns() + self._offset)
 
     def _add_sentence(self, above: Context, number: int, submitted: float, run: SentenceRun) -> None:
         encoding = submitted + run.queue
         decoding = encoding + run.encode
         ended = decoding + run.decode
-        span, below = self._begin("sentence", above, submitted, {"translane.sentence": number})
-        self._span_of("queue", below, submitted, encoding)
-        self._span_of("encode", below, encoding, decoding, {"translane.source_tokens": run.source_tokens})
+        below = self._add("sentence", above, submitted, ended, {"translane.sentence": number})
+        self._add("queue", below, submitted, encoding)
+        self._add("encode", below, encoding, decoding, {"translane.source_tokens": run.source_tokens})
         attributes = {
             "translane.steps": run.steps,
             "translane.rows": run.rows,
             "translane.batch_rows": round(run.row_steps / max(run.steps, 1), 1),
             "translane.tokens": run.tokens,
         }
-        self._span_of("decode", below, decoding, ended, attributes)
-        span.end(self._at(ended))
+        self._add("decode", below, decoding, ended, attributes)
 
-    def _begin(
-        self, name: str, above: Context, started: float, attributes: dict[str, Any] | None = None
-    ) -> tuple[Span, Context]:
-        """Return a span that has not ended, and the context of the spans below it."""
-        span = self._tracer.start_span(name, above, attributes=attributes, start_time=self._at(started))
-        return span, set_span_in_context(span, above)
-
-    def _span_of(
+    def _add(
         self, name: str, above: Context, started: float, ended: float, attributes: dict[str, Any] | None = None
-    ) -> None:
-        self._begin(name, above, started, attributes)[0].end(self._at(ended))
-
-    def _at(self, seconds: float) -> int:
-        """Return nanoseconds since 1970 of a time of `time.perf_counter`."""
-        return round(seconds * _NANOSECONDS) + self._offset
-
-
-class _MetadataGetter(Getter[Metadata]):
-    """Reads a call's metadata. gRPC's keys are in small letters."""
-
-    def get(self, carrier: Metadata, key: str) -> list[str] | None:
-        found = [value for name, value in carrier if name == key and isinstance(value, str)]
-        return found or None
-
-    def keys(self, carrier: Metadata) -> list[str]:
-        return [name for name, _ in carrier]
-
-
-_METADATA = _MetadataGetter()
+    ) -> Context:
+        """Add a span, by times of `time.perf_counter`, and return the context of the spans below it."""
+        start, end = (round(seconds * _NANOSECONDS) + self._offset for seconds in (started, ended))
+        span = self._tracer.start_span(name, above, attributes=attributes, start_time=start)
+        span.end(end)
+        return trace.set_span_in_context(span, above)
 
 
 def _peer(peer: str) -> dict[str, Any]:
@@ -202,10 +184,7 @@ def _peer(peer: str) -> dict[str, Any]:
 
 def _resource() -> Resource:
     """Return what all spans say of this server. The environment's names come first."""
-    resource = Resource.create()
-    ours: dict[str, str] = {}
-    if str(resource.attributes.get(SERVICE_NAME, _UNNAMED_SERVICE)).startswith(_UNNAMED_SERVICE):
-        ours[SERVICE_NAME] = _SERVICE
-    if SERVICE_VERSION not in resource.attributes:
-        ours[SERVICE_VERSION] = version("translane")
-    return resource.merge(Resource(ours))
+    found = Resource.create()
+    ours = {SERVICE_NAME: "translane-server", SERVICE_VERSION: version("translane")}
+    unnamed = [key for key in ours if str(found.attributes.get(key, _UNNAMED_SERVICE)).startswith(_UNNAMED_SERVICE)]
+    return found.merge(Resource({key: ours[key] for key in unnamed}))

@@ -7,12 +7,18 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from translane_server.observation.spans import CallTrace as CallTrace
+    from translane_server.observation.spans import Tracer as Tracer
+else:  # nothing of OpenTelemetry is imported where traces are off
+    CallTrace = Tracer = Any
 
 _log = logging.getLogger(__name__)
 
@@ -71,54 +77,13 @@ class ModelRun:
     sentences: Sequence[SentenceRun]
 
 
-class CallTrace(Protocol):
-    """The trace of a call that a caller or the sampler may record.
-
-    Attributes:
-        is_recorded: whether the sampler records the call. Otherwise spans are dropped, and the ids stay.
-        ids: `trace_id` and `span_id`, in hexadecimal digits.
-    """
-
-    @property
-    def is_recorded(self) -> bool: ...
-
-    @property
-    def ids(self) -> Mapping[str, str]: ...
-
-    def add(self, run: ModelRun) -> None:
-        """Record what a model did, in a call that is recorded."""
-
-    def refused(self, reason: str) -> None:
-        """Record the reason of an error; see `errors`."""
-
-    def end(self, code: str, facts: Mapping[str, Any]) -> None:
-        """End the call's span. `code` is the name of its status; texts among the `facts` are not recorded."""
-
-
-class Tracer(Protocol):
-    """Begins traces."""
-
-    def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> CallTrace:
-        """Begin the span of a call that has just arrived.
-
-        Args:
-            method: the method's full name, such as `translane.v1.TranslationService/Translate`.
-            metadata: keys and values that the caller sent.
-            peer: gRPC's name of the connection's other end.
-        """
-
-
-_current: ContextVar[CallTrace | None] = ContextVar("call_trace", default=None)
-
-
-def set_current_trace(trace: CallTrace) -> None:
-    """Set the trace of the current call, in the call's own task."""
-    _current.set(trace)
+current_trace: ContextVar[CallTrace | None] = ContextVar("current_trace", default=None)
+"""The trace of the current call, set in the call's own task; None where calls are not traced."""
 
 
 def trace_ids() -> Mapping[str, str]:
     """Return the ids that a log line of the current call has; empty where calls are not traced."""
-    trace = _current.get()
+    trace = current_trace.get()
     return trace.ids if trace else {}
 
 
@@ -143,35 +108,36 @@ def traces(environ: Mapping[str, str]) -> Iterator[Tracer | None]:
     and traces are off.
     """
     names = wanted_exporters(environ)
-    tracing = None
+    tracer = None
     try:
         if names:
-            tracing = _tracing(names, environ)
+            tracer = _tracer(names, environ)
             _log.info("traces are sent by %s", ", ".join(names))
     except ValueError as error:
         _log.warning("traces are off, although OTEL_* variables ask for them: %s", error)
     try:
-        yield tracing
+        yield tracer
     finally:
-        if tracing:
-            tracing.stop()
+        if tracer:
+            tracer.stop()
 
 
-def _tracing(names: tuple[str, ...], environ: Mapping[str, str]) -> Any:
+def _tracer(names: tuple[str, ...], environ: Mapping[str, str]) -> Tracer:
     """Make what makes spans.
 
     Raises:
         ValueError: a package is missing, or a variable is wrong.
     """
     try:
-        from translane_server.observation.spans import Tracing
+        from translane_server.observation.spans import Tracer
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
         raise ValueError(f"{error.name} is not installed; install translane[otel]") from None
+    protocol = _first(environ, _PROTOCOLS) or "grpc"
     exporters = []
     for name in names:
-        offered = _offered_as(name, environ)
+        offered = _OTLP.get(protocol, f"otlp over {protocol}") if name == "otlp" else name
         found = next(iter(entry_points(group=_EXPORTERS, name=offered)), None)
         if found is None:
             raise ValueError(f"no installed package has the exporter {offered!r}")
@@ -179,15 +145,7 @@ def _tracing(names: tuple[str, ...], environ: Mapping[str, str]) -> Any:
             exporters.append(found.load()())
         except Exception as error:  # any error of a package, about a variable that only it reads
             raise ValueError(f"the exporter {offered!r} does not start: {error}") from error
-    return Tracing(exporters)
-
-
-def _offered_as(name: str, environ: Mapping[str, str]) -> str:
-    """Return the name of an exporter's entry point."""
-    if name != "otlp":
-        return name
-    protocol = _first(environ, _PROTOCOLS) or "grpc"
-    return _OTLP.get(protocol, f"otlp over {protocol}")
+    return Tracer(exporters)
 
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -21,7 +21,7 @@ from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.observation import spans as spans_module
 from translane_server.observation.logs import JsonFormatter
-from translane_server.observation.spans import Tracing
+from translane_server.observation.spans import Tracer
 from translane_server.observation.tracing import traces, wanted_exporters
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -397,10 +397,10 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 
 def test_peers():
     exporter = InMemorySpanExporter()
-    tracing = Tracing([exporter])
+    tracer = Tracer([exporter])
     for peer in ("ipv6:%5B2001:db8::1%5D:50000", "unix:", "unix:/run/s", "odd"):
-        tracing.begin("s/m", (), peer).end("OK", {})
-    tracing.stop()
+        tracer.begin("s/m", (), peer).end("OK", {})
+    tracer.stop()
     found = [
         {
             name.removeprefix("network."): value
