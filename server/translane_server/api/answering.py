@@ -151,7 +151,7 @@ class Answering:
         if method.asks_models:
             taken = now - (call.accepted or call.started)
             for model in call.counted:
-                model.requests.ended(code.name, method.protocol, taken, exemplar)
+                model.answered(code.name, method.protocol, taken, exemplar)
             if not call.counted:
                 method.unrouted[code.name, method.protocol] += 1
         facts = call.facts or {}

@@ -195,5 +195,5 @@ def _serve(
     except BaseException:
         measured.remove()
         raise
-    measured.describe(described.labels)
+    measured.description = described.labels
     return ServedModel(described, loader, measured)

@@ -208,13 +208,13 @@ class LoadedModel:
     async def announce(self) -> None:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
         dispatcher, described = self.dispatcher, self.description
-        self._metrics.describe(described.labels)
+        self._metrics.description = described.labels
         self._metrics.watch(dispatcher, self._pids)
         if cache := self.translator.cache:
             store = cache.store
             self._metrics.watch_cache(lambda: len(store), lambda: store.bytes)
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
-        self._metrics.set_memory(memory)
+        self._metrics.memory = memory
         computes_int8 = described.manifest.precision == "int8" and described.device == "cpu"
         facts = data(
             model=described.name,

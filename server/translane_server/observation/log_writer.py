@@ -145,14 +145,12 @@ def written_in_background() -> Iterator[None]:
     Raises:
         RuntimeError: no thread can be started.
     """
-    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
-    try:
-        for handler in handlers:
-            handler.start()
+    with contextlib.ExitStack() as stack:
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, LineHandler):
+                stack.callback(handler.stop)
+                handler.start()
         yield
-    finally:
-        for handler in handlers:
-            handler.stop()
 
 
 def _told(missing: int) -> logging.LogRecord:

@@ -130,12 +130,15 @@ Measured = tuple[
 and rows of each decoder step; seconds and rows of each copy of rows; seconds to the first token of each sentence."""
 
 
-class Metrics:
-    """The metrics of one server, in a registry of their own."""
+class Metrics(Collector):
+    """The metrics of one server, in a registry of their own. They collect the series of models themselves.
+
+    A scrape comes on another thread than what is counted. It reads plain numbers, and one may be newer than another.
+    """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # each doubles a series, to tell when it began
-        self.registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -157,7 +160,7 @@ class Metrics:
         self._call_bytes = gauge("translane_open_call_bytes", "Bytes of the messages of open calls.")
         self.models: dict[str, ModelMetrics] = {}
         self.unrouted: Answers = Tally()  # of requests that were refused before a model was chosen
-        registry.register(_Models(self.models, self.unrouted))
+        registry.register(self)
         self.rejected = counter("translane_rejected_total", "Requests refused before decoding.", ("reason",))
         for reason in REJECTIONS:
             self.rejected.labels(reason)
@@ -181,6 +184,20 @@ class Metrics:
         self._calls.set_function(calls)
         self._call_bytes.set_function(size)
         self._call_limit.set(limit)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the series of all models."""
+        families = {name: _family(name, meaning) for name, meaning in _OF_MODELS.items()}
+        for model, metrics in list(self.models.items()):
+            for name, value in metrics.values().items():
+                for labels, each in value.items() if isinstance(value, Mapping) else [((), value)]:
+                    shown = (each.buckets(), each.sum) if isinstance(each, Distribution) else (each,)
+                    families[name].add_metric((model, *labels), *shown)
+            if metrics.description:
+                families["translane_model"].add_metric((model,), metrics.description)
+        for labels, number in list(self.unrouted.items()):
+            families["translane_requests_total"].add_metric(("", *labels), number)
+        return families.values()
 
 
 def _runtime_version() -> str:
@@ -253,46 +270,31 @@ def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
 _Single = float | Distribution
 _Value = _Single | Mapping[tuple[str, ...], _Single]
 
-
 Answers = Tally[tuple[str, ...]]
 """How many requests were answered, by code and protocol."""
 
 
-class Requests:
-    """Counts requests to translate or score by how they ended. Only one thread counts, so there is no lock."""
-
-    def __init__(self) -> None:
-        self.by_answer: Answers = Tally()
-        self.ok, self.failed = Distribution(_REQUEST_BUCKETS), Distribution(_REQUEST_BUCKETS)
-
-    def ended(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
-        """Count a request that was answered after so many seconds."""
-        self.by_answer[code, protocol] += 1
-        (self.ok if code == "OK" else self.failed).observe(seconds, exemplar)
-
-
 class Decoder(Protocol):
-    """What decodes with the loaded version of a model. It is read at each scrape, on another thread."""
+    """What decodes with the loaded version of a model. It is read at each scrape, on another thread.
+
+    Attributes:
+        is_available: whether it decodes.
+        rows: number of rows of all replicas.
+        active_rows: how many of the rows are decoding.
+        waiting: number of sentences that wait.
+        waiting_limit: most sentences that may wait.
+    """
 
     @property
-    def is_available(self) -> bool:
-        """Whether it decodes."""
-
+    def is_available(self) -> bool: ...
     @property
-    def rows(self) -> int:
-        """Number of rows of all replicas."""
-
+    def rows(self) -> int: ...
     @property
-    def active_rows(self) -> int:
-        """How many of the rows are decoding."""
-
+    def active_rows(self) -> int: ...
     @property
-    def waiting(self) -> int:
-        """Number of sentences that wait."""
-
+    def waiting(self) -> int: ...
     @property
-    def waiting_limit(self) -> int:
-        """Most sentences that may wait."""
+    def waiting_limit(self) -> int: ...
 
 
 class ModelMetrics:
@@ -303,6 +305,9 @@ class ModelMetrics:
         models: the series of all models, by the models' names. The new ones join them.
 
     Attributes:
+        ok: how long the requests took that were translated or scored [seconds].
+        failed: how long the others took.
+        description: the labels of the version that is served.
         decoder: what decodes with the version that is loaded; None if none is.
         memory: memory of its replicas when it was loaded [bytes]; 0 if it is not known.
     """
@@ -311,7 +316,8 @@ class ModelMetrics:
         self._name = name
         self._models = models
         models[name] = self
-        self.requests = Requests()
+        self._answers: Answers = Tally()
+        self.ok, self.failed = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
         self.texts = Distribution(_TEXT_BUCKETS)
         self.queue, self._first_token = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
         self._encode, self._step, self._move = (Distribution(_STEP_BUCKETS) for _ in range(3))
@@ -326,9 +332,10 @@ class ModelMetrics:
         self._cache: tuple[Callable[[], int], Callable[[], int]] | None = None
         self.memory = 0
 
-    def describe(self, labels: Mapping[str, str]) -> None:
-        """Set the labels of the version that is served."""
-        self.description = labels
+    def answered(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
+        """Count a request to translate or score that was answered after so many seconds."""
+        self._answers[code, protocol] += 1
+        (self.ok if code == "OK" else self.failed).observe(seconds, exemplar)
 
     def watch(self, decoder: Decoder, pids: Pids) -> None:
         """Report the version that is loaded, by what decodes with it and the processes of its replicas."""
@@ -342,10 +349,6 @@ class ModelMetrics:
         """Count the texts of a request that were in the cache, and those that were not."""
         self._cache_texts["hit",] += hits
         self._cache_texts["miss",] += misses
-
-    def set_memory(self, size: int) -> None:
-        """Report the memory of all replicas [bytes]; 0 if it is not known."""
-        self.memory = size
 
     def unwatch(self) -> None:
         """Report that no version is loaded."""
@@ -384,8 +387,8 @@ class ModelMetrics:
         """Return the value of each family: one, or one for each value of another label."""
         decoder, cached = self.decoder, self._cache
         found: dict[str, _Value] = {
-            "translane_requests_total": dict(self.requests.by_answer),
-            "translane_request_duration_seconds": {("ok",): self.requests.ok, ("failed",): self.requests.failed},
+            "translane_requests_total": dict(self._answers),
+            "translane_request_duration_seconds": {("ok",): self.ok, ("failed",): self.failed},
             "translane_request_texts": self.texts,
             "translane_queue_duration_seconds": self.queue,
             "translane_time_to_first_token_seconds": self._first_token,
@@ -426,33 +429,6 @@ def _of_processes(replicas: Iterable[ProcessCollector]) -> Mapping[str, Mapping[
             seconds[str(number),] = found["process_cpu_seconds"]
             memory[str(number),] = found["process_resident_memory_bytes"]
     return {"translane_replica_cpu_seconds_total": seconds, "translane_replica_resident_memory_bytes": memory}
-
-
-class _Models(Collector):
-    """Collects the series of all models.
-
-    A scrape comes on another thread than what is counted. It reads plain numbers, and one may be newer than another.
-    """
-
-    def __init__(self, models: Mapping[str, ModelMetrics], unrouted: Answers) -> None:
-        self._models = models
-        self._unrouted = unrouted
-
-    def describe(self) -> Iterable[Metric]:
-        return self.collect()
-
-    def collect(self) -> Iterable[Metric]:
-        families = {name: _family(name, meaning) for name, meaning in _OF_MODELS.items()}
-        for model, metrics in list(self._models.items()):
-            for name, value in metrics.values().items():
-                for labels, each in value.items() if isinstance(value, Mapping) else [((), value)]:
-                    shown = (each.buckets(), each.sum) if isinstance(each, Distribution) else (each,)
-                    families[name].add_metric((model, *labels), *shown)
-            if metrics.description:
-                families["translane_model"].add_metric((model,), metrics.description)
-        for labels, number in list(self._unrouted.items()):
-            families["translane_requests_total"].add_metric(("", *labels), number)
-        return families.values()
 
 
 def _family(name: str, meaning: str) -> Any:

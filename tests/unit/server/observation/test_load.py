@@ -17,9 +17,9 @@ def test_the_load_is_that_of_the_metrics():
     metrics.rejected.labels("INVALID_FIELD").inc()
     first, second = metrics.of_model("a"), metrics.of_model("b")
     first.watch(FakeDecoder(rows=8, active_rows=5, waiting=4, waiting_limit=64), [])
-    first.set_memory(2**20)
+    first.memory = 2**20
     for seconds, code in ((0.25, "OK"), (0.5, "OK"), (9.0, "INTERNAL")):
-        first.requests.ended(code, "grpc", seconds)
+        first.answered(code, "grpc", seconds)
     first.generated_tokens.inc(12)
     first.observe(StepStats([(0.1, 9)], [0.1, 0.2, 0.3], steps=[], moves=[], first_token_times=[]))
     second.count_reload("reloaded")

@@ -19,13 +19,13 @@ def metrics():
 @pytest.fixture
 def model(metrics):
     model = metrics.of_model("m")
-    model.describe({"version": "1", "precision": "fp32", "device": "cpu"})
+    model.description = {"version": "1", "precision": "fp32", "device": "cpu"}
     return model
 
 
 def watch(model, pids=()):
     model.watch(FakeDecoder(rows=8, active_rows=3, waiting=5, waiting_limit=64), pids)
-    model.set_memory(1000)
+    model.memory = 1000
 
 
 def lines(metrics):
