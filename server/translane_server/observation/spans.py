@@ -22,7 +22,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-from translane_server.observation.tracing import ModelRun, SentenceRun
+from translane_server.observation.tracing import SentenceRun
 
 _log = logging.getLogger(__name__)
 
@@ -122,19 +122,38 @@ class CallTrace:
         context = self._span.get_span_context()
         return {"trace_id": trace.format_trace_id(context.trace_id), "span_id": trace.format_span_id(context.span_id)}
 
-    def add(self, run: ModelRun) -> None:
-        """Record what a model did, in a call that is recorded."""
-        ends = [run.submitted + sum(sentence[:3]) for sentence in run.sentences]
+    def add(
+        self,
+        model: str,
+        version: str,
+        sentences: Sequence[SentenceRun],
+        started: float,
+        reading: float,
+        submitted: float,
+        ended: float,
+    ) -> None:
+        """Record what one model did, in a call that is recorded. Times are in seconds of `time.perf_counter`.
+
+        Args:
+            model: the model's name.
+            version: the model's version.
+            sentences: how each sentence was decoded.
+            started: when the request was accepted.
+            reading: when the model was ready, and began to read the texts.
+            submitted: when the sentences were submitted.
+            ended: when the answer was ready.
+        """
+        ends = [submitted + sum(sentence[:3]) for sentence in sentences]
         attributes = {
-            "translane.model": run.model,
-            "translane.model_version": run.version,
-            "translane.sentences": len(run.sentences),
+            "translane.model": model,
+            "translane.model_version": version,
+            "translane.sentences": len(sentences),
         }
-        below = self._add(f"model {run.model}", self._context, run.started, run.ended, attributes)
-        self._add("read", below, run.reading, run.submitted)
+        below = self._add(f"model {model}", self._context, started, ended, attributes)
+        self._add("read", below, reading, submitted)
         for number in sorted(heapq.nlargest(MOST_SENTENCES, range(len(ends)), key=ends.__getitem__)):
-            self._add_sentence(below, number, run.submitted, run.sentences[number])
-        self._add("build", below, min(max(ends, default=run.submitted), run.ended), run.ended)
+            self._add_sentence(below, number, submitted, sentences[number])
+        self._add("build", below, min(max(ends, default=submitted), ended), ended)
 
     def end(self, code: str, facts: Mapping[str, Any]) -> None:
         """End the call's span. `code` is the name of its status; texts among the `facts` are not recorded."""

@@ -7,10 +7,9 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,29 +51,6 @@ class SentenceRun(NamedTuple):
     source_tokens: int
     rows: int
     tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRun:
-    """What one model did for a request. Times are in seconds of `time.perf_counter`.
-
-    Attributes:
-        model: the model's name.
-        version: the model's version.
-        started: when the request was accepted.
-        reading: when the model was ready, and began to read the texts.
-        submitted: when the sentences were submitted.
-        ended: when the answer was ready.
-        sentences: how each sentence was decoded.
-    """
-
-    model: str
-    version: str
-    started: float
-    reading: float
-    submitted: float
-    ended: float
-    sentences: Sequence[SentenceRun]
 
 
 current_trace: ContextVar[CallTrace | None] = ContextVar("current_trace", default=None)

@@ -16,7 +16,7 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import Budget
 from translane_server.engine.sequence import CommittedTokens, Sentence, SentenceResult
 from translane_server.observation.metrics import ModelMetrics
-from translane_server.observation.tracing import CallTrace, ModelRun, SentenceRun
+from translane_server.observation.tracing import CallTrace, SentenceRun
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
 from translane_server.translation.cache import Recalled, TranslationCache
@@ -288,7 +288,7 @@ class Translator:
         sentences: Sequence[Sentence],
         results: Sequence[SentenceResult],
     ) -> None:
-        """Record what the model did in the trace of the call. The times are the first three of `ModelRun`."""
+        """Record what the model did in the trace of the call. The times are the first three of `CallTrace.add`."""
         if trace.is_recorded:
             runs = [
                 SentenceRun(
@@ -296,7 +296,7 @@ class Translator:
                 )
                 for sentence, result in zip(sentences, results, strict=True)
             ]
-            trace.add(ModelRun(self.name, self._versions[self.name], *times, self._clock(), runs))
+            trace.add(self.name, self._versions[self.name], runs, *times, self._clock())
 
 
 def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:
