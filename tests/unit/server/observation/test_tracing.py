@@ -192,15 +192,9 @@ async def test_a_deadline(sent):
     assert (span.status, span.attributes["error.type"]) == ("ERROR", "DEADLINE_EXCEEDED")
 
 
-async def test_an_unknown_method_has_no_span(sent):
+async def test_probes_and_unknown_methods_have_no_spans(sent):
     async def call(running):
         await refused(running.channel.unary_unary("/translane.v1.TranslationService/Nothing")(b""))
-
-    assert await sent(call) == []
-
-
-async def test_probes_and_reflection_have_no_spans(sent):
-    async def call(running):
         await running.channel.unary_unary("/grpc.health.v1.Health/Check")(b"", metadata=[SAMPLED])
 
     assert await sent(call) == []
@@ -234,9 +228,8 @@ async def test_names_of_the_environment(sent, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("value", ["", "nonsense", f"00-{'0' * 32}-{PARENT}-01", f"00-{TRACE}-{PARENT}-01" * 100])
-async def test_a_parent_that_is_none(sent, value):
-    spans = await sent(lambda running: translate(running, "abc", metadata=[("traceparent", value)]))
+async def test_a_parent_that_is_none(sent):
+    spans = await sent(lambda running: translate(running, "abc", metadata=[("traceparent", "nonsense")]))
     assert spans[0].parent_id == ""
     assert spans[0].trace_id != TRACE
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from translane_server.core.errors import SettingsError
-from translane_server.settings.loader import Flag, Settings, flag_name, load_settings
+from translane_server.settings.loader import Flag, Settings, load_settings
 
 
 class Example(Settings):
@@ -43,10 +43,6 @@ def config(tmp_path):
     path = tmp_path / "settings.toml"
     path.write_text('source = "file"\ngroup_size = 2\nlanguages = ["de", "fr"]\n', encoding="utf-8")
     return str(path)
-
-
-def test_defaults():
-    assert load("here").group_size == 8
 
 
 def test_precedence(config):
@@ -86,7 +82,6 @@ def test_the_constructor_reads_no_environment(monkeypatch):
     [
         ((), {}, "SOURCE is required (or TRANSLANE_SOURCE, or source in the settings file)"),
         (("x", "--sped", "9"), {}, "unknown argument --sped; --help-all lists the known ones"),
-        (("x", "--batch", "9"), {}, "unknown argument --batch; --help-all lists the known ones"),
         (("x", "y"), {}, "unknown argument y; --help-all lists the known ones"),
         (("x", "--group-size"), {}, "--group-size: expected one argument"),
         (("x", "--group-size", "0"), {}, "--group-size: input should be greater than or equal to 1, not '0'"),
@@ -155,8 +150,3 @@ def printed(capsys, *argv):
 
 def test_version(capsys):
     assert printed(capsys, "--version") == f"example {version('translane')}\n"
-
-
-def test_a_flag_is_named_as_it_is_typed():
-    assert flag_name(Example, "source") == "SOURCE"
-    assert flag_name(Example, "group_size") == "--group-size"

@@ -1,13 +1,10 @@
 """The server's settings and what follows from them."""
 
-from pathlib import Path
-
 import pytest
 
 from fakes.serving import make_manifest, make_settings
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
 from translane_server.translation.limits import token_limits
 
@@ -19,59 +16,39 @@ def load(*argv, **environ):
 def test_the_fixed_flags_and_ports():
     settings = load("bundle")
     assert (settings.port, settings.metrics_port, settings.device) == (50051, 9400, "auto")
-    argv = [
-        "b",
-        "--host",
-        "::1",
-        "--port",
-        "1",
-        "--metrics-port",
-        "2",
-        "--device",
-        "cpu",
-        "--threads",
-        "3",
-        "--max-batch-size",
-        "4",
-        "--replicas",
-        "2",
-    ]
-    settings = load(*argv)
+    argv = "b --host ::1 --port 1 --metrics-port 2 --device cpu --threads 3 --max-batch-size 4 --replicas 2"
+    settings = load(*argv.split())
     assert (settings.host, settings.port, settings.metrics_port) == ("::1", 1, 2)
     assert (settings.threads, settings.max_batch_size, settings.replicas) == (3, 4, 2)
     assert load("b", TRANSLANE_REPLICAS="3").replicas == 3
 
 
-def test_a_full_request_must_be_able_to_wait():
-    with pytest.raises(SettingsError, match=r"--max-queue-size \(10\) must be at least --max-request-texts \(256\)"):
-        load("b", "--max-queue-size", "10")
-
-
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        (["--tls-cert", "a"], "--tls-cert needs --tls-key: TLS takes a certificate and its key"),
-        (["--tls-key", "a"], "--tls-key needs --tls-cert: TLS takes a certificate and its key"),
-        (["--tls-client-ca", "a"], "--tls-client-ca needs --tls-cert and --tls-key"),
-        (["--metrics-tls"], "--metrics-tls needs --tls-cert and --tls-key"),
+        ("--tls-cert=a", "--tls-cert needs --tls-key: TLS takes a certificate and its key"),
+        ("--tls-key=a", "--tls-key needs --tls-cert: TLS takes a certificate and its key"),
+        ("--tls-client-ca=a", "--tls-client-ca needs --tls-cert and --tls-key"),
+        ("--metrics-tls", "--metrics-tls needs --tls-cert and --tls-key"),
+        ("--port=1 --http-port=1", "--port and --http-port are both 1, and each needs a port of its own"),
+        ("--port=9400", "--port and --metrics-port are both 9400, and each needs a port of its own"),
+        ("--health-port=2 --admin-port=2", "--health-port and --admin-port are both 2, and each needs a port"),
+        ("--max-queue-size=10", "--max-queue-size (10) must be at least --max-request-texts (256)"),
+        ("--max-batch-size=8 --replicas=9", "--replicas (9) must be at most --max-batch-size (8)"),
+        ("--max-batch-size=8 --max-beam-size=9", "--max-beam-size (9) must be at most --max-batch-size (8): a beam"),
+        (
+            "--max-batch-size=32 --replicas=4 --max-beam-size=9",
+            "--max-beam-size (9) must be at most --max-batch-size (32) / --replicas (4)",
+        ),
     ],
 )
-def test_certificates_are_whole(argv, problem):
-    with pytest.raises(SettingsError, match=f"^{problem}$"):
-        load("b", *argv)
+def test_settings_that_contradict_each_other(argv, problem):
+    with pytest.raises(SettingsError) as caught:
+        load("b", *argv.split())
+    assert str(caught.value).startswith(problem)
 
 
-@pytest.mark.parametrize(
-    ("argv", "problem"),
-    [
-        (("--port=1", "--http-port=1"), "--port and --http-port are both 1, and each needs a port of its own"),
-        (("--port=9400",), "--port and --metrics-port are both 9400, and each needs a port of its own"),
-        (("--health-port=2", "--admin-port=2"), "--health-port and --admin-port are both 2, and each needs a port"),
-    ],
-)
-def test_equal_ports_are_refused(argv, problem):
-    with pytest.raises(SettingsError, match=f"^{problem}"):
-        load("b", *argv)
+def test_each_port_may_be_a_free_one():
     load("b", "--port=0", "--http-port=0", "--metrics-port=0", "--health-port=0", "--admin-port=0")
 
 
@@ -107,22 +84,6 @@ def test_beams_have_rows(rows, beams, replicas, limit):
     assert make_settings(max_batch_size=rows, max_beam_size=beams, replicas=replicas).of_model("m").beam_limit == limit
 
 
-def test_more_beams_than_rows_are_refused():
-    with pytest.raises(
-        SettingsError, match=r"--max-beam-size \(9\) must be at most --max-batch-size \(8\): a beam takes a row"
-    ):
-        load("b", "--max-batch-size", "8", "--max-beam-size", "9")
-    with pytest.raises(
-        SettingsError, match=r"--max-beam-size \(9\) must be at most --max-batch-size \(32\) / --replicas \(4\)"
-    ):
-        load("b", "--max-batch-size", "32", "--replicas", "4", "--max-beam-size", "9")
-
-
-def test_a_replica_has_a_row():
-    with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --max-batch-size \(8\)"):
-        load("b", "--max-batch-size", "8", "--replicas", "9")
-
-
 @pytest.mark.parametrize(
     ("argv", "places"),
     [
@@ -138,12 +99,6 @@ def test_the_places_of_models(argv, places):
     model = load(*argv).model
     assert model is not None
     assert [(place.name, str(place.folder)) for place in model] == places
-
-
-def test_a_variable_has_several_models():
-    assert load(TRANSLANE_MODEL="x=a,y=b").model == (ModelPlace(Path("a"), "x"), ModelPlace(Path("b"), "y"))
-    with pytest.raises(SettingsError, match="a model's name has at most 100 characters"):
-        load("x" * 101 + "=a")
 
 
 def test_a_model_is_required():
