@@ -15,8 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from translane_server.observation.log_writer import LineHandler
 from translane_server.observation.tracing import trace_ids
@@ -36,23 +35,22 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 def configure_logging(
-    log_format: Literal["plain", "json"],
-    level: Level,
-    stream: TextIO | None = None,
-    *,
-    always: Mapping[str, Any] | None = None,
+    log_format: Literal["plain", "json"], level: Level, *, always: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the server's records from `level` up, and other packages' warnings, to `stream` or standard error.
+    """Write the server's records from `level` up, and other packages' warnings, to standard error.
+
+    No call waits for the reader of standard error; see `log_writer`.
 
     Args:
         log_format: the shape of lines.
         level: the least severe level to log.
-        stream: where to write; standard error by default.
         always: keys and values of every line.
-
-    No call waits for the reader of standard error; see `log_writer`.
     """
-    handler = logging.StreamHandler(stream) if stream else _standard_error()
+    handler: logging.Handler
+    try:
+        handler = LineHandler(sys.stderr.fileno())
+    except (AttributeError, OSError):  # it is closed, or something without a descriptor stands in its place
+        handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(always) if log_format == "json" else PlainFormatter(always))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     change_level(level)
@@ -76,13 +74,6 @@ def logged_always() -> Mapping[str, Any]:
     return next((each.always for each in formatters if isinstance(each, _Formatter)), {})
 
 
-def _standard_error() -> logging.Handler:
-    try:
-        return LineHandler(sys.stderr.fileno())
-    except (AttributeError, OSError):  # it is closed, or something without a descriptor stands in its place
-        return logging.StreamHandler()
-
-
 class _Formatter(logging.Formatter):
     """Adds the same keys and values to every line.
 
@@ -90,8 +81,11 @@ class _Formatter(logging.Formatter):
         always: the keys and values.
     """
 
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
     def __init__(self, always: Mapping[str, Any] | None = None) -> None:
         super().__init__()
+        self.converter = time.gmtime
         self.always = dict(always or {})
 
     def _data(self, record: logging.LogRecord) -> Mapping[str, Any]:
@@ -104,7 +98,7 @@ class PlainFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         values = self._data(record)
         line = " ".join(
-            [_timestamp(record), record.levelname, _one_line(record.getMessage())]
+            [self.formatTime(record), record.levelname, _one_line(record.getMessage())]
             + [f"{key}={_plain(value)}" for key, value in values.items()]
         )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -115,7 +109,7 @@ class JsonFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": _timestamp(record),
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -124,15 +118,6 @@ class JsonFormatter(_Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
-
-
-def _timestamp(record: logging.LogRecord) -> str:
-    return f"{_second(int(record.created))}.{int(record.msecs):03}Z"
-
-
-@lru_cache(1)  # most lines are written in the same second as the one before
-def _second(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _one_line(text: str) -> str:
