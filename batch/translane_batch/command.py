@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from translane.command_error import packages_load
+from translane.errors import TranslaneError
 from translane_batch.corpus import STANDARD_OUTPUT
 from translane_batch.errors import BatchError
 from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
-from translane_client.errors import TranslaneError
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole
 from translane_server.core.terminal import printable

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from translane import errors
 from translane.options import Format, checked_options
 from translane.requests import TranslationRequest
 from translane.results import Translation
-from translane_client import errors
 from translane_server.core.errors import (
     InvalidRequestError,
     ModelNotFoundError,

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError
 
+from translane.errors import TranslaneError
 from translane_batch.errors import BatchError
 from translane_batch.model_identity import identity_of_folder
 from translane_batch.settings import BatchSettings
@@ -24,7 +25,6 @@ from translane_batch.tasks import Task
 from translane_batch.work_folder import WorkFolder
 from translane_batch.worker import TASKS, Worker
 from translane_batch.workers import WorkerLostError
-from translane_client.errors import TranslaneError
 from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import StartupError, first_line
 from translane_server.settings.model_sources import ModelPlace

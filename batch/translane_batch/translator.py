@@ -8,15 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import suppress
 from typing import Any, cast
 
-from translane.options import DecodingOptions
-from translane.results import Translation
-from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
-from translane_batch.errors import BatchError
-from translane_batch.filters import Filters
-from translane_batch.local_models import LocalModels
-from translane_batch.settings import BatchSettings
-from translane_client.aio import AsyncClient
-from translane_client.errors import (
+from translane.errors import (
     DeadlineExceeded,
     Internal,
     InvalidArgument,
@@ -25,6 +17,14 @@ from translane_client.errors import (
     ResourceExhausted,
     TranslaneError,
 )
+from translane.options import DecodingOptions
+from translane.results import Translation
+from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
+from translane_batch.errors import BatchError
+from translane_batch.filters import Filters
+from translane_batch.local_models import LocalModels
+from translane_batch.settings import BatchSettings
+from translane_client.aio import AsyncClient
 
 TEXTS = 64
 """Most texts of a request."""

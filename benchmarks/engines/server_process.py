@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.machine import cpu_seconds, family
 from benchmarks.places import ROOT
 from helpers.ports import free_port
-from translane_client import Client, RetryPolicy, TranslaneError
+from translane import Client, RetryPolicy, TranslaneError
 
 ENGINES = ("translane", "ctranslate2")
 START_SECONDS = 120.0

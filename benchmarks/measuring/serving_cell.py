@@ -15,7 +15,7 @@ from benchmarks.engines.settings import LIBRARIES, splits
 from benchmarks.measuring.turns import turns
 from benchmarks.models.benchmarked import COMPUTE_TYPES, RANDOM, BenchmarkedModel
 from benchmarks.models.workload import SEARCHES
-from translane_client import Client
+from translane import Client
 from translane_client.bench.rate_search import RateSearch
 
 CLIENTS = 64  # of the closed loop that settings are chosen by

@@ -32,7 +32,7 @@ from benchmarks.models import workload
 from benchmarks.report import tables
 from benchmarks.report.bounds import MEMORY
 from benchmarks.report.results import write
-from translane_client import AsyncClient, DeadlineExceeded, InvalidArgument, TranslaneError
+from translane import AsyncClient, DeadlineExceeded, InvalidArgument, TranslaneError
 
 TEXTS, FEW_TEXTS = 64, 8  # of a request
 LONGEST_TEXT = 16  # characters: many sentences in little time

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from translane_client.errors import Unavailable
+from translane.errors import Unavailable
 
 DEFAULT_PORT = 50051
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Unpack
 
+from translane.errors import Cancelled
 from translane.results import ServerInfo
 from translane_client._addresses import DEFAULT_PORT
 from translane_client._exchange import Deadline, Exchange
@@ -26,7 +27,6 @@ from translane_client._requests import SERVICE_NAME, Call, stub_of
 from translane_client._token import Metadata
 from translane_client._tracing import traced
 from translane_client.connection import Connection, ConnectionOptions
-from translane_client.errors import Cancelled
 from translane_client.retry import RetryPolicy
 
 DEFAULT_BATCH_SIZE = 64

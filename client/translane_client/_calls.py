@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import grpc
 
+from translane.errors import Cancelled
 from translane_client._token import Metadata
-from translane_client.errors import Cancelled
 
 
 class RunningCalls:

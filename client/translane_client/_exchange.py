@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 
+from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError
 from translane_client._requests import Call
 from translane_client._status import exception_from, is_hopeless
 from translane_client.connection import Connection
-from translane_client.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError
 from translane_client.retry import RetryPolicy
 
 _FOREVER = 1e9

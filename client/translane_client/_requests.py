@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
 
 from translane.conversions import format_message, options_message, server_info_of
+from translane.errors import checked_pair, checked_text, is_pair
 from translane.options import Format, checked_options
 from translane.results import Score, ServerInfo, Translation
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client._responses import ReceivedStream, scores_of, translations_of
-from translane_client.errors import FieldViolation, InvalidArgument
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
+
+_OF_SCORES = {"model", "source_language", "target_language", "return_tokens"}
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -95,6 +97,14 @@ class RequestSettings:
         """A request without texts; raises as `fields` does."""
         return pb.TranslateRequest(**self.fields())
 
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> tuple[Self, float | None]:
+        """The settings of a call's `TranslateOptions`, and its timeout. What has no other meaning is an option."""
+        options = dict(request)
+        timeout = options.pop("timeout", None)
+        names = ("model", "source_language", "target_language", "priority", "format")
+        return cls(**{name: options.pop(name) for name in names if name in options}, options=options), timeout
+
 
 def translate_job(settings: RequestSettings) -> Job[str, Translation]:
     """The job of translating texts.
@@ -110,7 +120,9 @@ def translate_job(settings: RequestSettings) -> Job[str, Translation]:
     def call(batch: Batch[str]) -> Call[list[Translation]]:
         request = pb.TranslateRequest()
         request.CopyFrom(without_texts)
-        request.texts.extend(_valid(text, f"texts[{index}]") for index, text in enumerate(batch.items, batch.offset))
+        request.texts.extend(
+            checked_text(text, f"texts[{index}]") for index, text in enumerate(batch.items, batch.offset)
+        )
         return Call("Translate", request, lambda response: translations_of(response, len(batch.items)), batch.offset)
 
     return Job(call, _bytes_of, without_texts.ByteSize())
@@ -123,18 +135,17 @@ def stream_call(text: str, settings: RequestSettings) -> tuple[Call[str], Receiv
         TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
         InvalidArgument: the text holds a lone surrogate.
     """
-    request = pb.TranslateStreamRequest(text=_valid(text, "text"), **settings.fields())
+    request = pb.TranslateStreamRequest(text=checked_text(text, "text"), **settings.fields())
     received = ReceivedStream()
     return Call("TranslateStream", request, received.delta_of), received
 
 
-def score_job(
-    model: str, source_language: str, target_language: str, *, return_tokens: bool
-) -> Job[tuple[str, str], Score]:
-    """The job of scoring pairs of source and target; raises as `translate_job` does."""
-    settings = pb.ScoreRequest(
-        model=model, source_language=source_language, target_language=target_language, return_tokens=return_tokens
-    )
+def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
+    """The job of scoring pairs of source and target, by `ScoreOptions`; raises as `translate_job` does."""
+    fields = {name: value for name, value in request.items() if name != "timeout"}
+    if unknown := fields.keys() - _OF_SCORES:
+        raise TypeError(f"unknown option {min(unknown)!r}")
+    settings = pb.ScoreRequest(**fields)
 
     def call(batch: Batch[tuple[str, str]]) -> Call[list[Score]]:
         request = pb.ScoreRequest()
@@ -142,31 +153,13 @@ def score_job(
         request.inputs.extend(_score_input(pair, f"inputs[{n}]") for n, pair in enumerate(batch.items, batch.offset))
         return Call("Score", request, lambda response: scores_of(response, len(batch.items)), batch.offset)
 
-    return Job(call, lambda pair: sum(map(_bytes_of, pair)) if _is_pair(pair) else 0, settings.ByteSize())
+    return Job(call, lambda pair: sum(map(_bytes_of, pair)) if is_pair(pair) else 0, settings.ByteSize())
 
 
 def _score_input(pair: Any, field: str) -> pb.ScoreInput:
-    if not _is_pair(pair):
-        raise TypeError(f"{field} must be a pair of source and target, not {pair!r}")
-    return pb.ScoreInput(source=_valid(pair[0], f"{field}.source"), target=_valid(pair[1], f"{field}.target"))
-
-
-def _is_pair(pair: Any) -> bool:
-    return isinstance(pair, Sequence) and not isinstance(pair, str | bytes) and len(pair) == 2  # "ab" is no pair
+    source, target = checked_pair(pair, field)
+    return pb.ScoreInput(source=source, target=target)
 
 
 def _bytes_of(text: str) -> int:
     return len(text.encode(errors="surrogatepass")) if isinstance(text, str) else 0
-
-
-def _valid(text: Any, field: str) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"{field} must be a str, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        violation = FieldViolation(field, f"not valid Unicode: {error.reason}")
-        raise InvalidArgument(
-            f"{violation.field} is {violation.description}", reason="INVALID_FIELD", violations=(violation,)
-        ) from error
-    return text

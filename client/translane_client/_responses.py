@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 from translane import conversions
+from translane.errors import Internal, Unavailable
 from translane.results import Score, StreamedTranslation, Translation
 from translane.v1 import translation_pb2 as pb
-from translane_client.errors import Internal, Unavailable
 
 
 def translations_of(response: pb.TranslateResponse, expected: int) -> list[Translation]:

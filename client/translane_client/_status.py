@@ -10,26 +10,10 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from translane_client import errors
+from translane.errors import TranslaneError, error_of
 from translane_client.connection import Connection
 
 DOMAIN = "translane"
-
-_CLASSES: dict[grpc.StatusCode, type[errors.TranslaneError]] = {
-    kind.code: kind
-    for kind in (
-        errors.InvalidArgument,
-        errors.NotFound,
-        errors.ResourceExhausted,
-        errors.Unavailable,
-        errors.DeadlineExceeded,
-        errors.Cancelled,
-        errors.Unauthenticated,
-        errors.PermissionDenied,
-        errors.Unimplemented,
-        errors.Internal,
-    )
-}
 
 # A part of gRPC's own description of what TLS refuses → the cause that the message names. It stays so until somebody
 # changes a file or a setting.
@@ -73,7 +57,7 @@ _CAUSES = {
 _BROKEN_OFF = re.compile(r"received rst_stream with error code [02]\b", re.IGNORECASE)
 
 
-def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int = 0) -> errors.TranslaneError:
+def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int = 0) -> TranslaneError:
     """The TranslaneError for `error`.
 
     A call that the server cancelled without an ErrorInfo becomes Unavailable, and so does a call that a proxy breaks
@@ -94,9 +78,6 @@ def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int 
         for known in (info, bad_request, retry):
             detail.Unpack(known)
 
-    def recounted(text: str) -> str:
-        return re.sub(r"\b(texts|inputs)\[(\d+)\]", lambda match: f"{match[1]}[{int(match[2]) + offset}]", text)
-
     ours = info.domain == DOMAIN
     retry_after = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9 if retry.HasField("retry_delay") else None
     if code is grpc.StatusCode.CANCELLED and not ours:  # not the service's own error: the server is shutting down
@@ -107,18 +88,13 @@ def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int 
         message = f"{connection.name} broke off its answer; a server behind it may be gone"
     else:
         message = call.details() if ours and call.details() else _message(code, call.details() or "", connection)
-    kind = _CLASSES.get(code, errors.TranslaneError)
-    if kind is errors.ResourceExhausted and retry_after is not None:
-        kind = errors.QueueFull
-    return kind(
-        recounted(message) if ours else message,
-        code=code,
+    return error_of(
+        code,
+        message,
         reason=info.reason if ours else "",
-        violations=tuple(
-            errors.FieldViolation(recounted(violation.field), recounted(violation.description))
-            for violation in bad_request.field_violations
-        ),
-        retry_after=None if retry_after is None else max(0.0, retry_after),
+        violations=[(each.field, each.description) for each in bad_request.field_violations],
+        retry_after=retry_after,
+        offset=offset if ours else 0,
     )
 
 

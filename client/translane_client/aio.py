@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Self, Unpack, overload
 import grpc
 import grpc.aio
 
-from translane.options import DecodingOptions, Format
+from translane.errors import Cancelled
+from translane.options import ScoreOptions, TranslateOptions
 from translane.results import ModelInfo, Score, ServerInfo, Translation
+from translane.streams import AsyncTranslationStream
 from translane_client._base import BaseClient
 from translane_client._batches import async_batches
 from translane_client._exchange import Deadline
@@ -29,8 +31,6 @@ from translane_client._requests import (
     translate_job,
 )
 from translane_client._responses import ReceivedStream
-from translane_client.errors import Cancelled
-from translane_client.translation_stream import AsyncTranslationStream
 
 
 class AsyncClient(BaseClient):
@@ -59,117 +59,45 @@ class AsyncClient(BaseClient):
         task.add_done_callback(self._discarding.discard)
 
     @overload
-    async def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str as well
-        self,
-        texts: str,
-        *,
-        model: str = ...,
-        source_language: str = ...,
-        target_language: str = ...,
-        format: Format | str = ...,
-        priority: int = ...,
-        timeout: float | None = ...,  # noqa: ASYNC109 - travels to the server
-        **options: Unpack[DecodingOptions],
-    ) -> Translation: ...
+    async def translate(self, texts: str, **request: Unpack[TranslateOptions]) -> Translation: ...  # type: ignore[overload-overlap]  # a str is an iterable of str as well
     @overload
+    async def translate(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> list[Translation]: ...
     async def translate(
-        self,
-        texts: Iterable[str],
-        *,
-        model: str = ...,
-        source_language: str = ...,
-        target_language: str = ...,
-        format: Format | str = ...,
-        priority: int = ...,
-        timeout: float | None = ...,  # noqa: ASYNC109 - travels to the server
-        **options: Unpack[DecodingOptions],
-    ) -> list[Translation]: ...
-    async def translate(
-        self,
-        texts: str | Iterable[str],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        format: Format | str = Format.TEXT,
-        priority: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109 - travels to the server
-        **options: Unpack[DecodingOptions],
+        self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order, as `Client.translate` does."""
-        job = translate_job(RequestSettings(model, source_language, target_language, priority, options, format))
+        settings, timeout = RequestSettings.of(request)
+        job = translate_job(settings)
         if isinstance(texts, str):
             return (await self._run(job.call(Batch([texts], 0)), self._deadline(timeout)))[0]
         return await self._all(job, texts, timeout)
 
     def translate_iter(
-        self,
-        texts: Iterable[str] | AsyncIterable[str],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        format: Format | str = Format.TEXT,
-        priority: int = 0,
-        timeout: float | None = None,
-        **options: Unpack[DecodingOptions],
+        self, texts: Iterable[str] | AsyncIterable[str], **request: Unpack[TranslateOptions]
     ) -> AsyncIterator[Translation]:
         """Translates any number of texts in order and bounded memory, as `Client.translate_iter` does."""
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        return self._lazily(
-            translate_job(RequestSettings(model, source_language, target_language, priority, options, format)),
-            texts,
-            timeout,
-        )
+        settings, timeout = RequestSettings.of(request)
+        return self._lazily(translate_job(settings), texts, timeout)
 
-    def translate_stream(
-        self,
-        text: str,
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        format: Format | str = Format.TEXT,
-        priority: int = 0,
-        timeout: float | None = None,
-        **options: Unpack[DecodingOptions],
-    ) -> AsyncTranslationStream:
+    def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> AsyncTranslationStream:
         """Hands out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
-        call, received = stream_call(
-            text, RequestSettings(model, source_language, target_language, priority, options, format)
-        )
+        settings, timeout = RequestSettings.of(request)
+        call, received = stream_call(text, settings)
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
         running = _RunningStream()
         return AsyncTranslationStream(self._deltas(running, call, received, timeout), received, running.stop)
 
-    async def score(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        return_tokens: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - travels to the server
-    ) -> list[Score]:
+    async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Scores given translations, in order, as `Client.score` does."""
-        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
-        return await self._all(job, pairs, timeout)
+        return await self._all(score_job(request), pairs, request.get("timeout"))
 
     def score_iter(
-        self,
-        pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        return_tokens: bool = False,
-        timeout: float | None = None,
+        self, pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]], **request: Unpack[ScoreOptions]
     ) -> AsyncIterator[Score]:
         """Scores any number of pairs in order and bounded memory, as `Client.score_iter` does."""
-        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
-        return self._lazily(job, pairs, timeout)
+        return self._lazily(score_job(request), pairs, request.get("timeout"))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - travels to the server
         """The server's version, limits and models; `timeout` is a deadline in seconds."""

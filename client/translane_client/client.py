@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self, Unpack, overload
 
 import grpc
 
-from translane.options import DecodingOptions, Format
+from translane.options import ScoreOptions, TranslateOptions
 from translane.results import ModelInfo, Score, ServerInfo, Translation
+from translane.streams import TranslationStream
 from translane_client._base import BaseClient
 from translane_client._batches import batches
 from translane_client._calls import RunningCalls
@@ -29,7 +30,6 @@ from translane_client._requests import (
 )
 from translane_client._responses import ReceivedStream
 from translane_client._tracing import in_context
-from translane_client.translation_stream import TranslationStream
 
 
 class Client(BaseClient):
@@ -69,73 +69,27 @@ class Client(BaseClient):
         channel.close()
 
     @overload
-    def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str as well
-        self,
-        texts: str,
-        *,
-        model: str = ...,
-        source_language: str = ...,
-        target_language: str = ...,
-        format: Format | str = ...,
-        priority: int = ...,
-        timeout: float | None = ...,
-        **options: Unpack[DecodingOptions],
-    ) -> Translation: ...
+    def translate(self, texts: str, **request: Unpack[TranslateOptions]) -> Translation: ...  # type: ignore[overload-overlap]  # a str is an iterable of str as well
     @overload
+    def translate(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> list[Translation]: ...
     def translate(
-        self,
-        texts: Iterable[str],
-        *,
-        model: str = ...,
-        source_language: str = ...,
-        target_language: str = ...,
-        format: Format | str = ...,
-        priority: int = ...,
-        timeout: float | None = ...,
-        **options: Unpack[DecodingOptions],
-    ) -> list[Translation]: ...
-    def translate(
-        self,
-        texts: str | Iterable[str],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        format: Format | str = Format.TEXT,
-        priority: int = 0,
-        timeout: float | None = None,
-        **options: Unpack[DecodingOptions],
+        self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order.
 
         Args:
             texts: One text, or any number of texts; a long list travels in several requests.
-            model: A model's name. If it is left out, the languages choose the model.
-            source_language: BCP-47 tag. May be left out where the model has one source language.
-            target_language: BCP-47 tag. May be left out where the model has one target language.
-            format: What the texts are written in, as a Format or its name: text, html, markdown or xliff.
-            priority: Waiting sentences of a higher priority are translated first.
-            timeout: Deadline in seconds of the whole call, retries included. None: the client's deadline.
-            options: Decoding options by name, such as `max_length=100`; DecodingOptions describes them.
+            request: What else the request says, such as `model="zh-en", beam_size=4`; TranslateOptions and
+                DecodingOptions describe it.
         """
-        job = translate_job(RequestSettings(model, source_language, target_language, priority, options, format))
+        settings, timeout = RequestSettings.of(request)
+        job = translate_job(settings)
         if isinstance(texts, str):
             with RunningCalls(self._sleep) as calls:
                 return self._run(calls, job.call(Batch([texts], 0)), self._deadline(timeout))[0]
         return self._all(job, texts, timeout)
 
-    def translate_iter(
-        self,
-        texts: Iterable[str],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        format: Format | str = Format.TEXT,
-        priority: int = 0,
-        timeout: float | None = None,
-        **options: Unpack[DecodingOptions],
-    ) -> Iterator[Translation]:
+    def translate_iter(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> Iterator[Translation]:
         """Translates any number of texts in order and bounded memory.
 
         The arguments are those of `translate`, but `timeout` is the deadline of each request. The client reads at most
@@ -145,24 +99,10 @@ class Client(BaseClient):
         """
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        return self._lazily(
-            translate_job(RequestSettings(model, source_language, target_language, priority, options, format)),
-            texts,
-            timeout,
-        )
+        settings, timeout = RequestSettings.of(request)
+        return self._lazily(translate_job(settings), texts, timeout)
 
-    def translate_stream(
-        self,
-        text: str,
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        format: Format | str = Format.TEXT,
-        priority: int = 0,
-        timeout: float | None = None,
-        **options: Unpack[DecodingOptions],
-    ) -> TranslationStream:
+    def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
         """Translates one text and hands out the translation while it is being decoded.
 
         The arguments are those of `translate`; `timeout` is the deadline of the whole stream. The deltas concatenate
@@ -170,49 +110,24 @@ class Client(BaseClient):
         client retries as `translate` does. A stream that broke off goes on where it was, if its repetition begins with
         the same text; otherwise the client raises Unavailable.
         """
-        call, received = stream_call(
-            text, RequestSettings(model, source_language, target_language, priority, options, format)
-        )
+        settings, timeout = RequestSettings.of(request)
+        call, received = stream_call(text, settings)
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
         calls = RunningCalls(self._sleep)
         return TranslationStream(self._deltas(calls, call, received, timeout), received, calls.stop)
 
-    def score(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        return_tokens: bool = False,
-        timeout: float | None = None,
-    ) -> list[Score]:
+    def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Scores given translations, in order: how probable the model finds each.
 
         Args:
             pairs: Any number of (source, target); a long list travels in several requests.
-            model: A model's name. If it is left out, the languages choose the model.
-            source_language: BCP-47 tag. May be left out where the model has one source language.
-            target_language: BCP-47 tag. May be left out where the model has one target language.
-            return_tokens: Return the tokens of each target.
-            timeout: Deadline in seconds of the whole call, retries included. None: the client's deadline.
+            request: What else the request says; ScoreOptions describes it.
         """
-        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
-        return self._all(job, pairs, timeout)
+        return self._all(score_job(request), pairs, request.get("timeout"))
 
-    def score_iter(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        *,
-        model: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        return_tokens: bool = False,
-        timeout: float | None = None,
-    ) -> Iterator[Score]:
+    def score_iter(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> Iterator[Score]:
         """Scores any number of pairs in order and bounded memory, as `translate_iter` does with texts."""
-        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
-        return self._lazily(job, pairs, timeout)
+        return self._lazily(score_job(request), pairs, request.get("timeout"))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and models; `timeout` is a deadline in seconds."""

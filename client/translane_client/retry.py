@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from translane_client.errors import QueueFull, TranslaneError, Unavailable
+from translane.errors import QueueFull, TranslaneError, Unavailable
 
 _LONGEST_PAUSE = 86_400.0
 """Seconds; a longer pause could overflow a sleep, and the next attempt learns again how long to wait."""

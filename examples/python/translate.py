@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from translane_client import AsyncClient, TranslaneError
+from translane import AsyncClient, TranslaneError
 
 
 async def main(texts: list[str]) -> None:

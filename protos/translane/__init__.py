@@ -1,1 +1,155 @@
-"""The Translane protocol: protobuf messages and gRPC stubs."""
+"""Translation with Transformers: a client of the server, or the server's decoder in one's own process.
+
+    from translane import Client, Translator
+
+    with Client("localhost:50051") as client:       # needs a server
+        print(client.translate("我有一只猫"))
+
+    with Translator("models/zh-en") as translator:  # needs the extra "server"
+        print(translator.translate("我有一只猫"))
+
+The protocol's messages and gRPC stubs are in `translane.v1`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from translane.errors import (
+        Cancelled,
+        DeadlineExceeded,
+        FieldViolation,
+        Internal,
+        InvalidArgument,
+        NotFound,
+        PermissionDenied,
+        QueueFull,
+        ResourceExhausted,
+        TranslaneError,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+    )
+    from translane.options import DecodingOptions, Format, ScoreOptions, Term, TranslateOptions
+    from translane.results import (
+        AlignmentPoint,
+        FinishReason,
+        Hypothesis,
+        Limits,
+        ModelInfo,
+        Score,
+        ServerInfo,
+        StreamedTranslation,
+        TermOutcome,
+        TermReport,
+        Timing,
+        Translation,
+        Treatment,
+    )
+    from translane.streams import AsyncTranslationStream, TranslationStream
+    from translane_client.aio import AsyncClient
+    from translane_client.client import Client
+    from translane_client.connection import Connection, ConnectionOptions
+    from translane_client.retry import RetryPolicy
+    from translane_server.app.in_process import AsyncTranslator, Translator
+
+__all__ = [
+    "AlignmentPoint",
+    "AsyncClient",
+    "AsyncTranslationStream",
+    "AsyncTranslator",
+    "Cancelled",
+    "Client",
+    "Connection",
+    "ConnectionOptions",
+    "DeadlineExceeded",
+    "DecodingOptions",
+    "FieldViolation",
+    "FinishReason",
+    "Format",
+    "Hypothesis",
+    "Internal",
+    "InvalidArgument",
+    "Limits",
+    "ModelInfo",
+    "NotFound",
+    "PermissionDenied",
+    "QueueFull",
+    "ResourceExhausted",
+    "RetryPolicy",
+    "Score",
+    "ScoreOptions",
+    "ServerInfo",
+    "StreamedTranslation",
+    "Term",
+    "TermOutcome",
+    "TermReport",
+    "Timing",
+    "TranslaneError",
+    "TranslateOptions",
+    "Translation",
+    "TranslationStream",
+    "Translator",
+    "Treatment",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+]
+
+_MODULES = {
+    name: module
+    for module, names in {
+        "translane_client.aio": ("AsyncClient",),
+        "translane_client.client": ("Client",),
+        "translane_client.connection": ("Connection", "ConnectionOptions"),
+        "translane.errors": (
+            "Cancelled",
+            "DeadlineExceeded",
+            "FieldViolation",
+            "Internal",
+            "InvalidArgument",
+            "NotFound",
+            "PermissionDenied",
+            "QueueFull",
+            "ResourceExhausted",
+            "TranslaneError",
+            "Unauthenticated",
+            "Unavailable",
+            "Unimplemented",
+        ),
+        "translane.options": ("DecodingOptions", "Format", "ScoreOptions", "Term", "TranslateOptions"),
+        "translane_client.retry": ("RetryPolicy",),
+        "translane_server.app.in_process": ("AsyncTranslator", "Translator"),
+        "translane.streams": ("AsyncTranslationStream", "TranslationStream"),
+        "translane.results": (
+            "AlignmentPoint",
+            "FinishReason",
+            "Hypothesis",
+            "Limits",
+            "ModelInfo",
+            "Score",
+            "ServerInfo",
+            "StreamedTranslation",
+            "TermOutcome",
+            "TermReport",
+            "Timing",
+            "Translation",
+            "Treatment",
+        ),
+    }.items()
+    for name in names
+}
+"""Each exported name → the module that defines it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Imports an exported name at its first use, so that the command can handle Ctrl-C before gRPC is imported."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

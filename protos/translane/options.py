@@ -111,6 +111,35 @@ class DecodingOptions(TypedDict, total=False):
     """Generates only the tokens that the model's shortlist has for the source. Default: False."""
 
 
+class LanguageOptions(TypedDict, total=False):
+    """What a request says of its model, its languages and its time. All may be left out."""
+
+    model: str
+    """A model's name. If it is left out, the languages choose the model."""
+    source_language: str
+    """BCP-47 tag, or "auto" where it has to be found. May be left out where the model has one source language."""
+    target_language: str
+    """BCP-47 tag. May be left out where the model has one target language."""
+    timeout: float | None
+    """Deadline in seconds of the whole call, retries included. None: the client's deadline."""
+
+
+class TranslateOptions(LanguageOptions, DecodingOptions, total=False):
+    """What a request says beside its texts: how to read and to translate them. All may be left out."""
+
+    format: Format | str
+    """What the texts are written in, as a Format or its name: text, html, markdown or xliff."""
+    priority: int
+    """Waiting sentences of a higher priority are translated first."""
+
+
+class ScoreOptions(LanguageOptions, total=False):
+    """What a request for scores says beside its pairs. All may be left out."""
+
+    return_tokens: bool
+    """Return the tokens of each target."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The decoding options of a request, as `DecodingOptions` describes them. None: the request does not set it."""

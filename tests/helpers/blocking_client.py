@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from translane_client import AsyncClient
-from translane_client.translation_stream import AsyncTranslationStream
+from translane import AsyncClient
+from translane.streams import AsyncTranslationStream
 
 
 class Blocking:

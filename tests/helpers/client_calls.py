@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.reliability.cases import SENTENCES
-from translane_client import AsyncClient, Score, StreamedTranslation, Term, Translation
+from translane import AsyncClient, AsyncTranslator, Score, StreamedTranslation, Term, Translation
 
 GLOSSARY = "pets"
 _TEXT = "我有一只猫。"
@@ -106,7 +106,7 @@ def ask(client: Any, call: ClientCall) -> Answer:
     return without_times(made)
 
 
-async def ask_async(client: AsyncClient, call: ClientCall, **settings: Any) -> Answer:
+async def ask_async(client: AsyncClient | AsyncTranslator, call: ClientCall, **settings: Any) -> Answer:
     """Make a call over `client`, with further keywords.
 
     Raises:

@@ -19,7 +19,7 @@ from helpers.envoy import NO_LIMIT, Envoy, running_envoy
 from helpers.name_server import NameServer
 from helpers.ports import free_port
 from helpers.reliability.server_process import ServerProcess
-from translane_client import Client, RetryPolicy, TranslaneError
+from translane import Client, RetryPolicy, TranslaneError
 
 CALLS = 60  # after each event
 

@@ -13,8 +13,8 @@ from helpers.reliability.load import Load
 from helpers.reliability.several_servers import several_servers
 from helpers.reliability.stream_cut import cut_stream
 from helpers.reliability.waiting import within
+from translane import RetryPolicy
 from translane.v1 import translation_pb2 as pb
-from translane_client import RetryPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from translane.errors import DeadlineExceeded, TranslaneError
 from translane_client.bench.load import Bound, Load
 from translane_client.bench.measurement import Measurement
 from translane_client.bench.rate_search import RateSearch
 from translane_client.bench.report import as_json, headings, notes, row
 from translane_client.bench.schedule import arrivals
-from translane_client.errors import DeadlineExceeded, TranslaneError
 
 _PROBE_CLIENTS = 64
 _PROBE_SECONDS = 5.0

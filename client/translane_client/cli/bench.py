@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from translane.arguments import Parser
+from translane.errors import TranslaneError
 from translane.results import ServerInfo
 from translane_client._requests import RequestSettings
 from translane_client.bench.benchmark import Benchmark, Plan
@@ -24,7 +25,6 @@ from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError, LineWriter
 from translane_client.client import Client
-from translane_client.errors import TranslaneError
 from translane_client.retry import RetryPolicy
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from translane.errors import TranslaneError
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
@@ -18,7 +19,6 @@ from translane_client.cli.progress_bar import ProgressBar
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError, LineWriter, opened
 from translane_client.client import Client
-from translane_client.errors import TranslaneError
 from translane_client.retry import RetryPolicy
 
 Answer = TypeVar("Answer")

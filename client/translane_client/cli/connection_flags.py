@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import cast
 
+from translane.errors import TranslaneError, Unauthenticated
 from translane_client._addresses import servers_of
 from translane_client.cli.flags import ENV_PREFIX, Flags, unicode
 from translane_client.connection import Connection, ConnectionOptions
-from translane_client.errors import TranslaneError, Unauthenticated
 
 _NAMES = ("tls", "ca", "cert", "key", "server_name", "token", "token_file")
 _ADVICE = {"tls=True": "--tls", "tls=False": "--no-tls"}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from translane.arguments import Parser
+from translane.errors import TranslaneError
 from translane.options import DecodingOptions
 from translane.results import Translation
 from translane_client.cli import bulk, decoding_flags, formats
@@ -19,7 +20,6 @@ from translane_client.cli.notes import Notes
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
-from translane_client.errors import TranslaneError
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:

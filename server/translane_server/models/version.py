@@ -78,7 +78,7 @@ class ModelDescription:
             max_target_tokens=limits.tokens.target,
             default_max_length=limits.tokens.default_max_length,
             decoding_defaults={
-                name: value for name in Options.__slots__ if (value := getattr(defaults, name)) is not None
+                name: value for name in Options.__slots__ if (value := getattr(defaults, name)) not in (None, ())
             },
             glossaries=tuple(stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages))),
             state=state,

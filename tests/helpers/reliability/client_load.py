@@ -12,7 +12,7 @@ from types import TracebackType
 
 from helpers.client_calls import Answer, ClientCall, ask, ask_async
 from helpers.reliability.pace import Pace
-from translane_client import AsyncClient, Client, RetryPolicy, TranslaneError
+from translane import AsyncClient, Client, RetryPolicy, TranslaneError
 
 
 class ClientOracle:

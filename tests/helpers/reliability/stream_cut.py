@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from helpers.client_calls import Answer, ClientCall, without_times
-from translane_client import AsyncClient, RetryPolicy
+from translane import AsyncClient, RetryPolicy
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 pytest.importorskip("trustme")
 
 from helpers.envoy import NO_LIMIT, Envoy, program, running_envoy
+from translane import Client, RetryPolicy
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc as pb_grpc
-from translane_client import Client, RetryPolicy
 
 pytestmark = [
     pytest.mark.slow,

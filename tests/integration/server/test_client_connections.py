@@ -17,7 +17,7 @@ from fakes.serving import serving
 from helpers.certificates import Authority
 from helpers.commands import keys as run_keys
 from helpers.reliability.server_process import BUNDLE, ServerProcess, running_server
-from translane_client import AsyncClient, Client, ConnectionOptions, RetryPolicy, Unauthenticated
+from translane import AsyncClient, Client, ConnectionOptions, RetryPolicy, Unauthenticated
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from helpers.blocking_client import Blocking
 from helpers.client_calls import ask, write_glossary
 from helpers.reliability.server_process import BUNDLE, running_server
 from helpers.targets import TARGETS, running_target
-from translane_client import Client
+from translane import Client
 
 
 @pytest.fixture(scope="session", autouse=True)

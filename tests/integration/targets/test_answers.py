@@ -11,7 +11,7 @@ import pytest
 
 from helpers.client_calls import CALLS, ask, ask_async
 from helpers.reliability.cases import SENTENCES
-from translane_client import AsyncClient, Client, DecodingOptions, FinishReason
+from translane import AsyncClient, Client, DecodingOptions, FinishReason
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.client_calls import ClientCall, ask
 from helpers.reliability.cases import SENTENCES
-from translane_client import AsyncClient, Cancelled, Client, DeadlineExceeded, QueueFull, RetryPolicy
+from translane import AsyncClient, Cancelled, Client, DeadlineExceeded, QueueFull, RetryPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 

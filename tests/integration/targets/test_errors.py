@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.client_calls import ClientCall, ask
-from translane_client import InvalidArgument, NotFound, QueueFull, ResourceExhausted, TranslaneError
+from translane import InvalidArgument, NotFound, QueueFull, ResourceExhausted, TranslaneError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 

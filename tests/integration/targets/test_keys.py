@@ -6,7 +6,7 @@ import pytest
 
 from helpers.client_calls import CALLS, ask
 from helpers.targets import TARGETS, running_target
-from translane_client import Client, RetryPolicy, Unauthenticated
+from translane import Client, RetryPolicy, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine

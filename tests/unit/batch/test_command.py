@@ -13,9 +13,9 @@ import pytest
 from unit.batch.fake_workers import FakeWorkers
 
 from helpers.commands import batch
+from translane.errors import Unavailable
 from translane_batch.errors import BatchError
 from translane_batch.progress import Progress
-from translane_client.errors import Unavailable
 
 
 @pytest.fixture

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from unit.batch.fake_workers import settings_of
 
-from translane.results import Hypothesis, Translation
-from translane_batch import translator
-from translane_batch.answers import FAILED, REFUSED, Answer
-from translane_batch.errors import BatchError
-from translane_batch.filters import Filters
-from translane_batch.model_identity import Languages
-from translane_batch.translator import LONGEST_TEXT, TEXTS, Translator
-from translane_client.errors import (
+from translane.errors import (
     DeadlineExceeded,
     FieldViolation,
     Internal,
@@ -27,6 +20,13 @@ from translane_client.errors import (
     TranslaneError,
     Unavailable,
 )
+from translane.results import Hypothesis, Translation
+from translane_batch import translator
+from translane_batch.answers import FAILED, REFUSED, Answer
+from translane_batch.errors import BatchError
+from translane_batch.filters import Filters
+from translane_batch.model_identity import Languages
+from translane_batch.translator import LONGEST_TEXT, TEXTS, Translator
 
 
 class FakeClient:

@@ -9,7 +9,7 @@ from unit.client.fake_server import FakeServer
 
 from helpers.blocking_client import Blocking
 from helpers.client_command import Command
-from translane_client import Client
+from translane import Client
 
 
 class FakeTime:

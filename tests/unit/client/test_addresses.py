@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from translane_client import Unavailable
+from translane import Unavailable
 from translane_client._addresses import are_local, servers_of, target_of
 
 

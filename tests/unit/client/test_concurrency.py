@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from unit.client.fake_server import PATIENCE, FakeServer
 
-from translane_client import AsyncClient, Cancelled, Client, RetryPolicy
+from translane import AsyncClient, Cancelled, Client, RetryPolicy
 
 
 def test_threads_share_a_client(server: FakeServer):

@@ -11,7 +11,7 @@ import pytest
 from unit.client.fake_server import fails, reason
 
 from helpers.client_command import Command
-from translane_client import Unavailable
+from translane import Unavailable
 from translane_client._base import channel_options
 
 

@@ -9,8 +9,8 @@ import grpc
 import pytest
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason, refuses, retry_in
 
-import translane_client
-from translane_client import (
+import translane
+from translane import (
     Connection,
     FieldViolation,
     Internal,
@@ -40,11 +40,11 @@ CODES = {
 
 @pytest.mark.parametrize(("code", "kind"), CODES.items(), ids=lambda value: getattr(value, "name", value))
 def test_every_status_has_its_exception(server: FakeServer, connect, code, kind: str):
-    client = connect(server.address, retry=translane_client.RetryPolicy(attempts=1))
+    client = connect(server.address, retry=translane.RetryPolicy(attempts=1))
     server.script = deque([fails(code, "what happened", reason("SOME_REASON")), fails(code, "what happened")])
     with pytest.raises(TranslaneError) as ours:
         client.translate("a")
-    assert type(ours.value) is getattr(translane_client, kind)
+    assert type(ours.value) is getattr(translane, kind)
     assert (str(ours.value), ours.value.code, ours.value.reason) == ("what happened", code, "SOME_REASON")
     assert (ours.value.field, ours.value.violations, ours.value.retry_after) == (None, (), None)
     with pytest.raises(TranslaneError) as foreign:
@@ -71,7 +71,7 @@ def test_all_violations_arrive_in_order(server: FakeServer, connect):
 
 def test_a_reason_of_another_domain_is_not_ours(server: FakeServer, connect):
     server.always = fails(grpc.StatusCode.NOT_FOUND, "x", reason("ROUTE", domain="proxy.example"))
-    with pytest.raises(translane_client.NotFound) as caught:
+    with pytest.raises(translane.NotFound) as caught:
         connect(server.address).translate("a")
     assert caught.value.reason == ""
     assert str(caught.value) == f"{server.address} answered NOT_FOUND: x"
@@ -136,7 +136,7 @@ def test_errors_can_be_pickled(server: FakeServer, connect):
         grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(1), bad_fields(("texts", "x"))
     )
     with pytest.raises(QueueFull) as caught:
-        connect(server.address, retry=translane_client.RetryPolicy(attempts=1)).translate("a")
+        connect(server.address, retry=translane.RetryPolicy(attempts=1)).translate("a")
     copy = pickle.loads(pickle.dumps(caught.value))
     assert type(copy) is QueueFull
     assert str(copy) == "full"

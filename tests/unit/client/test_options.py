@@ -9,10 +9,10 @@ import pytest
 from unit.client.fake_server import FakeServer
 
 from helpers.client_command import Command
+from translane import Client, DecodingOptions, Term
 from translane.conversions import options_message
 from translane.options import checked_options
 from translane.v1 import translation_pb2 as pb
-from translane_client import Client, DecodingOptions, Term
 from translane_client.cli.decoding_flags import FLAGS
 
 FIELDS = pb.DecodingOptions.DESCRIPTOR.fields_by_name

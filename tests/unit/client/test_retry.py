@@ -8,7 +8,7 @@ import grpc
 import pytest
 from unit.client.fake_server import PATIENCE, QUEUE_FULL, UNAVAILABLE, FakeServer, fails, reason, refuses, retry_in
 
-from translane_client import (
+from translane import (
     DeadlineExceeded,
     InvalidArgument,
     QueueFull,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from unit.client.fake_server import FakeServer, refuses
 
+from translane import InvalidArgument, Score
 from translane.v1 import translation_pb2 as pb
-from translane_client import InvalidArgument, Score
 
 
 def pairs_of(count: int) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from unit.client.fake_server import PATIENCE, FakeServer, fails
 
 from helpers.client_command import Command
 from helpers.name_server import NameServer
-from translane_client import Client, Unavailable
+from translane import Client, Unavailable
 
 
 @pytest.fixture

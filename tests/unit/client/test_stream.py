@@ -12,8 +12,7 @@ import grpc
 import pytest
 from unit.client.fake_server import BROKEN, PATIENCE, QUEUE_FULL, UNAVAILABLE, FakeServer, breaks_off, fails
 
-from translane.v1 import translation_pb2 as pb
-from translane_client import (
+from translane import (
     AsyncClient,
     Cancelled,
     Client,
@@ -24,6 +23,7 @@ from translane_client import (
     Timing,
     Unavailable,
 )
+from translane.v1 import translation_pb2 as pb
 
 
 def translates(*deltas: str):

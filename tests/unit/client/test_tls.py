@@ -12,7 +12,7 @@ from unit.client.fake_server import FakeServer, answer
 
 from helpers.certificates import Authority
 from helpers.client_command import Command
-from translane_client import AsyncClient, Client, Connection, Unavailable
+from translane import AsyncClient, Client, Connection, Unavailable
 
 
 @pytest.fixture

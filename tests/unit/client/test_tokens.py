@@ -13,7 +13,7 @@ from unit.client.fake_server import FakeServer, answer_to, fails, reason
 
 from helpers.certificates import Authority
 from helpers.client_command import Command
-from translane_client import Client
+from translane import Client
 
 
 class Keys:

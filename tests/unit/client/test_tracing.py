@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from unit.client.fake_server import FakeServer, answer, fails
 
 from helpers.file_server import wait_until
-from translane_client import AsyncClient, Client, InvalidArgument, RetryPolicy
+from translane import AsyncClient, Client, InvalidArgument, RetryPolicy
 
 TRANSLATE = "translane.v1.TranslationService/Translate"
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, translated
 
+from translane import AsyncClient, Client, FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
 from translane.v1 import translation_pb2 as pb
-from translane_client import AsyncClient, Client, FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
 from translane_client._batches import MOST_BYTES, batches
 from translane_client._requests import RequestSettings, score_job, translate_job
 
@@ -293,7 +293,7 @@ def test_a_closed_client_refuses(server: FakeServer, connect):
 def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, overhead: int, pairs: bool):
     texts: list[Any] = [character * (size // len(character.encode())) for size, character in sizes]
     if pairs:
-        job: Any = score_job("", "", "", return_tokens=False)
+        job: Any = score_job({})
         texts = [(text[::2], text[1::2]) for text in texts]
     else:
         job = translate_job(RequestSettings("m" * overhead))

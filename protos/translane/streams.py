@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import Self
+from typing import Protocol, Self
 
 from translane.results import StreamedTranslation
-from translane_client._responses import ReceivedStream
+
+
+class Received(Protocol):
+    """What has come of a translation."""
+
+    translation: StreamedTranslation | None
+    """The whole translation, once the last part has come."""
 
 
 class _Stream:
-    def __init__(self, received: ReceivedStream) -> None:
+    def __init__(self, received: Received) -> None:
         self._received = received
 
     @property
@@ -33,7 +39,7 @@ class TranslationStream(_Stream, Iterator[str]):
     stream cancels the call and frees the call's place on the server.
     """
 
-    def __init__(self, deltas: Iterator[str], received: ReceivedStream, cancel: Callable[[], None]) -> None:
+    def __init__(self, deltas: Iterator[str], received: Received, cancel: Callable[[], None]) -> None:
         super().__init__(received)
         self._deltas = deltas
         self._cancel = cancel
@@ -58,7 +64,7 @@ class TranslationStream(_Stream, Iterator[str]):
 class AsyncTranslationStream(_Stream, AsyncIterator[str]):
     """`TranslationStream` for asyncio: an asynchronous iterator and context manager."""
 
-    def __init__(self, deltas: AsyncGenerator[str, None], received: ReceivedStream, cancel: Callable[[], None]) -> None:
+    def __init__(self, deltas: AsyncGenerator[str, None], received: Received, cancel: Callable[[], None]) -> None:
         super().__init__(received)
         self._deltas = deltas
         self._cancel = cancel

@@ -20,7 +20,10 @@ An argument of a wrong type or range is a mistake of the program and raises Type
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -127,3 +130,86 @@ class Internal(TranslaneError):
     """The server or its answer is broken."""
 
     code = grpc.StatusCode.INTERNAL
+
+
+_CLASSES: dict[grpc.StatusCode, type[TranslaneError]] = {
+    kind.code: kind
+    for kind in (
+        InvalidArgument,
+        NotFound,
+        ResourceExhausted,
+        Unavailable,
+        DeadlineExceeded,
+        Cancelled,
+        Unauthenticated,
+        PermissionDenied,
+        Unimplemented,
+        Internal,
+    )
+}
+
+
+def error_of(
+    code: grpc.StatusCode,
+    message: str,
+    *,
+    reason: str = "",
+    violations: Iterable[tuple[str, str]] = (),
+    retry_after: float | None = None,
+    offset: int = 0,
+) -> TranslaneError:
+    """The error of a status.
+
+    Args:
+        code: The status.
+        message: A sentence for people.
+        reason: The server's stable name of the error; empty where the server gave none.
+        violations: The fields at fault, each with its description.
+        retry_after: Seconds to wait before another attempt, if the server asks for it.
+        offset: Index of the request's first item in the caller's list. The error counts "texts[i]" and "inputs[i]" in
+            the caller's list.
+    """
+
+    def recounted(text: str) -> str:
+        return re.sub(r"\b(texts|inputs)\[(\d+)\]", lambda match: f"{match[1]}[{int(match[2]) + offset}]", text)
+
+    kind = _CLASSES.get(code, TranslaneError)
+    if kind is ResourceExhausted and retry_after is not None:
+        kind = QueueFull
+    return kind(
+        recounted(message),
+        code=code,
+        reason=reason,
+        violations=tuple([FieldViolation(recounted(field), recounted(text)) for field, text in violations]),
+        retry_after=None if retry_after is None else max(0.0, retry_after),
+    )
+
+
+def checked_text(text: Any, field: str) -> str:
+    """A text that can travel.
+
+    Raises:
+        TypeError: it is no str.
+        InvalidArgument: it holds a lone surrogate, which no encoding of Unicode can carry.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{field} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        described = f"not valid Unicode: {error.reason}"
+        invalid = FieldViolation(field, described)
+        raise InvalidArgument(f"{field} is {described}", reason="INVALID_FIELD", violations=(invalid,)) from error
+    return text
+
+
+def checked_pair(pair: Any, field: str) -> tuple[str, str]:
+    """A pair of a text and a translation of it; raises as `checked_text` does, and TypeError if it is no pair."""
+    if not is_pair(pair):
+        raise TypeError(f"{field} must be a pair of source and target, not {pair!r}")
+    return checked_text(pair[0], f"{field}.source"), checked_text(pair[1], f"{field}.target")
+
+
+def is_pair(pair: Any) -> bool:
+    """Whether this is a sequence of two. A str is none."""
+    return isinstance(pair, Sequence) and not isinstance(pair, str | bytes) and len(pair) == 2

@@ -1,0 +1,529 @@
+"""The decoder of the server in a program of its own: the methods of the client, without a server or a socket.
+
+Texts are read and put together on threads of the program, and decoded in processes that end with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import itertools
+import math
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, TypeVar, Unpack, overload
+
+from pydantic import ValidationError
+
+from translane.conversions import format_message
+from translane.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    TranslaneError,
+    checked_pair,
+    checked_text,
+    error_of,
+)
+from translane.options import Format, ScoreOptions, TranslateOptions, checked_options
+from translane.requests import ScoringRequest, TranslationRequest
+from translane.results import ModelInfo, Score, ServerInfo, StreamedTranslation, Translation
+from translane.streams import AsyncTranslationStream, TranslationStream
+from translane_server.api.service import server_info
+from translane_server.api.status import CODES
+from translane_server.core.errors import InvalidRequestError, QueueFullError, RequestError, SettingsError
+from translane_server.models.build import loaded_models
+from translane_server.models.registry import Registry
+from translane_server.settings.loader import what_is_wrong
+from translane_server.settings.server_settings import ServerSettings
+from translane_server.translation.limits import check_names
+from translane_server.translation.translator import Ticket
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+# Answers items of a request; the number is that of the first one in the caller's list.
+_Ask = Callable[[Sequence[_Item], int], Coroutine[Any, Any, list[_Answer]]]
+
+_MOST_ITEMS, _REQUESTS = 256, 4  # of a request, and at one time
+_READ_AHEAD = 64  # items that are read from the caller's iterator at a time
+_LANGUAGES = ("model", "source_language", "target_language")
+
+
+class AsyncTranslator:
+    """`Translator` for asyncio: the same arguments, methods and errors; an asynchronous context manager.
+
+    A translator belongs to one event loop. The models are loaded when the context is entered.
+    """
+
+    def __init__(
+        self, model: str | Path | Sequence[str | Path] = (), *, workers: int | None = None, **settings: Any
+    ) -> None:
+        places: Any = [model] if isinstance(model, str | Path) else list(model)  # the settings read them
+        try:
+            self._settings = ServerSettings(model=places, replicas=workers, **settings)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            name = "".join(f"{each}: " for each in problem["loc"][:1]).replace("replicas", "workers")
+            raise SettingsError(f"{name}{what_is_wrong(problem)}") from None
+        # Half of the queue is for one caller.
+        fitting = max(1, self._settings.max_queue_size // 2 // _REQUESTS)
+        self._most = min(_MOST_ITEMS, self._settings.max_request_texts, fitting)
+        self._running = 0  # requests that are neither refused nor answered
+        self._opened = AsyncExitStack()
+        self._models: Registry | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        """Load the models.
+
+        Raises:
+            StartupError: a model is wrong, or cannot be loaded.
+        """
+        self._models = await self._opened.enter_async_context(loaded_models(self._settings))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Cancel the calls under way, and end the processes. May be called again."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._opened.aclose()
+
+    @overload
+    async def translate(self, texts: str, **request: Unpack[TranslateOptions]) -> Translation: ...  # type: ignore[overload-overlap]  # a str is an iterable of str as well
+    @overload
+    async def translate(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> list[Translation]: ...
+    async def translate(
+        self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
+    ) -> Translation | list[Translation]:
+        """Translate one text, or a list of texts in order; see `Translator.translate`."""
+        ask, timeout = self._translating(request)
+        if isinstance(texts, str):
+            return (await self._within(timeout, ask([texts], 0)))[0]
+        return await self._all(texts, ask, timeout)
+
+    def translate_iter(
+        self, texts: Iterable[str] | AsyncIterable[str], **request: Unpack[TranslateOptions]
+    ) -> AsyncGenerator[Translation]:
+        """Translate any number of texts in order and bounded memory; see `Translator.translate_iter`."""
+        if isinstance(texts, str):
+            raise TypeError("translate_iter() takes many texts; translate() takes one")
+        ask, timeout = self._translating(request)
+        return self._windows(texts, lambda items, offset: self._within(timeout, ask(items, offset)))
+
+    def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> AsyncTranslationStream:
+        """Hand out the translation of one text while it is being decoded; see `Translator.translate_stream`."""
+        stream = _Stream(self, text, request)
+        return AsyncTranslationStream(stream.deltas(), stream, stream.stop)
+
+    async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
+        """Score given translations, in order; see `Translator.score`."""
+        ask, timeout = self._scoring(request)
+        return await self._all(pairs, ask, timeout)
+
+    def score_iter(
+        self, pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]], **request: Unpack[ScoreOptions]
+    ) -> AsyncGenerator[Score]:
+        """Score any number of pairs in order and bounded memory."""
+        ask, timeout = self._scoring(request)
+        return self._windows(pairs, lambda items, offset: self._within(timeout, ask(items, offset)))
+
+    async def server_info(self) -> ServerInfo:
+        """The version, the limits and the models."""
+        return server_info(self._registry.infos(), self._settings.max_request_texts)
+
+    async def models(self) -> list[ModelInfo]:
+        """The models that are loaded."""
+        return list((await self.server_info()).models)
+
+    @property
+    def _registry(self) -> Registry:
+        if self._closed:
+            raise RuntimeError("the translator is closed")
+        if self._models is None:
+            raise RuntimeError("the translator has no models yet: enter its context first")
+        return self._models
+
+    def _translating(self, request: TranslateOptions) -> tuple[_Ask[str, Translation], float | None]:
+        without_texts, ticket, timeout = _read((), request)
+
+        async def ask(texts: Sequence[str], offset: int) -> list[Translation]:
+            texts = [checked_text(text, f"texts[{number}]") for number, text in enumerate(texts, offset)]
+            asked = replace(without_texts, texts=texts)
+            answer = await self._patiently(
+                lambda models: models.translator(asked).translate(asked, ticket), asked, offset
+            )
+            timing, versions = answer.timing, dict(answer.versions)
+            return [
+                replace(each, models=each.models or answer.models, timing=timing, versions=versions)
+                for each in answer.translations
+            ]
+
+        return ask, timeout
+
+    def _scoring(self, request: ScoreOptions) -> tuple[_Ask[tuple[str, str], Score], float | None]:
+        given: dict[str, Any] = dict(request)
+        timeout = _checked_timeout(given.pop("timeout", None))
+        if unknown := given.keys() - {*_LANGUAGES, "return_tokens"}:
+            raise TypeError(f"unknown option {min(unknown)!r}")
+        without_pairs = ScoringRequest((), **given)
+
+        async def ask(pairs: Sequence[tuple[str, str]], offset: int) -> list[Score]:
+            pairs = [checked_pair(pair, f"inputs[{number}]") for number, pair in enumerate(pairs, offset)]
+            asked = replace(without_pairs, inputs=pairs)
+            languages = asked.model, asked.source_language, asked.target_language
+            answer = await self._patiently(lambda models: models.choice.model(*languages).score(asked), asked, offset)
+            timing, versions = answer.timing, dict(answer.versions)
+            return [replace(each, model=answer.model, timing=timing, versions=versions) for each in answer.scores]
+
+        return ask, timeout
+
+    async def _patiently(
+        self,
+        call: Callable[[Registry], Awaitable[_Answer]],
+        asked: TranslationRequest | ScoringRequest,
+        offset: int,
+    ) -> _Answer:
+        """Make a call, again while others fill the queue."""
+        while True:
+            self._running += 1
+            try:
+                check_names(asked)
+                return await call(self._registry)
+            except QueueFullError as error:
+                if self._running == 1:
+                    raise _error(error, offset) from None
+                pause = error.retry_after
+            except RequestError as error:
+                raise _error(error, offset) from None
+            finally:
+                self._running -= 1
+            await asyncio.sleep(pause)
+
+    async def _within(self, timeout: float | None, answering: Coroutine[Any, Any, _Answer]) -> _Answer:  # noqa: ASYNC109
+        """Answer within `timeout` seconds, in a task that `close` cancels."""
+        task = asyncio.create_task(answering)
+        self._tasks.add(task)
+        try:
+            async with asyncio.timeout(timeout):
+                return await task
+        except TimeoutError:
+            raise DeadlineExceeded("no answer before the deadline") from None
+        except asyncio.CancelledError:
+            if self._closed and task.cancelled():
+                raise Cancelled("the translator was closed") from None
+            raise
+        finally:
+            task.cancel()
+            self._tasks.discard(task)
+
+    async def _all(
+        self,
+        items: Iterable[_Item],
+        ask: _Ask[_Item, _Answer],
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> list[_Answer]:
+        async def answers() -> list[_Answer]:
+            async with aclosing(self._windows(list(items), ask)) as found:
+                return [each async for each in found]
+
+        return await self._within(timeout, answers())
+
+    async def _windows(
+        self, items: Iterable[_Item] | AsyncIterable[_Item], ask: _Ask[_Item, _Answer]
+    ) -> AsyncGenerator[_Answer]:
+        """Keep some requests under way; yield the answers of the oldest one first."""
+        window: deque[asyncio.Task[list[_Answer]]] = deque()
+        try:
+            async for batch, offset in _batches(items, self._most):
+                window.append(asyncio.create_task(ask(batch, offset)))
+                if len(window) == _REQUESTS:
+                    for answer in await window[0]:
+                        yield answer
+                    window.popleft()
+            for task in window:
+                for answer in await task:
+                    yield answer
+        finally:
+            for task in window:
+                task.cancel()
+            await asyncio.gather(*window, return_exceptions=True)
+
+
+class Translator:
+    """Translates in this program. Threads may share a translator; it is a context manager.
+
+        with Translator("models/zh-en") as translator:
+            print(translator.translate("我有一只猫"))
+
+    The methods, options, results and errors are those of `Client`, so a program moves to a server by one line. The
+    models are loaded at once, and end with `close`, with the `with` block, or with the program. A translator does not
+    survive a fork: make one in the child.
+
+    Args:
+        model: The folder or the URL of a model bundle, or several; NAME=FOLDER gives a model a name.
+        workers: Processes that decode. None: as many as suit the model and the CPUs.
+        settings: Settings of the server by name, such as `device="cpu"` or `glossaries=folder`. See docs/server.md.
+
+    Raises:
+        SettingsError, StartupError: A setting or a model is wrong; the message is a sentence about it.
+    """
+
+    def __init__(
+        self, model: str | Path | Sequence[str | Path] = (), *, workers: int | None = None, **settings: Any
+    ) -> None:
+        self._translator = AsyncTranslator(model, workers=workers, **settings)
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="translator", daemon=True)
+        self._thread.start()
+        self._finalizer = weakref.finalize(self, _end, self._translator, self._loop, self._thread)
+        # When the program ends, the processes end by themselves, and nothing can be awaited any more.
+        self._finalizer.atexit = False
+        try:
+            self._run(self._translator.__aenter__())
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel the calls under way, and end the processes. May be called again."""
+        if os.getpid() == self._process:
+            self._finalizer()
+
+    @overload
+    def translate(self, texts: str, **request: Unpack[TranslateOptions]) -> Translation: ...  # type: ignore[overload-overlap]  # a str is an iterable of str as well
+    @overload
+    def translate(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> list[Translation]: ...
+    def translate(
+        self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
+    ) -> Translation | list[Translation]:
+        """Translate one text, or a list of texts in order.
+
+        Args:
+            texts: One text, or any number of texts.
+            request: What else the request says, such as `beam_size=4`; TranslateOptions and DecodingOptions describe
+                it.
+        """
+        if not isinstance(texts, str):
+            texts = list(texts)  # on the thread of the caller
+        answer: Translation | list[Translation] = self._run(self._translator.translate(texts, **request))
+        return answer
+
+    def translate_iter(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> Iterator[Translation]:
+        """Translate any number of texts in order and bounded memory.
+
+        The arguments are those of `translate`, but `timeout` is the deadline of each request of up to 256 texts. At
+        most four such requests are read ahead of the last translation handed out. The error of a failed request is
+        raised after the translations of all requests before it.
+        """
+        return self._items(self._translator.translate_iter(_from_thread(texts), **request))
+
+    def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
+        """Translate one text, and hand out the translation while it is being decoded.
+
+        The arguments are those of `translate`; `timeout` is the deadline of the whole stream. The deltas concatenate
+        to the translation, and no delta ends within a character. Beam search hands out what all beams agree on.
+        """
+        stream = _Stream(self._translator, text, request)
+        return TranslationStream(self._items(stream.deltas()), stream, lambda: self._soon(stream.stop))
+
+    def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
+        """Score given translations, in order: how probable the model finds each.
+
+        Args:
+            pairs: Any number of (source, target).
+            request: What else the request says; ScoreOptions describes it.
+        """
+        return self._run(self._translator.score(list(pairs), **request))
+
+    def score_iter(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> Iterator[Score]:
+        """Score any number of pairs in order and bounded memory, as `translate_iter` does with texts."""
+        return self._items(self._translator.score_iter(_from_thread(pairs), **request))
+
+    def server_info(self) -> ServerInfo:
+        """The version, the limits and the models."""
+        return self._run(self._translator.server_info())
+
+    def models(self) -> list[ModelInfo]:
+        """The models that are loaded."""
+        return self._run(self._translator.models())
+
+    def _run(self, awaited: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Wait for what runs on the event loop. Ctrl-C cancels it."""
+        if os.getpid() != self._process or not self._finalizer.alive:
+            awaited.close()
+            raise RuntimeError(
+                "the translator is closed"
+                if os.getpid() == self._process
+                else "a translator does not survive a fork: make one in the child"
+            )
+        future = asyncio.run_coroutine_threadsafe(awaited, self._loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise Cancelled("the translator was closed") from None
+        finally:
+            future.cancel()
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        if self._finalizer.alive:
+            self._loop.call_soon_threadsafe(call)
+
+    def _items(self, items: AsyncGenerator[_Item]) -> Iterator[_Item]:
+        end: Any = object()
+        try:
+            while (item := self._run(_next(items, end))) is not end:
+                yield item
+        finally:
+            if self._finalizer.alive:
+                self._run(_closed(items))
+
+
+class _Stream:
+    """A translation that comes bit by bit. Implements `translane.streams.Received`."""
+
+    def __init__(self, translator: AsyncTranslator, text: str, request: TranslateOptions) -> None:
+        self._asked, self._ticket, self._timeout = _read([checked_text(text, "text")], request, streamed=True)
+        self._translator = translator
+        self._deltas: asyncio.Queue[str | None] = asyncio.Queue()
+        self._translating: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self.translation: StreamedTranslation | None = None
+
+    def stop(self) -> None:
+        """End it, also while another task waits for a delta. Its rows are free at the next step."""
+        self._is_stopped = True
+        if self._translating:
+            self._translating.cancel()
+
+    async def deltas(self) -> AsyncGenerator[str, None]:
+        """The deltas that are not empty."""
+        if self._is_stopped:
+            raise Cancelled("the call was cancelled")
+        self._translating = asyncio.create_task(self._translator._within(self._timeout, self._translate()))
+        self._translating.add_done_callback(lambda _task: self._deltas.put_nowait(None))
+        try:
+            while (delta := await self._deltas.get()) is not None:
+                yield delta
+            if self._is_stopped:
+                raise Cancelled("the call was cancelled")
+            await self._translating
+        finally:
+            self._translating.cancel()
+            await asyncio.gather(self._translating, return_exceptions=True)
+
+    async def _translate(self) -> None:
+        try:
+            check_names(self._asked)
+            translator = self._translator._registry.translator(self._asked)
+            async with aclosing(translator.stream(self._asked, self._ticket)) as news:
+                async for delta in news:
+                    self.translation = delta.translation
+                    if delta.text:
+                        self._deltas.put_nowait(delta.text)
+        except RequestError as error:
+            raise _error(error) from None
+
+
+def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    asyncio.run_coroutine_threadsafe(translator.close(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def _read(
+    texts: Sequence[str], request: TranslateOptions, *, streamed: bool = False
+) -> tuple[TranslationRequest, Ticket, float | None]:
+    """The request, its priority and its timeout. Raises TypeError and ValueError as `Client` does."""
+    given: dict[str, Any] = dict(request)
+    timeout = _checked_timeout(given.pop("timeout", None))
+    ticket = Ticket(priority=given.pop("priority", 0))
+    languages = {name: given.pop(name) for name in _LANGUAGES if name in given}
+    format_ = given.pop("format", Format.TEXT)
+    format_message(format_)  # refuses one that there is not
+    asked = TranslationRequest(
+        texts, **languages, options=checked_options(given), format=Format(format_), streamed=streamed
+    )
+    return asked, ticket, timeout
+
+
+def _checked_timeout(timeout: float | None) -> float | None:
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
+    return None if timeout is None or math.isinf(timeout) else timeout
+
+
+def _error(error: RequestError, offset: int = 0) -> TranslaneError:
+    violations = error.violations if isinstance(error, InvalidRequestError) else ()
+    return error_of(
+        CODES[type(error)],
+        str(error),
+        reason=error.reason,
+        violations=[(each.field, each.description) for each in violations],
+        retry_after=getattr(error, "retry_after", None),
+        offset=offset,
+    )
+
+
+async def _batches(
+    items: Iterable[_Item] | AsyncIterable[_Item], size: int
+) -> AsyncIterator[tuple[Sequence[_Item], int]]:
+    """Batches of items, each with the number of its first item. Items are read only as far as batches are taken."""
+    batch: list[_Item] = []
+    offset = 0
+    async for item in items if isinstance(items, AsyncIterable) else _each(items):
+        batch.append(item)
+        if len(batch) == size:
+            yield batch, offset
+            offset, batch = offset + size, []
+    if batch:
+        yield batch, offset
+
+
+async def _each(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    for item in items:
+        yield item
+
+
+async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """The items, which are read on another thread than that of the event loop, because they may come slowly."""
+    iterator = iter(items)
+    while batch := await asyncio.to_thread(lambda: list(itertools.islice(iterator, _READ_AHEAD))):
+        for item in batch:
+            yield item
+
+
+async def _next(items: AsyncGenerator[_Item], end: _Item) -> _Item:
+    return await anext(items, end)
+
+
+async def _closed(items: AsyncGenerator[Any]) -> None:
+    await items.aclose()

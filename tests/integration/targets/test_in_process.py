@@ -1,0 +1,209 @@
+"""A Translator answers and refuses as a client of a server does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+from integration.targets.test_errors import WRONG, error_of, told
+
+from helpers.client_calls import CALLS, ask, ask_async
+from helpers.reliability.cases import SENTENCES
+from helpers.reliability.server_process import BUNDLE
+from translane import (
+    AsyncTranslator,
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    ResourceExhausted,
+    TranslationStream,
+    Translator,
+)
+from translane.command_error import CommandError
+from translane.options import float32
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+LONG = "".join(SENTENCES) * 20
+
+
+@pytest.fixture(scope="module")
+def glossaries(flags):
+    return Path(flags[0].partition("=")[2])
+
+
+@pytest.fixture(scope="module")
+def translator(glossaries):
+    with Translator(BUNDLE, glossaries=glossaries) as made:
+        yield made
+
+
+def processes(mark):
+    """The other processes that have `mark` in their environment or arguments."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(each.name) != os.getpid() and mark.encode() in (each / "environ").read_bytes():
+                found.append(int(each.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def as_sent(value):
+    """The same with floats of 32 bits, as which they travel to a client."""
+    if isinstance(value, float):
+        return float32(value)
+    if isinstance(value, list | tuple):
+        return [as_sent(each) for each in value]
+    if is_dataclass(value):
+        return [(each.name, as_sent(getattr(value, each.name))) for each in fields(value)]
+    return value
+
+
+def test_threads_get_the_answers_of_a_client(translator, expected):
+    calls = [*CALLS, *reversed(CALLS)]
+    with ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda call: ask(translator, call), calls))
+    assert as_sent(answers) == as_sent([expected(call) for call in calls])
+
+
+async def test_tasks_get_the_answers_of_a_client(glossaries, expected):
+    async with AsyncTranslator([BUNDLE], glossaries=glossaries) as translator:
+        answers = await asyncio.gather(*(ask_async(translator, call) for call in CALLS))
+    assert as_sent(answers) == as_sent([expected(call) for call in CALLS])
+
+
+def test_what_it_says_of_itself_is_what_a_server_says(translator, undisturbed):
+    assert translator.server_info() == undisturbed.server_info()
+    assert translator.models() == undisturbed.models()
+
+
+def test_any_number_of_texts_is_answered_in_order_and_read_as_it_is_needed(translator, undisturbed):
+    read = []
+
+    def texts():
+        for number in itertools.count():
+            read.append(number)
+            yield f"{SENTENCES[number % len(SENTENCES)]}{number}"
+
+    found = translator.translate_iter(texts())
+    first = [each.text for each in itertools.islice(found, 1500)]
+    assert len(read) < 4000
+    found.close()
+    wanted = list(itertools.islice(texts(), 1500))
+    assert first == [each.text for each in undisturbed.translate_iter(iter(wanted))]
+    with pytest.raises(InvalidArgument) as caught:
+        translator.translate([*wanted, LONG], split_sentences=False)
+    assert caught.value.field == "texts[1500]"
+
+
+def test_a_deadline_and_the_end_of_a_stream_free_the_rows(translator):
+    with pytest.raises(DeadlineExceeded):
+        translator.translate([LONG] * 2, beam_size=8, timeout=0.2)
+    for leave in (TranslationStream.close, lambda stream: stream.__exit__()):
+        stream = translator.translate_stream(LONG)
+        assert next(stream)
+        leave(stream)
+        with pytest.raises(Cancelled):
+            list(stream)
+    waiting = translator.translate_stream(LONG, beam_size=8)
+    threading.Timer(0.2, waiting.close).start()
+    with pytest.raises(Cancelled):
+        list(waiting)
+    begun = time.monotonic()
+    assert translator.translate(SENTENCES[0]).text
+    assert time.monotonic() - begun < 5
+
+
+def test_closing_ends_calls_and_processes(monkeypatch):
+    monkeypatch.setenv("MARK", "test_closing")
+    translator = Translator(BUNDLE)
+    assert processes("MARK=test_closing")
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(translator.translate, [LONG] * 2, beam_size=8) for _ in range(2)]
+        time.sleep(0.5)
+        translator.close()
+        for call in calls:
+            with pytest.raises(Cancelled):
+                call.result()
+    translator.close()
+    assert not processes("MARK=test_closing")
+    with pytest.raises(RuntimeError, match="closed"):
+        translator.translate("a")
+
+
+def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monkeypatch):
+    monkeypatch.setenv("MARK", "test_nothing")
+    before = threading.active_count()
+    Translator(BUNDLE)
+    gc.collect()
+    with pytest.raises(CommandError, match="nowhere"):
+        Translator("nowhere")
+    with pytest.raises(CommandError, match=r"workers: .*, not 0"):
+        Translator(BUNDLE, workers=0)
+    assert not processes("MARK=test_nothing")
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("", 0),
+        ("raise KeyError('wrong')", 1),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -2),
+        ("os._exit(3)", 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+    ],
+)
+def test_no_process_outlives_the_program_however_it_ends(end, code):
+    program = f"""
+import os, signal, time
+from translane import Translator
+translator = Translator({str(BUNDLE)!r})
+print(translator.translate("我有一只猫").text, flush=True)
+if os.fork() == 0:
+    try:
+        translator.translate("a")
+    except RuntimeError as error:
+        print("child:", error, flush=True)
+    translator.close()
+    os._exit(0)
+os.wait()
+print(translator.translate("我有一只猫").text, flush=True)
+{end}
+"""
+    mark = f"test_end_{code}"
+    environment = os.environ | {"MARK": mark}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    child = "child: a translator does not survive a fork: make one in the child"
+    assert ran.stdout.splitlines() == ["I have a cat.", child, "I have a cat."]
+    assert ran.returncode == code
+    assert "Exception ignored" not in ran.stderr
+    deadline = time.monotonic() + 10
+    while processes(f"MARK={mark}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "reason", "field"),
+    [each for each in WRONG if each[1] is not ResourceExhausted],  # there is no message
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_wrong_call_is_told_as_a_server_tells_it(translator, undisturbed, call, kind, reason, field):
+    error = error_of(translator, call)
+    assert told(error) == told(error_of(undisturbed, call))
+    assert (type(error), error.reason) == (kind, reason)
