@@ -453,7 +453,8 @@ class _Stream:
 
 
 def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    asyncio.run_coroutine_threadsafe(translator.close(), loop).result()
+    for ending in (translator.close(), loop.shutdown_default_executor()):
+        asyncio.run_coroutine_threadsafe(ending, loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
