@@ -11,7 +11,6 @@ from translane.results import ModelInfo
 from translane_batch.settings import BatchSettings
 from translane_server.bundle.bundle import MANIFEST, read_manifest
 from translane_server.bundle.devices import PRECISIONS
-from translane_server.bundle.manifest import Manifest
 from translane_server.models.folders import versions
 
 
@@ -45,7 +44,7 @@ def identity_of_servers(settings: BatchSettings, models: Sequence[ModelInfo]) ->
     return ", ".join(sorted(f"{model.name} {model.version} {model.precision}" for model in models))
 
 
-def languages_of(settings: BatchSettings, models: Sequence[ModelInfo | Manifest]) -> Languages:
+def languages_of(settings: BatchSettings, models: Sequence[ModelInfo]) -> Languages:
     """Return the languages of the settings, or those of the models if they have only one pair."""
     if settings.server and settings.model:
         models = [model for model in models if model.name == settings.model]

@@ -22,9 +22,9 @@ from translane.results import Translation
 from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
-from translane_batch.local_models import LocalModels
 from translane_batch.settings import BatchSettings
 from translane_client.aio import AsyncClient
+from translane_server.app.in_process import AsyncTranslator
 
 TEXTS = 64
 """Most texts of a request."""
@@ -63,7 +63,7 @@ class Translator:
     """
 
     def __init__(
-        self, client: AsyncClient | LocalModels, settings: BatchSettings, filters: Filters, requests: int
+        self, client: AsyncClient | AsyncTranslator, settings: BatchSettings, filters: Filters, requests: int
     ) -> None:
         self._client = client
         self._model = settings.model if settings.server else ""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from translane.results import ModelInfo
 from translane_batch.answers import encoded
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
-from translane_batch.local_models import LocalModels
 from translane_batch.model_identity import languages_of
 from translane_batch.reading import digest_of, sources_of
 from translane_batch.server_settings import server_settings
@@ -21,10 +19,9 @@ from translane_batch.work_folder import WorkFolder
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
-from translane_server.bundle.manifest import Manifest
+from translane_server.app.in_process import AsyncTranslator
 from translane_server.core.cpus import available_cpus
 from translane_server.core.files import written_whole
-from translane_server.models.build import loaded_models
 
 TASKS = 2
 """Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""
@@ -54,15 +51,9 @@ class Worker:
             TranslaneError: the servers do not answer.
         """
         async with AsyncExitStack() as opened:
-            client: AsyncClient | LocalModels
-            models: Sequence[ModelInfo | Manifest]
-            if settings.server:
-                client = await opened.enter_async_context(client_of(settings))
-                models = (await client.server_info()).models
-            else:
-                loaded = await opened.enter_async_context(loaded_models(server_settings(settings), cpus=cpus))
-                client = LocalModels(loaded)
-                models = [model.description.manifest for model in loaded.models.values()]
+            made = client_of(settings) if settings.server else AsyncTranslator(server_settings(settings), cpus=cpus)
+            client: AsyncClient | AsyncTranslator = await opened.enter_async_context(made)
+            models = (await client.server_info()).models
             filters = Filters(settings, languages_of(settings, models))
             requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
             translator = Translator(client, settings, filters, requests)

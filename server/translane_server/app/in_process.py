@@ -71,19 +71,19 @@ class AsyncTranslator:
     """
 
     def __init__(
-        self, model: str | Path | Sequence[str | Path] = (), *, workers: int | None = None, **settings: Any
+        self,
+        model: str | Path | Sequence[str | Path] | ServerSettings = (),
+        *,
+        workers: int | None = None,
+        cpus: int | None = None,
+        **settings: Any,
     ) -> None:
-        places: Any = [model] if isinstance(model, str | Path) else list(model)  # the settings read them
-        try:
-            self._settings = ServerSettings(model=places, replicas=workers, **settings)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            name = "".join(f"{each}: " for each in problem["loc"][:1]).replace("replicas", "workers")
-            raise SettingsError(f"{name}{what_is_wrong(problem)}") from None
+        self._settings = model if isinstance(model, ServerSettings) else _settings(model, workers, settings)
         # Half of the queue is for one caller.
         fitting = max(1, self._settings.max_queue_size // 2 // _REQUESTS)
         self._most = min(_MOST_ITEMS, self._settings.max_request_texts, fitting)
         self._running = 0  # requests that are neither refused nor answered
+        self._cpus = cpus
         self._opened = AsyncExitStack()
         self._models: Registry | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -95,7 +95,7 @@ class AsyncTranslator:
         Raises:
             StartupError: a model is wrong, or cannot be loaded.
         """
-        self._models = await self._opened.enter_async_context(loaded_models(self._settings))
+        self._models = await self._opened.enter_async_context(loaded_models(self._settings, cpus=self._cpus))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -281,8 +281,9 @@ class Translator:
     survive a fork: make one in the child.
 
     Args:
-        model: The folder or the URL of a model bundle, or several; NAME=FOLDER gives a model a name.
+        model: The folder or the URL of a model bundle, or several; NAME=FOLDER gives a model a name. Or all settings.
         workers: Processes that decode. None: as many as suit the model and the CPUs.
+        cpus: CPUs of all models. None: those that this program may use.
         settings: Settings of the server by name, such as `device="cpu"` or `glossaries=folder`. See docs/server.md.
 
     Raises:
@@ -290,9 +291,14 @@ class Translator:
     """
 
     def __init__(
-        self, model: str | Path | Sequence[str | Path] = (), *, workers: int | None = None, **settings: Any
+        self,
+        model: str | Path | Sequence[str | Path] | ServerSettings = (),
+        *,
+        workers: int | None = None,
+        cpus: int | None = None,
+        **settings: Any,
     ) -> None:
-        self._translator = AsyncTranslator(model, workers=workers, **settings)
+        self._translator = AsyncTranslator(model, workers=workers, cpus=cpus, **settings)
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="translator", daemon=True)
@@ -450,6 +456,16 @@ class _Stream:
                         self._deltas.put_nowait(delta.text)
         except RequestError as error:
             raise _error(error) from None
+
+
+def _settings(model: str | Path | Sequence[str | Path], workers: int | None, given: dict[str, Any]) -> ServerSettings:
+    places: Any = [model] if isinstance(model, str | Path) else list(model)  # the settings read them
+    try:
+        return ServerSettings(model=places, replicas=workers, **given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = "".join(f"{each}: " for each in problem["loc"][:1]).replace("replicas", "workers")
+        raise SettingsError(f"{name}{what_is_wrong(problem)}") from None
 
 
 def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
