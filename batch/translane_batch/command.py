@@ -16,6 +16,7 @@ from translane_batch.corpus import STANDARD_OUTPUT
 from translane_batch.errors import BatchError
 from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
+from translane_client.cli.waiting import waiting_told
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole
 from translane_server.core.terminal import printable
@@ -42,7 +43,8 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         with packages_load():
             from translane_batch.run import run
-        _show(settings, run(settings, _log))
+        with waiting_told(_log):
+            _show(settings, run(settings, _log))
     except TranslaneError as error:
         raise BatchError(f"{error}; {_AGAIN}") from error
     except OSError as error:

@@ -39,7 +39,7 @@ def servers_of(address: str | Iterable[str]) -> tuple[str, ...]:
             such as `dns:///HOST:PORT` or `unix:/PATH`.
 
     Raises:
-        ValueError: an address is empty, is a web address, or is one of several and no HOST:PORT.
+        ValueError: an address is empty, is a web address, or is neither HOST:PORT nor a target of gRPC's own.
     """
     if isinstance(address, str) and not _TARGET.match(address):
         address = address.split(",")
@@ -49,8 +49,8 @@ def servers_of(address: str | Iterable[str]) -> tuple[str, ...]:
     if len(parts) > 1 and (target := next(filter(_TARGET.match, map(str.strip, parts)), None)):
         raise ValueError(f"{target!r} names all servers by itself, and cannot be one of several addresses")
     servers = tuple(dict.fromkeys(map(_with_port, parts)))
-    if len(servers) > 1:
-        for server in servers:
+    for server in servers:
+        if not _TARGET.match(server):
             _host_and_port(server)
     return servers
 

@@ -12,7 +12,7 @@ from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneEr
 from translane_client._requests import Call
 from translane_client._status import exception_from, is_hopeless
 from translane_client.connection import Connection
-from translane_client.retry import RetryPolicy
+from translane_client.retry import ATTEMPTS, RetryPolicy
 
 _FOREVER = 1e9
 """Seconds; gRPC takes a deadline that is much further away for one that has passed."""
@@ -101,6 +101,7 @@ class Exchange:
         pause = self._retry.pause(error, self._attempt, self._jitter())
         if pause >= self._deadline.remaining():
             raise error from failure
+        ATTEMPTS.info("%s", error)
         return pause
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from translane.errors import QueueFull, TranslaneError, Unavailable
+
+ATTEMPTS = logging.getLogger("translane.attempts")
+"""Has a line (INFO) for each attempt that failed and is followed by another one: why it failed."""
 
 _LONGEST_PAUSE = 86_400.0
 """Seconds; a longer pause could overflow a sleep, and the next attempt learns again how long to wait."""

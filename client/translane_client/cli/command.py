@@ -19,6 +19,7 @@ from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError
+from translane_client.cli.waiting import waiting_told
 from translane_client.retry import RetryPolicy
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -62,17 +63,21 @@ def run(
         stdout or getattr(sys.stdout, "buffer", None),
         stderr or sys.stderr or io.StringIO(),
     )
+
+    def say(line: str) -> None:
+        print(f"translane: {printable(line)}", file=streams.stderr, flush=True)
+
     arguments = parse_arguments(name, argv, environ)
     try:
         arguments.connection = connection_flags.connection_of(arguments)
     except ValueError as error:
-        print(f"translane: {printable(str(error))}", file=streams.stderr)
+        say(str(error))
         return 1
     try:
-        exit_code: int = arguments.run(arguments, streams)
+        with waiting_told(say):
+            exit_code: int = arguments.run(arguments, streams)
     except (TranslaneError, FileError, CommandError) as error:
-        message = connection_flags.explained(error) if isinstance(error, TranslaneError) else str(error)
-        print(f"translane: {printable(message)}", file=streams.stderr)
+        say(connection_flags.explained(error) if isinstance(error, TranslaneError) else str(error))
         _forget_unwritten(stdout)
         return 1
     except BrokenPipeError:

@@ -46,7 +46,10 @@ def check(arguments: argparse.Namespace, form: TranslationFormat) -> None:
         if not_for_texts := sorted(arguments.given & {"file_format", "resume", *_OF_KINDS}):
             refuse(f"{_flag(not_for_texts[0])} is about files: TEXT excludes it")
         return
-    name = kind_name(arguments)
+    try:
+        name = kind_name(arguments)
+    except ValueError as error:
+        refuse(str(error))
     kind = KINDS[name]
     if strange := sorted(arguments.given & _OF_KINDS - kind.flags):
         refuse(f"{_flag(strange[0])} is not about files of the kind {name}")

@@ -119,6 +119,48 @@ KINDS: Mapping[str, Kind] = {
 _BY_EXTENSION = {extension: name for name, kind in KINDS.items() for extension in kind.extensions}
 
 
+# Kinds of files whose lines are no texts. A translation of their lines is broken.
+_NO_LINES = frozenset(
+    {
+        ".arb",
+        ".ass",
+        ".csv",
+        ".docx",
+        ".epub",
+        ".gz",
+        ".ini",
+        ".json",
+        ".odt",
+        ".pdf",
+        ".pptx",
+        ".properties",
+        ".resx",
+        ".rtf",
+        ".sbv",
+        ".ssa",
+        ".strings",
+        ".tbx",
+        ".tex",
+        ".tmx",
+        ".toml",
+        ".ts",
+        ".xlsx",
+        ".xml",
+        ".yaml",
+        ".yml",
+        ".zip",
+    }
+)
+
+
 def kind_of(path: Path | None) -> str:
-    """The name of the kind that the file's extension says: lines, where the extension says nothing."""
+    """The name of the kind that the file's extension says: lines, where the extension says nothing.
+
+    Raises:
+        ValueError: the extension is of a kind that there is no reader for.
+    """
+    if path and path.suffix.lower() in _NO_LINES:
+        raise ValueError(
+            f"{path}: {path.suffix} is no kind of file that is read; --file-format is one of {', '.join(KINDS)}"
+        )
     return _BY_EXTENSION.get(path.suffix.lower(), "lines") if path else "lines"

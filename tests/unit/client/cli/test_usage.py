@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
-from unit.client.fake_server import FakeServer
+from unit.client.fake_server import FakeServer, fails, reason, retry_in
 
 from helpers.client_command import Command
 
@@ -49,6 +50,7 @@ from helpers.client_command import Command
         ("translate --file-format html --format xliff", "--format xliff does not fit a file of the kind html"),
         ("models --server \udcff", "--server: not valid UTF-8: '\\udcff'"),
         ("models --server http://here", "HOST:PORT is needed"),
+        ("models --server localhost:abc", "HOST:PORT is needed"),
         ("score a", "SOURCE and TARGET are needed, or neither; not 1 of them"),
         ("score a b c", "or neither; not 3 of them"),
         ("score a b -i f", "SOURCE TARGET and files exclude each other"),
@@ -92,3 +94,12 @@ def test_a_wrong_variable_is_wrong_usage(command: Command, capsys, variables: di
         command("translate", "a")
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_who_waits_for_a_second_is_told_why_once(server: FakeServer, command: Command):
+    starting = fails(
+        grpc.StatusCode.UNAVAILABLE, "the server is starting", reason("UNAVAILABLE"), retry_in(0, 600_000_000)
+    )
+    server.script.extend([starting] * 4)
+    assert command("translate", "a") == 0
+    assert command.err == "translane: the server is starting; trying again\n"

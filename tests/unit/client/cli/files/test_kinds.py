@@ -61,6 +61,15 @@ def test_the_extension_says_the_kind(server: FakeServer, command: Command, tmp_p
     assert command.stdout.getvalue() == target.read_bytes()
 
 
+def test_a_file_whose_lines_are_no_texts_is_refused(server: FakeServer, command: Command, tmp_path: Path):
+    (tmp_path / "x.json").write_text('{"text": "a"}\n', encoding="utf-8")
+    files = ("-i", str(tmp_path / "x.json"), "-o", str(tmp_path / "y.json"))
+    with pytest.raises(SystemExit):
+        command("translate", *files)
+    assert (server.requests, (tmp_path / "y.json").exists()) == ([], False)
+    assert command("translate", *files, "--file-format=lines") == 0
+
+
 def test_all_kinds_are_among_them():
     assert {kind_of(Path(name)) for name in FILES} == set(KINDS)
 
