@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from textwrap import wrap
 
 from translane.arguments import Parser
 from translane.results import ModelInfo, ServerInfo
@@ -15,6 +16,9 @@ from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
 from translane_client.retry import RetryPolicy
+
+_MOST_TAGS = 5  # that stand in the table
+_WIDTH = 100  # of the lines below the table
 
 _COLUMNS = ("NAME", "VERSION", "LANGUAGES", "PRECISION", "DEVICE", "PARAMETERS", "SOURCE TOKENS", "TARGET TOKENS")
 
@@ -59,7 +63,7 @@ def _row(model: ModelInfo) -> tuple[str, ...]:
     cells = (
         model.name,
         f"{model.version}@{model.digest}" if model.digest else model.version,
-        f"{','.join(model.source_languages)}→{','.join(model.target_languages)}",
+        f"{_languages(model.source_languages)}→{_languages(model.target_languages)}",
         model.precision,
         model.device,
         f"{model.parameters:,}",
@@ -69,8 +73,18 @@ def _row(model: ModelInfo) -> tuple[str, ...]:
     return tuple(map(printable, cells))
 
 
+def _languages(tags: Sequence[str]) -> str:
+    """The tags, if they fit into a line beside the rest; else their number, and `_details` has them."""
+    return ",".join(tags) if len(tags) <= _MOST_TAGS else f"{len(tags)} languages"
+
+
 def _details(model: ModelInfo) -> Iterator[str]:
     """Lines about what only some models have."""
+    for way, tags in (("from", model.source_languages), ("to", model.target_languages)):
+        if len(tags) > _MOST_TAGS:
+            yield from wrap(
+                printable(f"{model.name} translates {way} {', '.join(tags)}"), _WIDTH, subsequent_indent="  "
+            )
     if model.decoding_defaults:
         defaults = ", ".join(f"{name} {_shown(value)}" for name, value in model.decoding_defaults.items())
         yield printable(f"{model.name} decodes by default with {defaults}")

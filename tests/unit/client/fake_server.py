@@ -151,6 +151,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         default_factory=lambda: pb.Limits(max_request_texts=64, max_queue_size=256, max_beam_size=1)
     )
     requests: list[Any] = field(default_factory=list)
+    source_languages: tuple[str, ...] = ("zh-Hans", "zh-Hant")
     time_remaining: list[float] = field(default_factory=list)  # [s]; infinite where there is no deadline
     peers: set[str] = field(default_factory=set)  # addresses of the callers' connections
     listings: int = 0
@@ -254,7 +255,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
                 pb.Model(
                     name="zh-en",
                     version="1.2",
-                    source_languages=["zh-Hans", "zh-Hant"],
+                    source_languages=self.source_languages,
                     target_languages=["en"],
                     precision="fp32",
                     device="cpu",

@@ -123,3 +123,13 @@ def test_models_tell_their_defaults_and_glossaries(server: FakeServer, command: 
     shown = json.loads(command.out)["models"][0]
     assert shown["decoding_defaults"] == {"beam_size": 6, "length_penalty": 0.6, "early_stopping": True}
     assert shown["glossaries"] == ["cats", "dogs"]
+
+
+def test_a_model_of_many_languages_fits_a_terminal(server: FakeServer, command: Command):
+    tags = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"]
+    server.source_languages = tuple(tags)
+    assert command("models") == 0
+    lines = command.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "100 languages→en" in lines[1]
+    assert set(tags) <= set(command.out.replace(",", " ").split())
