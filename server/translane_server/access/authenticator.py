@@ -7,17 +7,14 @@ import ipaddress
 import logging
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from prometheus_client import Counter
-
-from translane_server.access.allowances import Allowance, Charge
+from translane_server.access.allowances import Allowance
 from translane_server.access.certificates import Certificates
-from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, digest_of, is_token, load_keys
+from translane_server.access.keys import LONGEST_TOKEN, Key, digest_of, is_token, load_keys
 from translane_server.core.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
 from translane_server.core.file_changes import INTERVAL, FileChanges, Followed, follow
 from translane_server.observation.metrics import Metrics
@@ -37,22 +34,10 @@ _DRAWER_BYTES = 2
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     digest: bytes
     key: Key
-    name: str
     allowance: Allowance
-    label: str  # of the holder in metrics
-    sentences: Counter
-
-
-@dataclass
-class _Cabinet:
-    """The keys of one version of the file."""
-
-    drawers: dict[bytes, list[_Entry]] = field(default_factory=dict)
-    allowances: dict[str, Allowance] = field(default_factory=dict)
 
 
 class KeyRing:
@@ -62,27 +47,24 @@ class KeyRing:
         path: the file of keys.
         metrics: counts the sentences and the refusals of calls with keys.
         shows_names: whether the metrics have the names of holders; else they count all together.
-        clock: the time of day [seconds].
 
     Raises:
         KeysError: the file is wrong.
     """
 
-    def __init__(
-        self, path: Path, metrics: Metrics, *, shows_names: bool = False, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, path: Path, metrics: Metrics, *, shows_names: bool = False) -> None:
         self._path = path
         self._metrics = metrics
         self._shows_names = shows_names
-        self._clock = clock
         self._changes = FileChanges([path])
         self._refused: Counts[str] = Counts()
         self._told = float("-inf")
-        self._cabinet = _Cabinet()
-        self._take(load_keys(path))
+        self._drawers: dict[bytes, list[_Entry]] = {}
+        self._allowances: dict[str, Allowance] = {}
+        self._read()
 
-    def admit(self, metadata: Metadata, peer: str) -> Charge:
-        """Find the holder of a call's key.
+    def admit(self, metadata: Metadata, peer: str) -> Allowance:
+        """Find the holder of a call's key, and return what the holder's calls may ask for.
 
         Args:
             metadata: the call's metadata, with names in lower case.
@@ -94,23 +76,21 @@ class KeyRing:
             ExpiredKeyError: the call's key has expired.
         """
         try:
-            entry = self._find(_token_of(metadata))
+            _, key, allowance = self._find(_token_of(metadata))
+            if key.expires and key.has_expired(datetime.now(UTC)):
+                allowance.count_refusal(ExpiredKeyError.reason)
+                raise ExpiredKeyError(f"the key of {allowance.name} expired at {key.expires:%Y-%m-%d %H:%M %Z}")
         except RequestError as error:
             self._tell(error.reason, peer)
             raise
-        if entry.key.expires and entry.key.has_expired(datetime.fromtimestamp(self._clock(), UTC)):
-            self._metrics.key_rejected.labels(entry.label, ExpiredKeyError.reason).inc()
-            self._tell(ExpiredKeyError.reason, peer)
-            raise ExpiredKeyError(f"the key of {entry.name} expired at {entry.key.expires:%Y-%m-%d %H:%M %Z}")
-        rejected = partial(self._metrics.key_rejected.labels, entry.label)
-        return Charge(entry.name, entry.allowance, entry.sentences, rejected)
+        return allowance
 
     def refresh(self) -> None:
         """Read the file again if it has changed. A wrong file is logged, and the keys before go on."""
         if not self._changes.look():
             return
         try:
-            self._take(load_keys(self._path))
+            self._read()
         except KeysError as error:
             _log.error("%s; the keys before go on", error)
 
@@ -125,27 +105,31 @@ class KeyRing:
         """
         if is_token(token):
             digest = digest_of(token)
-            for entry in self._cabinet.drawers.get(digest[:_DRAWER_BYTES], ()):
+            for entry in self._drawers.get(digest[:_DRAWER_BYTES], ()):
                 if hmac.compare_digest(entry.digest, digest):
                     return entry
         raise UnknownKeyError("this server does not know the key of the call")
 
-    def _take(self, holders: Holders) -> None:
-        """Let new calls use these holders. Calls that run go on, whatever becomes of their keys."""
-        cabinet, before = _Cabinet(), self._cabinet.allowances
+    def _read(self) -> None:
+        """Let new calls use the keys of the file. Calls that run go on, whatever becomes of their keys.
+
+        Raises:
+            KeysError: the file is wrong.
+        """
+        drawers: dict[bytes, list[_Entry]] = {}
+        allowances = {}
+        holders = load_keys(self._path)
         for name, holder in holders.items():
-            allowance = before.get(name) or Allowance(holder)
-            allowance.change(holder)
-            cabinet.allowances[name] = allowance
-            label = name if self._shows_names else ""
-            sentences = self._metrics.key_sentences.labels(label)
+            if allowance := self._allowances.get(name):
+                allowance.holder = holder
+            else:
+                allowance = Allowance(name, holder, self._metrics, name if self._shows_names else "")
+            allowances[name] = allowance
             for key in holder.keys:
                 digest = bytes.fromhex(key.sha256)
-                drawer = cabinet.drawers.setdefault(digest[:_DRAWER_BYTES], [])
-                drawer.append(_Entry(digest, key, name, allowance, label, sentences))
-        self._cabinet = cabinet
-        keys = sum(len(holder.keys) for holder in holders.values())
-        _log.info("keys: %d, holders: %d", keys, len(holders))
+                drawers.setdefault(digest[:_DRAWER_BYTES], []).append(_Entry(digest, key, allowance))
+        self._drawers, self._allowances = drawers, allowances
+        _log.info("keys: %d, holders: %d", sum(len(holder.keys) for holder in holders.values()), len(holders))
 
     def _tell(self, reason: str, peer: str) -> None:
         """Log refused calls: at once, and then at most once a minute, with how many there were."""
@@ -190,10 +174,9 @@ class Guard:
     """
 
     def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
-        self.certificates = certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        self.keys = (
-            KeyRing(settings.keys_file, metrics, shows_names=settings.key_metrics) if settings.keys_file else None
-        )
+        names = settings.key_metrics
+        self.certificates = certificates_of(settings)
+        self.keys = KeyRing(settings.keys_file, metrics, shows_names=names) if settings.keys_file else None
 
     async def follow(self) -> None:
         """Follow the files of certificates and keys, for ever."""
@@ -202,13 +185,14 @@ class Guard:
             await follow(followed, INTERVAL)
 
 
-def certificates_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> Certificates | None:
+def certificates_of(settings: ServerSettings) -> Certificates | None:
     """Return the certificates of the settings; None without TLS.
 
     Raises:
         CertificateError: a certificate is wrong.
     """
-    return Certificates(cert, key, client_ca) if cert and key else None
+    cert, key = settings.tls_cert, settings.tls_key
+    return Certificates(cert, key, settings.tls_client_ca) if cert and key else None
 
 
 def what_is_missing(settings: ServerSettings) -> str:
@@ -226,12 +210,6 @@ def what_is_missing(settings: ServerSettings) -> str:
         "without TLS (--tls-cert) and keys (--keys-file): whoever reaches the port may translate, and whoever is on"
         " the way can read texts"
     )
-
-
-def warn_of_what_is_missing(settings: ServerSettings) -> None:
-    """Log what other machines may do, if the server listens to them and lacks TLS or keys."""
-    if missing := what_is_missing(settings):
-        _log.warning("listening on %s %s", settings.host, missing)
 
 
 def _is_loopback(host: str) -> bool:

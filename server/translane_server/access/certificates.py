@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
@@ -35,22 +35,22 @@ _HTTP = ("http/1.1",)  # what the HTTP ports speak, as ALPN has it
 
 
 @dataclass(frozen=True)
-class _Identity:
-    """What was read last.
+class Identity:
+    """A certificate with its key, and the authorities of callers, as they were read.
 
     Attributes:
-        context: for ports of Python's ssl.
-        configuration: for ports of gRPC.
-        names: the names and addresses that the certificate is for.
-        problem: what is wrong with the certificate, although it can be used; empty if nothing is.
-        expires: when the certificate expires, as OpenSSL writes it; empty if there is a problem.
+        context: for ports of Python's ssl. Such a port takes the newest certificate for each new connection.
+        configuration: for ports of gRPC; see `grpc_credentials`.
+        names: the names and addresses that the certificate is for; empty if it is not valid now.
+        expires: when the certificate expires, as OpenSSL writes it; empty if it is not valid now.
+        problem: why callers will refuse the certificate now, although it can be used; empty if they will not.
     """
 
     context: ssl.SSLContext
     configuration: grpc.ServerCertificateConfiguration
     names: tuple[str, ...]
-    problem: str
     expires: str
+    problem: str
 
 
 class Certificates:
@@ -63,38 +63,26 @@ class Certificates:
         key: PEM file with the private key. It is not encrypted.
         client_ca: PEM file with the authorities of callers' certificates (mutual TLS); None if callers need none.
 
+    Attributes:
+        current: what was read last.
+
     Raises:
         CertificateError: a file cannot be read, or the files do not fit together.
     """
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._changes = FileChanges([path for path in (cert, key, client_ca) if path])
-        self._current = self._read()
-        self._tell()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names and addresses that the certificate is for; empty if it is not valid now."""
-        return self._current.names
-
-    @property
-    def expires(self) -> str:
-        """When the certificate expires; empty if it is not valid now."""
-        return self._current.expires
-
-    @property
-    def problem(self) -> str:
-        """Why callers will refuse the certificate now; empty if they will not."""
-        return self._current.problem
+        self._paths = [path for path in (cert, key, client_ca) if path]
+        self._changes = FileChanges(self._paths)
+        self.current = self._read()
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Return credentials for a port of gRPC. The port takes the newest certificate for each new connection."""
-        handed = self._current.configuration
+        handed = self.current.configuration
 
         def newest() -> Any:  # called on gRPC's threads; None keeps what the port has
             nonlocal handed
-            configuration = self._current.configuration
+            configuration = self.current.configuration
             if configuration is handed:
                 return None
             handed = configuration
@@ -104,56 +92,45 @@ class Certificates:
             handed, newest, require_client_authentication=self._client_ca is not None
         )
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return a context for an HTTP port. The port takes the newest certificate for each new connection."""
-        context = self._read().context
-
-        def newest(connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
-            connection.context = self._current.context
-
-        # OpenSSL calls it for every connection, whether the client names a server or not.
-        context.sni_callback = newest
-        return context
-
     def refresh(self) -> None:
         """Read the files again if they have changed. Wrong files are logged, and the certificate before goes on."""
         if not self._changes.look():
             return
         try:
-            self._current = self._read()
+            self.current = self._read()
         except CertificateError as error:
             _log.error("%s; the certificate before goes on", error)
-        else:
-            self._tell()
 
-    def _tell(self) -> None:
-        if self._current.problem:
-            _log.warning("certificate %s: %s", self._cert, self._current.problem)
-        else:
-            _log.info("certificate %s: valid until %s", self._cert, self._current.expires)
+    def _use_newest(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _old: ssl.SSLContext) -> None:
+        connection.context = self.current.context
 
-    def _read(self) -> _Identity:
+    def _read(self) -> Identity:
         """Read and check the files.
 
         Raises:
             CertificateError: a file is wrong; the message names the file.
         """
-        paths = [path for path in (self._cert, self._key, self._client_ca) if path]
-        contents = [_content(path) for path in paths]
+        contents = [_content(path) for path in self._paths]
         cert, key, *authorities = contents
-        _check_certificates(self._cert, cert)
+        caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _trust(caller, self._cert, cert)
         _check_key_of(self._cert, cert)
         context = self._context()
-        names, expires, problem = _seen_by_callers(context, cert)
+        names, expires, problem = _seen_by(caller, context)
+        # OpenSSL calls it for every connection, whether the client names a server or not.
+        context.sni_callback = self._use_newest
         if self._client_ca:
-            _check_certificates(self._client_ca, authorities[0])
-            context.load_verify_locations(cadata=authorities[0].decode("ascii", "ignore"))
+            _trust(context, self._client_ca, authorities[0])
             context.verify_mode = ssl.CERT_REQUIRED
         # OpenSSL has read the paths by itself, so it may have seen other files.
-        if contents != [_content(path) for path in paths]:
+        if contents != [_content(path) for path in self._paths]:
             raise CertificateError(f"certificate {self._cert}: its files have changed while they were read")
+        if problem:
+            _log.warning("certificate %s: %s", self._cert, problem)
+        else:
+            _log.info("certificate %s: valid until %s", self._cert, expires)
         configuration = grpc.ssl_server_certificate_configuration([(key, cert)], *authorities)
-        return _Identity(context, configuration, names, problem, expires)
+        return Identity(context, configuration, names, expires, problem)
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -162,10 +139,12 @@ class Certificates:
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         context.set_alpn_protocols(_HTTP)
+
+        def refuse() -> NoReturn:
+            raise CertificateError(f"key {self._key}: it is encrypted; the server has no passphrase for it")
+
         try:
-            context.load_cert_chain(self._cert, self._key, password=_refuse_password)
-        except _EncryptedError:
-            raise CertificateError(f"key {self._key}: it is encrypted; the server has no passphrase for it") from None
+            context.load_cert_chain(self._cert, self._key, password=refuse)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 raise CertificateError(f"key {self._key}: it is not the key of the certificate {self._cert}") from None
@@ -177,14 +156,6 @@ class Certificates:
         return context
 
 
-class _EncryptedError(Exception):
-    """The private key is encrypted."""
-
-
-def _refuse_password() -> str:
-    raise _EncryptedError
-
-
 def _content(path: Path) -> bytes:
     try:
         return read_regular(path, _MOST_BYTES)
@@ -192,9 +163,10 @@ def _content(path: Path) -> bytes:
         raise CertificateError(f"certificate file {path}: it cannot be read: {error.strerror}") from None
 
 
-def _check_certificates(path: Path, content: bytes) -> None:
+def _trust(context: ssl.SSLContext, path: Path, content: bytes) -> None:
+    """Let `context` trust the certificates in the content of a file."""
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii", "ignore"))
+        context.load_verify_locations(cadata=content.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError):
         raise CertificateError(f"certificate {path}: it has no certificate in PEM") from None
 
@@ -215,16 +187,14 @@ def _check_key_of(path: Path, content: bytes) -> None:
             )
 
 
-def _seen_by_callers(context: ssl.SSLContext, cert: bytes) -> tuple[tuple[str, ...], str, str]:
-    """Let a caller who trusts this very certificate connect to `context`, in memory.
+def _seen_by(caller: ssl.SSLContext, context: ssl.SSLContext) -> tuple[tuple[str, ...], str, str]:
+    """Let a caller who trusts the certificate of `context` connect to it, in memory.
 
     Returns:
         The certificate's names, when it expires, and why the caller refuses it.
     """
-    caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     caller.check_hostname = False
     caller.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    caller.load_verify_locations(cadata=cert.decode("ascii", "ignore"))
     to_server, to_caller = ssl.MemoryBIO(), ssl.MemoryBIO()
     server_end = context.wrap_bio(to_server, to_caller, server_side=True)
     caller_end = caller.wrap_bio(to_caller, to_server)

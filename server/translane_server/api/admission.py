@@ -117,8 +117,8 @@ class Admission:
         """
         method = call.method
         if self._keys and method.needs_key:
-            call.charge = charge = self._keys.admit(call.metadata, call.peer)
-            call.caller = caller = charge.name
+            call.allowance = allowance = self._keys.admit(call.metadata, call.peer)
+            call.caller = caller = allowance.name
             call.note(key=caller)
         else:
             call.caller = caller = caller_of(call.metadata, call.certificate, call.peer, self._caller_header)

@@ -127,8 +127,8 @@ class Answering:
                 call.note(field=error.violations[0].field)
             if error.reason in REJECTIONS:
                 call.method.rejected.labels(error.reason).inc()
-                if call.charge:
-                    call.charge.count_refusal(error.reason)
+                if call.allowance:
+                    call.allowance.count_refusal(error.reason)
             return status_of(error)
         if isinstance(error, Exception):  # a bug, whose details the caller must not see
             call.code = grpc.StatusCode.INTERNAL
@@ -140,8 +140,8 @@ class Answering:
 
     def _ended(self, call: Call) -> None:
         """Count and log a call."""
-        if call.charge:
-            call.charge.close()
+        if call.allowance:
+            call.allowance.give_back(call.paid)
         self.admission.finished(call)
         now = time.monotonic()
         seconds = now - call.started

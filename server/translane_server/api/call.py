@@ -12,7 +12,7 @@ import grpc
 from google.rpc.status_pb2 import Status
 from prometheus_client import Counter
 
-from translane_server.access.allowances import Charge
+from translane_server.access.allowances import Allowance
 from translane_server.core.errors import RequestError
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import CallTrace
@@ -129,7 +129,8 @@ class Call:
         trace: the trace of the call; None if calls are not traced.
         facts: what the call's span and its line in the log tell of it; None if it has neither.
         caller: who calls: the holder of its key, or the name under which its calls share their limits.
-        charge: what the call takes of the allowance of its key; None if callers need no keys.
+        allowance: what all calls with the caller's keys may ask for; None if callers need no keys.
+        paid: how many sentences of the allowance the call has taken.
         size: bytes of the call's message, once it has come.
         counted: where the call counts, by its models; empty as long as it has none.
         accepted: when the message had come [as `started`]; 0 before.
@@ -149,7 +150,8 @@ class Call:
     trace: CallTrace | None = None
     facts: dict[str, Any] | None = None
     caller: str = ""
-    charge: Charge | None = None
+    allowance: Allowance | None = None
+    paid: int = 0
     size: int = 0
     counted: Sequence[ModelMetrics] = ()
     accepted: float = 0.0
@@ -168,9 +170,10 @@ class Call:
         self.counted = (*self.counted, *models)
 
     def pay(self, sentences: int) -> None:
-        """Take sentences from the allowance of the call's key. Raises as `Charge.pay`."""
-        if self.charge:
-            self.charge.pay(sentences)
+        """Take sentences from the allowance of the call's key, until the call ends. Raises as `Allowance.take`."""
+        if self.allowance:
+            self.allowance.take(sentences, of_call=self.paid)
+            self.paid += sentences
 
     def end(self, refusal: RequestError) -> None:
         """Make the call's task answer with `refusal`: at once, or when the message is written that is on its way."""

@@ -21,11 +21,11 @@ def check(settings: ServerSettings) -> Iterator[str]:
         StartupError: something is wrong, so that a server would not start, or would serve nobody.
     """
     yield "settings: right"
-    if certificates := certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca):
-        if certificates.problem:
-            raise CertificateError(f"certificate {settings.tls_cert}: {certificates.problem}")
-        names = ", ".join(certificates.names)
-        yield f"certificate {settings.tls_cert}: for {names}; valid until {certificates.expires}"
+    if certificates := certificates_of(settings):
+        identity = certificates.current
+        if identity.problem:
+            raise CertificateError(f"certificate {settings.tls_cert}: {identity.problem}")
+        yield f"certificate {settings.tls_cert}: for {', '.join(identity.names)}; valid until {identity.expires}"
         if settings.tls_client_ca:
             yield f"certificates of callers: those of {settings.tls_client_ca}"
     if settings.keys_file:

@@ -155,7 +155,7 @@ class OperatorPorts:
             StartupError: the server cannot listen on a port.
         """
         settings, host = self.settings, self.settings.host
-        context = self.certificates.ssl_context() if self.certificates else None
+        context = self.certificates.current.context if self.certificates else None
         with listening_on(settings.metrics_address, settings.metrics_port):
             self.metrics_port = MetricsPort(
                 self.metrics.registry, settings.metrics_address, settings.metrics_port, context

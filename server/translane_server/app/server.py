@@ -11,7 +11,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
-from translane_server.access.authenticator import Guard, warn_of_what_is_missing
+from translane_server.access.authenticator import Guard, what_is_missing
 from translane_server.access.certificates import Certificates
 from translane_server.api.grpc_port import GrpcPort, enable_reflection, grpc_port
 from translane_server.api.health import HealthPort, HealthService
@@ -119,7 +119,8 @@ class Server:
         self.metrics_port = _number(opened.metrics_port) or 0
         http, health, admin = map(_number, (self._http, opened.health_port, opened.admin_port))
         log_addresses(settings, Ports(self.port, self.metrics_port, http, health, admin))
-        warn_of_what_is_missing(settings)
+        if missing := what_is_missing(settings):
+            _log.warning("listening on %s %s", settings.host, missing)
 
     def _open_grpc(self, connections: int) -> GrpcPort:
         """Open the port of translations."""

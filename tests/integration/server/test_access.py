@@ -135,7 +135,7 @@ def value(running, name, **labels):
 def allowance_of(running, name):
     keys = running.server.guard.keys
     assert keys is not None
-    return keys._cabinet.allowances[name]
+    return keys._allowances[name]
 
 
 async def test_tls_encrypts_and_knows_its_authority(secrets, authority, another):

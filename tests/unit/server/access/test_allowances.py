@@ -1,21 +1,20 @@
 import pytest
-from prometheus_client import Counter
 
-from translane_server.access.allowances import Allowance, Charge
+from translane_server.access.allowances import Allowance
 from translane_server.access.keys import KeyHolder
 from translane_server.core.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
+from translane_server.observation.metrics import Metrics
 
 
 @pytest.fixture
 def allowance_of(clock):
-    return lambda holder: Allowance(holder, clock)
+    return lambda holder: Allowance("a", holder, Metrics(), "", clock)
 
 
 def test_without_limits_everything_is_taken(allowance_of):
     allowance = allowance_of(KeyHolder())
     for _ in range(10):
         allowance.take(1_000_000)
-    assert allowance.in_flight == 10_000_000
 
 
 def test_sentences_in_flight_are_limited_until_they_are_given_back(allowance_of):
@@ -91,23 +90,7 @@ def test_the_rest_of_an_accepted_call_is_not_refused_for_the_rate(allowance_of):
 def test_changed_limits_hold_for_what_is_in_flight(allowance_of):
     allowance = allowance_of(KeyHolder())
     allowance.take(20)
-    allowance.change(KeyHolder(sentences_in_flight=25))
+    allowance.holder = KeyHolder(sentences_in_flight=25)
     with pytest.raises(TooManySentencesError):
         allowance.take(6)
     allowance.take(5)
-
-
-def test_a_charge_gives_back_what_it_took_once(allowance_of):
-    counter = Counter("sentences", "", registry=None)
-    allowance = allowance_of(KeyHolder(sentences_in_flight=10))
-    rejected = Counter("rejected", "", ("reason",), registry=None)
-    charge = Charge("a", allowance, counter, rejected.labels)
-    charge.pay(3)
-    charge.pay(4)
-    with pytest.raises(InvalidRequestError):
-        charge.pay(4)
-    assert allowance.in_flight == 7
-    charge.close()
-    charge.close()
-    assert allowance.in_flight == 0
-    assert counter._value.get() == 7

@@ -63,9 +63,9 @@ def settle(certificates):
 
 def test_knows_its_names_and_its_end(files):
     certificates = Certificates(files.cert, files.key)
-    assert set(certificates.names) == {"localhost", "127.0.0.1"}
-    assert certificates.expires.endswith("GMT")
-    assert certificates.problem == ""
+    assert set(certificates.current.names) == {"localhost", "127.0.0.1"}
+    assert certificates.current.expires.endswith("GMT")
+    assert certificates.current.problem == ""
 
 
 @pytest.mark.parametrize("name", ["cert", "key", "ca"])
@@ -175,23 +175,23 @@ def test_warns_of_an_expired_certificate(files, authority, caplog, days, problem
     files.write(authority, not_before=end - datetime.timedelta(days=9), not_after=end)
     with caplog.at_level(logging.WARNING):
         certificates = Certificates(files.cert, files.key)
-    assert certificates.problem == problem
+    assert certificates.current.problem == problem
     assert [problem in line for line in caplog.messages] == [True]
 
 
 def test_keeps_the_certificate_before_when_the_new_one_is_wrong(files, authority, another, caplog):
     certificates = Certificates(files.cert, files.key)
-    before = certificates.expires
+    before = certificates.current.expires
     replace(files.cert, another.issue_cert("elsewhere").cert_chain_pems[0].bytes())
     caplog.clear()
     for _ in range(5):
         certificates.refresh()
     (line,) = caplog.messages
     assert line.endswith("the certificate before goes on")
-    assert certificates.expires == before
+    assert certificates.current.expires == before
     files.write(authority)
     settle(certificates)
-    assert certificates.problem == ""
+    assert certificates.current.problem == ""
 
 
 def test_reads_no_file_that_still_changes(files, another, caplog):
@@ -235,7 +235,7 @@ def client_of(authority, issuer=None, **attributes):
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 async def test_http_follows_the_files(files, authority, another, name):
     certificates = Certificates(files.cert, files.key)
-    server = await served_over_http(certificates.ssl_context())
+    server = await served_over_http(certificates.current.context)
     port = server.sockets[0].getsockname()[1]
     assert await fetch(port, client_of(authority), name) == b"hello\n"
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -258,7 +258,7 @@ async def is_served(port, client):
 
 async def test_http_follows_the_authorities_of_callers(files, authority, another):
     certificates = Certificates(files.cert, files.key, files.ca)
-    server = await served_over_http(certificates.ssl_context())
+    server = await served_over_http(certificates.current.context)
     port = server.sockets[0].getsockname()[1]
     issuers = (None, authority, another)
     assert [await is_served(port, client_of(authority, issuer)) for issuer in issuers] == [False, True, False]
@@ -339,7 +339,7 @@ async def test_grpc_takes_tls_1_2_or_newer(grpc_port, authority):
 
 
 async def test_http_takes_tls_1_2_or_newer(files, authority):
-    server = await served_over_http(Certificates(files.cert, files.key).ssl_context())
+    server = await served_over_http(Certificates(files.cert, files.key).current.context)
     port = server.sockets[0].getsockname()[1]
     done = [await asyncio.to_thread(handshake, port, authority, version) for version in VERSIONS]
     assert done == [False, False, True, True]

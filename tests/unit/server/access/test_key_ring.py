@@ -1,11 +1,11 @@
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from translane_server.access.authenticator import KeyRing
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.core.errors import ExpiredKeyError, MissingKeyError, UnknownKeyError
+from translane_server.core.errors import ExpiredKeyError, MissingKeyError, TooManySentencesError, UnknownKeyError
 from translane_server.observation.metrics import Metrics
 
 PEER = "ipv4:192.0.2.1:1234"
@@ -16,10 +16,9 @@ class File:
 
     def __init__(self, path, **holders):
         self.path = path
-        self.now = 1000.0
         self.write(holders)
         self.metrics = Metrics()
-        self.ring = KeyRing(path, self.metrics, shows_names=True, clock=lambda: self.now)
+        self.ring = KeyRing(path, self.metrics, shows_names=True)
 
     def write(self, holders):
         new = self.path.with_suffix(".new")
@@ -78,11 +77,10 @@ def test_keys_that_differ_in_anything_are_unknown(path, tokens):
 
 
 def test_an_expired_key_names_its_holder_and_the_time(path, tokens):
-    file = File(path, a=holder(tokens[0], expires=datetime(2030, 1, 1, tzinfo=UTC)))
-    file.now = datetime(2029, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
-    assert file.admit(tokens[0]).name == "a"
-    file.now += 1
-    with pytest.raises(ExpiredKeyError, match="the key of a expired at 2030-01-01 00:00 UTC"):
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    file = File(path, a=holder(tokens[0], expires=datetime(2025, 1, 1, tzinfo=UTC)), b=holder(tokens[1], expires=soon))
+    assert file.admit(tokens[1]).name == "b"
+    with pytest.raises(ExpiredKeyError, match="the key of a expired at 2025-01-01 00:00 UTC"):
         file.admit(tokens[0])
     value = file.metrics.registry.get_sample_value
     assert value("translane_key_rejected_total", {"key": "a", "reason": "EXPIRED_KEY"}) == 1
@@ -91,17 +89,17 @@ def test_an_expired_key_names_its_holder_and_the_time(path, tokens):
 def test_a_changed_file_changes_who_is_admitted(path, tokens):
     file = File(path, a=holder(tokens[0]))
     before = file.admit(tokens[0])
-    before.pay(5)
+    before.take(5)
     file.change({"a": holder(tokens[1], sentences_in_flight=6), "b": holder(tokens[2])})
     with pytest.raises(UnknownKeyError):
         file.admit(tokens[0])
     assert file.admit(tokens[2]).name == "b"
     after = file.admit(tokens[1])
-    after.pay(1)
-    assert file.ring._cabinet.allowances["a"].in_flight == 6  # what the key before has in flight counts
-    before.close()
-    after.close()
-    assert file.ring._cabinet.allowances["a"].in_flight == 0
+    after.take(1)
+    with pytest.raises(TooManySentencesError):  # what the key before has in flight counts
+        after.take(1)
+    before.give_back(5)
+    after.take(5)
 
 
 @pytest.mark.parametrize("content", ["[a", "", "x"])
