@@ -6,8 +6,9 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,7 +57,11 @@ def keys(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         raise SettingsError(f"--file is required (or {_FILE_VARIABLE})")
     if sys.stdout is None:
         raise KeysError("standard output is closed, so nobody would see the answer")
-    for line in _COMMANDS[arguments.command](Path(file), arguments):
+    if arguments.command == "set" and all(getattr(arguments, field) is None for field in _LIMITS):
+        flags = ", ".join(f"--{field.replace('_', '-')}" for field in _LIMITS)
+        raise SettingsError(f"set needs at least one of {flags}")
+    path = Path(file)
+    for line in _listed(path) if arguments.command == "list" else [_change(path, arguments)]:
         _show(line, is_key=arguments.command in _MAKERS)
     return 0
 
@@ -70,87 +75,66 @@ def _show(line: str, *, is_key: bool) -> None:
         raise KeysError(f"the answer cannot be written: {error.strerror}{unseen}") from None
 
 
-def _add(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
-    yield _new_key(path, arguments, after=None)
+def _change(path: Path, arguments: argparse.Namespace) -> str:
+    """Change what the file says of a holder, and return what to tell of it."""
+    command, name = arguments.command, arguments.name
+    told = ""
+
+    def change(before: Holders) -> Holders:
+        nonlocal told
+        check_name(name)
+        if name not in before:
+            if command == "rotate":
+                raise KeysError(f"{name} has no key yet; {_PROG} add makes one")
+            if command != "add":
+                raise KeysError(f"there is no holder {name}")
+            if len(before) >= MOST_HOLDERS:
+                raise KeysError(f"the file has {MOST_HOLDERS:,} holders, and no more are accepted")
+        holder, told = _COMMANDS[command](before.get(name, KeyHolder()), arguments)
+        others = {each: before[each] for each in before if each != name}
+        return {**others, name: holder} if holder else others
+
+    change_keys(path, change)
+    return told
 
 
-def _rotate(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
-    yield _new_key(path, arguments, after=arguments.keep)
-
-
-def _new_key(path: Path, arguments: argparse.Namespace, after: datetime | None) -> str:
-    """Give a holder one more key, and return it. Its other keys expire `after` this time, if it is given."""
+def _add(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder, str]:
     token = make_token()
     key = Key(sha256=digest_of(token).hex(), expires=arguments.expires)
-
-    def change(before: Holders) -> Holders:
-        name = arguments.name
-        check_name(name)
-        if after and name not in before:
-            raise KeysError(f"{name} has no key yet; {_PROG} add makes one")
-        if name not in before and len(before) >= MOST_HOLDERS:
-            raise KeysError(f"the file has {MOST_HOLDERS:,} holders, and no more are accepted")
-        holder = before.get(name, KeyHolder())
-        older = [_ending(each, after) for each in holder.keys] if after else holder.keys
-        return {**before, name: _changed(holder, arguments, keys=(*older, key))}
-
-    change_keys(path, change)
-    return token
+    return _changed(holder, arguments, keys=(*holder.keys, key)), token
 
 
-def _set(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
-    if all(getattr(arguments, field) is None for field in _LIMITS):
-        flags = ", ".join(f"--{field.replace('_', '-')}" for field in _LIMITS)
-        raise SettingsError(f"set needs at least one of {flags}")
-
-    def change(before: Holders) -> Holders:
-        return {**before, arguments.name: _changed(_holder(before, arguments.name), arguments)}
-
-    change_keys(path, change)
-    yield f"changed {arguments.name}"
+def _rotate(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder, str]:
+    end = arguments.keep
+    older = [key if key.has_expired(end) else key.model_copy(update={"expires": end}) for key in holder.keys]
+    return _add(holder.model_copy(update={"keys": older}), arguments)
 
 
-def _remove(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
-    removed: list[str] = []
-
-    def change(before: Holders) -> Holders:
-        name, start = arguments.name, arguments.hash
-        holder = _holder(before, name)
-        others = {each: before[each] for each in before if each != name}
-        if start is None:
-            removed.append(f"removed {name}, with {len(holder.keys)} keys")
-            return others
-        found = [key for key in holder.keys if key.sha256.startswith(start)]
-        if len(found) != 1:
-            raise KeysError(f"{name} has {len(found)} keys whose hash begins with {without_secrets(start[:64])}")
-        removed.append(f"removed a key of {name}")
-        return {**others, name: holder.model_copy(update={"keys": tuple(k for k in holder.keys if k not in found)})}
-
-    change_keys(path, change)
-    yield from removed
+def _set(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder, str]:
+    return _changed(holder, arguments), f"changed {arguments.name}"
 
 
-def _list(path: Path, arguments: argparse.Namespace) -> Iterator[str]:  # noqa: ARG001 the signature of commands
-    now = datetime.now(UTC)
-    for name, holder in sorted(load_keys(path).items()):
-        yield "  ".join([name, *_limits(holder), *([f"({holder.note})"] if holder.note else [])])
-        for key in holder.keys:
-            yield f"    {key.sha256[:_SHOWN_DIGITS]}  {_end(key, now)}"
+def _remove(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder | None, str]:
+    name, start = arguments.name, arguments.hash
+    if start is None:
+        return None, f"removed {name}, with {len(holder.keys)} keys"
+    kept = tuple(key for key in holder.keys if not key.sha256.startswith(start))
+    if (found := len(holder.keys) - len(kept)) != 1:
+        raise KeysError(f"{name} has {found} keys whose hash begins with {without_secrets(start[:64])}")
+    return holder.model_copy(update={"keys": kept}), f"removed a key of {name}"
 
 
-_COMMANDS = {"add": _add, "rotate": _rotate, "set": _set, "remove": _remove, "list": _list}
-
-
-def _holder(holders: Holders, name: str) -> KeyHolder:
-    check_name(name)
-    if name not in holders:
-        raise KeysError(f"there is no holder {name}")
-    return holders[name]
+_COMMANDS: Mapping[str, Callable[[KeyHolder, argparse.Namespace], tuple[KeyHolder | None, str]]] = {
+    "add": _add,
+    "rotate": _rotate,
+    "set": _set,
+    "remove": _remove,
+}
 
 
 def _changed(holder: KeyHolder, arguments: argparse.Namespace, **more: Any) -> KeyHolder:
     """Return a holder with what the arguments set."""
-    values = {field: getattr(holder, field) for field in KeyHolder.model_fields} | more
+    values = vars(holder) | more
     for field in _LIMITS:
         if (value := getattr(arguments, field)) is not None:
             values[field] = None if value == _NO_LIMIT and field != "note" else value
@@ -162,8 +146,12 @@ def _changed(holder: KeyHolder, arguments: argparse.Namespace, **more: Any) -> K
         raise SettingsError(f"--{place}: {problem['msg'][:1].lower()}{problem['msg'][1:]}") from None
 
 
-def _ending(key: Key, end: datetime) -> Key:
-    return key if key.expires and key.expires <= end else key.model_copy(update={"expires": end})
+def _listed(path: Path) -> Iterator[str]:
+    now = datetime.now(UTC)
+    for name, holder in sorted(load_keys(path).items()):
+        yield "  ".join([name, *_limits(holder), *([f"({holder.note})"] if holder.note else [])])
+        for key in holder.keys:
+            yield f"    {key.sha256[:_SHOWN_DIGITS]}  {_end(key, now)}"
 
 
 def _limits(holder: KeyHolder) -> Iterator[str]:
@@ -176,7 +164,7 @@ def _limits(holder: KeyHolder) -> Iterator[str]:
 def _end(key: Key, now: datetime) -> str:
     if key.expires is None:
         return "does not expire"
-    return f"{'expired' if key.has_expired(now) else 'expires'} {key.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{'expired' if key.has_expired(now) else 'expires'} {key.expires:%Y-%m-%d %H:%M} UTC"
 
 
 def _time(text: str) -> datetime:
@@ -192,14 +180,11 @@ def _time(text: str) -> datetime:
     raise argparse.ArgumentTypeError(f"{text[:60]!r} is no time: write 30d, 12h, 5m or 2030-12-31T00:00:00Z")
 
 
-def _limit(kind: type[int] | type[float]) -> Any:
-    def read(text: str) -> Any:
-        try:
-            return text if text == _NO_LIMIT else kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text[:60]!r} is no number; {_NO_LIMIT} takes the limit away") from None
-
-    return read
+def _limit(kind: type[int] | type[float], text: str) -> Any:
+    try:
+        return text if text == _NO_LIMIT else kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no number; {_NO_LIMIT} takes the limit away") from None
 
 
 class _Parser(SettingsParser):
@@ -235,6 +220,7 @@ def _add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--keep", metavar="WHEN", type=_time, required=True, help="when the keys before expire, written as above"
         )
-    parser.add_argument("--sentences-in-flight", metavar="N", type=_limit(int), help="most sentences of open calls")
-    parser.add_argument("--sentences-per-second", metavar="X", type=_limit(float), help="most sentences, over time")
+    whole, real = partial(_limit, int), partial(_limit, float)
+    parser.add_argument("--sentences-in-flight", metavar="N", type=whole, help="most sentences of open calls")
+    parser.add_argument("--sentences-per-second", metavar="X", type=real, help="most sentences, over time")
     parser.add_argument("--note", metavar="TEXT", help="a remark, for people")

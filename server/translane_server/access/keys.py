@@ -33,7 +33,7 @@ from pydantic import (
 )
 
 from translane_server.core.errors import KeysError
-from translane_server.core.files import read_regular
+from translane_server.core.files import read_regular, replaced_whole
 
 PREFIX = "tl_"
 """What every token begins with, so that scanners for secrets find tokens."""
@@ -184,10 +184,9 @@ def _table(name: str, holder: KeyHolder) -> str:
     lines = [f"[{_quoted(name)}]"]
     if holder.note:
         lines.append(f"note = {_quoted(holder.note)}")
-    if holder.sentences_in_flight is not None:
-        lines.append(f"sentences_in_flight = {holder.sentences_in_flight}")
-    if holder.sentences_per_second is not None:
-        lines.append(f"sentences_per_second = {holder.sentences_per_second!r}")
+    for field in ("sentences_in_flight", "sentences_per_second"):
+        if (limit := getattr(holder, field)) is not None:
+            lines.append(f"{field} = {limit!r}")
     lines += ["keys = [", *(f"    {_inline(key)}," for key in holder.keys), "]"]
     return "\n".join(lines) + "\n"
 
@@ -195,7 +194,7 @@ def _table(name: str, holder: KeyHolder) -> str:
 def _inline(key: Key) -> str:
     if key.expires is None:
         return f'{{ sha256 = "{key.sha256}" }}'
-    return f'{{ sha256 = "{key.sha256}", expires = {key.expires.astimezone(UTC).isoformat()} }}'
+    return f'{{ sha256 = "{key.sha256}", expires = {key.expires.isoformat()} }}'
 
 
 def _quoted(text: str) -> str:
@@ -230,8 +229,17 @@ def change_keys(path: Path, change: Callable[[Holders], Holders]) -> None:
     path = Path(os.path.realpath(path))  # a link stays one
     try:
         with _locked(path.parent):
-            before = load_keys(path) if path.exists() else {}
-            _replace(path, write_keys(change(before)))
+            content = write_keys(change(load_keys(path) if path.exists() else {}))
+            with replaced_whole(path) as new:
+                new.unlink(missing_ok=True)  # of a command that was killed
+                descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(content)
+                    if path.exists():
+                        status = path.stat()
+                        with contextlib.suppress(PermissionError):
+                            os.fchown(file.fileno(), status.st_uid, status.st_gid)
+                        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
     except OSError as error:
         raise KeysError(f"keys file {path}: it cannot be written: {error.strerror}") from None
 
@@ -244,23 +252,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _replace(path: Path, content: str) -> None:
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)  # of a command that was killed
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            if path.exists():
-                status = path.stat()
-                with contextlib.suppress(PermissionError):
-                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-            os.fsync(file.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
