@@ -1,7 +1,5 @@
 """Calls that come by no protocol."""
 
-import time
-
 from translane_server.api.call import Call, Method
 from translane_server.observation.metrics import Metrics
 
@@ -9,4 +7,4 @@ from translane_server.observation.metrics import Metrics
 def make_call() -> Call:
     """Return a call that has just arrived."""
     method = Method(Metrics(), "unary", "a.Service", "Method")
-    return Call(method, (), "ipv4:192.0.2.1:1234", time.monotonic())
+    return Call(method, (), "ipv4:192.0.2.1:1234")

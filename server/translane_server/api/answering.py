@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
 from translane_server.api.admission import Admission
-from translane_server.api.call import Call, Metadata, Method, Transport
+from translane_server.api.call import Call, Transport
 from translane_server.api.status import CODES, internal, status_of
 from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
 from translane_server.observation.logs import is_logged, log_call
@@ -44,41 +44,11 @@ class Answering:
         self.admission = admission
         self._tracer = tracer
 
-    def begin(
-        self,
-        method: Method,
-        metadata: Metadata,
-        peer: str,
-        certificate: str = "",
-        remaining: float | None = None,
-        request_id: str = "",
-    ) -> Call:
-        """Return a call that has just arrived. The current task answers it.
-
-        Args:
-            method: what is called.
-            metadata: see `Call`.
-            peer: see `Call`.
-            certificate: see `Call`.
-            remaining: time until the caller gives up [seconds]; None if it does not.
-            request_id: see `Call`.
-        """
-        method.started.inc()
-        started = time.monotonic()
-        deadline = None if remaining is None else started + remaining
-        call = Call(method, metadata, peer, started, certificate, deadline, request_id)
-        if self._tracer and method.is_traced:
-            call.trace = self._tracer.begin(method.full_name, metadata, peer)
-            current_trace.set(call.trace)
-        if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
-            call.facts = {"request_id": call.request_id} if call.request_id else {}
-        return call
-
     async def answer(self, call: Call, transport: Transport, handler: Handler, parse: Parse | None) -> Any:
-        """Answer a call: admit it, receive and parse its message, handle it, and count and log how it ended.
+        """Answer a call in its task: admit it, receive and parse its message, handle it, and log how it ended.
 
         Args:
-            call: what `begin` returned.
+            call: has just arrived.
             transport: carries its messages.
             handler: does what the method is for.
             parse: makes a message of bytes; None if the handler takes bytes.
@@ -90,6 +60,12 @@ class Answering:
             BaseException: what `transport.fail` raises; or what the handler raises, where nobody is left to be told.
         """
         method, admission = call.method, self.admission
+        method.started.inc()
+        if self._tracer and method.is_traced:
+            call.trace = self._tracer.begin(method.full_name, call.metadata, call.peer)
+            current_trace.set(call.trace)
+        if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
+            call.facts = {"request_id": call.request_id} if call.request_id else {}
         try:
             admission.enter(call)
             if method.reads_many:
@@ -134,7 +110,8 @@ class Answering:
             call.code = grpc.StatusCode.INTERNAL
             _log.error("%s failed", call.method.name, exc_info=error)
             return internal()
-        is_late = call.deadline is not None and time.monotonic() >= call.deadline - _DEADLINE_TOLERANCE
+        passed = time.monotonic() - call.started
+        is_late = call.timeout is not None and passed >= call.timeout - _DEADLINE_TOLERANCE
         call.code = grpc.StatusCode.DEADLINE_EXCEEDED if is_late else grpc.StatusCode.CANCELLED
         return None
 
@@ -164,12 +141,11 @@ class Answering:
 @contextmanager
 def ended_at_deadline(call: Call) -> Iterator[None]:
     """End a call at its deadline. gRPC's callers do that themselves, and others leave it to the server."""
-    if call.deadline is None:
+    if call.timeout is None:
         yield
         return
-    seconds = call.deadline - call.started
-    error = RequestTimeoutError(f"not answered within {seconds:g} seconds, the deadline of the call")
-    timer = asyncio.get_running_loop().call_later(seconds, call.end, error)
+    error = RequestTimeoutError(f"not answered within {call.timeout:g} seconds, the deadline of the call")
+    timer = asyncio.get_running_loop().call_later(call.timeout, call.end, error)
     try:
         yield
     finally:

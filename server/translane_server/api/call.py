@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 import grpc
@@ -122,10 +123,10 @@ class Call:
         method: what is called.
         metadata: what the caller sent beside its messages, with names in lower case.
         peer: gRPC's name of the other end of the caller's connection (https://github.com/grpc/grpc/blob/master/doc/naming.md).
-        started: when the call arrived [seconds of `time.monotonic`].
         certificate: the name in the certificate of the caller's connection; empty if there is none.
-        deadline: when the caller gives up [as `started`]; None if it does not.
+        timeout: time from the call's arrival until the caller gives up [seconds]; None if it does not.
         request_id: the caller's own name of the request; "" if there is none that can be shown.
+        started: when the call arrived [seconds of `time.monotonic`].
         trace: the trace of the call; None if calls are not traced.
         facts: what the call's span and its line in the log tell of it; None if it has neither.
         caller: who calls: the holder of its key, or the name under which its calls share their limits.
@@ -143,10 +144,10 @@ class Call:
     method: Method
     metadata: Metadata
     peer: str
-    started: float
     certificate: str = ""
-    deadline: float | None = None
+    timeout: float | None = None
     request_id: str = ""
+    started: float = field(default_factory=time.monotonic)
     trace: CallTrace | None = None
     facts: dict[str, Any] | None = None
     caller: str = ""

@@ -172,22 +172,20 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 
     def _handler(self, method: Method, added: Any) -> Any:
         answer, parse, behavior = self.answering.answer, added.request_deserializer, _behavior(added)
+        certified = self._certified
 
         async def handle(_messages: Any, context: Context) -> Any:
-            call = self._begin(method, context)
-            echoed = ((REQUEST_ID, call.request_id),) if call.request_id else ()
+            metadata: Any = context.invocation_metadata() or ()
+            certificate = name_in_certificate(context.auth_context()) if certified else ""
+            request_id = request_id_in(metadata)
+            call = Call(method, metadata, context.peer(), certificate, context.time_remaining(), request_id)
+            echoed = ((REQUEST_ID, request_id),) if request_id else ()
             if echoed:
                 context.set_trailing_metadata(echoed)
             return await answer(call, _GrpcTransport(context, echoed), behavior, parse)
 
         made = grpc.stream_stream_rpc_method_handler if method.writes_many else grpc.stream_unary_rpc_method_handler
         return made(handle, None, added.response_serializer)
-
-    def _begin(self, method: Method, context: Context) -> Call:
-        metadata: Any = context.invocation_metadata() or ()
-        certificate = name_in_certificate(context.auth_context()) if self._certified else ""
-        remaining, request_id = context.time_remaining(), request_id_in(metadata)
-        return self.answering.begin(method, metadata, context.peer(), certificate, remaining, request_id)
 
 
 class _GrpcTransport:

@@ -119,7 +119,7 @@ class Rpcs:
         connection: Connection = scope["state"]["connection"]
         metadata = _metadata(scope, self._metadata)
         request_id = request_id_in(scope["headers"])
-        return self.answering.begin(method, metadata, peer_of(scope), connection.caller, _timeout(scope), request_id)
+        return Call(method, metadata, peer_of(scope), connection.caller, _timeout(scope), request_id)
 
 
 class Rpc:

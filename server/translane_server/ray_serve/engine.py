@@ -21,6 +21,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.access.authenticator import Guard
 from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering, ended_at_deadline
+from translane_server.api.call import Call as ServerCall
 from translane_server.api.call import Method
 from translane_server.api.grpc_port import call_limits
 from translane_server.api.service import SERVICE_NAME, TranslationService
@@ -115,7 +116,7 @@ class Engine(Rpcs):
 
     async def _answered(self, path: str, call: Call, transport: _Transport) -> Answer:
         method, handler, parse = self._methods[path]
-        begun = self._answering.begin(method, call.metadata, call.peer, remaining=call.seconds)
+        begun = ServerCall(method, call.metadata, call.peer, timeout=call.seconds)
         try:
             with ended_at_deadline(begun):
                 message = await self._answering.answer(begun, transport, handler, parse)
