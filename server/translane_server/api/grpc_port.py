@@ -125,7 +125,8 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     Attributes:
         admission: the open calls.
         answering: answers calls, those of other ports, too.
-        server: gRPC's server, which listens.
+        server: gRPC's server.
+        port: where it listens; 0 before `listen`.
     """
 
     def __init__(
@@ -148,6 +149,18 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         unknown = Method(metrics, *_UNKNOWN, reads_many=True)
         self._unknown = self._handler(unknown, grpc.stream_unary_rpc_method_handler(_refuse))
         self.server = grpc.aio.server(handlers=[self], options=options)
+        self.port = 0
+
+    def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> None:
+        """Listen on HOST:PORT; port 0 takes a free one. Calls are answered once `server` is started.
+
+        Raises:
+            RuntimeError: the server cannot listen there.
+        """
+        if credentials:
+            self.port = self.server.add_secure_port(address, credentials)
+        else:
+            self.port = self.server.add_insecure_port(address)
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
         """Add the methods of a service. Those that its servicer does not have stay unknown."""

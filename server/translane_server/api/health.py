@@ -18,11 +18,10 @@ from translane_server.api.grpc_port import GrpcPort
 from translane_server.core.errors import UnknownServiceError
 from translane_server.observation.metrics import Metrics
 
-# The limits of the port for health checks alone. The handshake and the closing time are in seconds.
+# The limits of the port for health checks alone. The handshake is in seconds.
 _CALLS, _STREAMS, _CONNECTIONS = 64, 16, 64
 _MESSAGE_BYTES = 4096
 _HANDSHAKE_TIME = 10
-_CLOSING_TIME = 0.5  # for the last health states
 
 
 class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no types
@@ -33,9 +32,8 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
 
     def __init__(self) -> None:
         self._states: dict[str, pb.HealthCheckResponse.ServingStatus] = {}
-        self._watchers: dict[
-            str, set[asyncio.Event]
-        ] = {}  # by service; an event is set when the state may have changed
+        # By service. An event is set when the state may have changed.
+        self._watchers: dict[str, set[asyncio.Event]] = {}
         self._closed = False
 
     def set(self, service: str, state: pb.HealthCheckResponse.ServingStatus) -> None:
@@ -92,38 +90,19 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
             changed.set()
 
 
-class HealthPort:
-    """A port for health checks alone: those of orchestrators that speak gRPC, but neither TLS nor keys.
+def health_port(health: HealthService, metrics: Metrics) -> GrpcPort:
+    """Return a port for health checks alone: those of orchestrators that speak gRPC, but neither TLS nor keys.
 
     It shows whether models translate, and nothing else.
-
-    Args:
-        health: answers the checks.
-        metrics: counts the calls.
-        address: HOST:PORT; port 0 takes a free one.
-
-    Raises:
-        RuntimeError: the server cannot listen on the port.
     """
-
-    def __init__(self, health: HealthService, metrics: Metrics, address: str) -> None:
-        options = [
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-            ("grpc.max_concurrent_streams", _STREAMS),
-            ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
-            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
-        ]
-        limits = CallLimits(calls=_CALLS, message_bytes=_MESSAGE_BYTES, bytes_in_flight=_CALLS * _MESSAGE_BYTES)
-        port = GrpcPort(metrics, limits, options)
-        add_HealthServicer_to_server(health, port)
-        self._server = port.server
-        self.port = self._server.add_insecure_port(address)
-
-    async def start(self) -> None:
-        """Answer checks."""
-        await self._server.start()
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._server.stop(_CLOSING_TIME)
+    options = [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+        ("grpc.max_concurrent_streams", _STREAMS),
+        ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
+    ]
+    limits = CallLimits(calls=_CALLS, message_bytes=_MESSAGE_BYTES, bytes_in_flight=_CALLS * _MESSAGE_BYTES)
+    port = GrpcPort(metrics, limits, options)
+    add_HealthServicer_to_server(health, port)
+    return port

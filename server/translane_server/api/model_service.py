@@ -35,7 +35,6 @@ ADMIN_HOST = "127.0.0.1"
 _MAX_MESSAGE_BYTES = 4096
 _MAX_STREAMS = 16  # calls at once on a connection
 _LONGEST_LOAD = 3600.0  # longest time of a call [seconds]
-_CLOSING_TIME = 0.5  # for the answers of calls that run when the port closes [seconds]
 
 
 class ModelService(ModelServiceServicer):
@@ -72,50 +71,27 @@ class LogService(LogServiceServicer):
         return log_pb2.SetLogLevelResponse(before=f"LOG_LEVEL_{change_level(level)}")
 
 
-class AdminPort:
-    """The port of `ModelService` and `LogService`.
+def admin_port(models: Registry, metrics: Metrics, *, reflects: bool, tracer: Tracer | None = None) -> GrpcPort:
+    """Return the port of `ModelService` and `LogService`, for `ADMIN_HOST` alone.
 
     Args:
-        service: answers the calls about models.
+        models: the models of the server.
         metrics: counts the calls.
-        port: the port; 0 takes a free one.
         reflects: whether the port answers server reflection.
         tracer: begins the spans of calls; None if calls are not traced.
-
-    Raises:
-        RuntimeError: the server cannot listen on the port.
     """
-
-    def __init__(
-        self,
-        service: ModelServiceServicer,
-        metrics: Metrics,
-        port: int,
-        *,
-        reflects: bool,
-        tracer: Tracer | None = None,
-    ) -> None:
-        options = [
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-            ("grpc.max_concurrent_streams", _MAX_STREAMS),
-        ]
-        limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
-        grpc_port = GrpcPort(metrics, limits, options, tracer=tracer)
-        add_ModelServiceServicer_to_server(service, grpc_port)  # type: ignore[no-untyped-call]
-        add_LogServiceServicer_to_server(LogService(), grpc_port)  # type: ignore[no-untyped-call]
-        if reflects:
-            enable_reflection(_SERVICE_NAMES, grpc_port)
-        self._server = grpc_port.server
-        self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")
-
-    async def start(self) -> None:
-        """Answer calls."""
-        await self._server.start()
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._server.stop(_CLOSING_TIME)
+    options = [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+        ("grpc.max_concurrent_streams", _MAX_STREAMS),
+    ]
+    limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
+    port = GrpcPort(metrics, limits, options, tracer=tracer)
+    add_ModelServiceServicer_to_server(ModelService(models), port)  # type: ignore[no-untyped-call]
+    add_LogServiceServicer_to_server(LogService(), port)  # type: ignore[no-untyped-call]
+    if reflects:
+        enable_reflection(_SERVICE_NAMES, port)
+    return port
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The server: it runs the gRPC port, the metrics port, the port of ModelService and the models."""
+"""The server: it runs the models and the ports: of gRPC, of JSON, and of whoever operates it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.authenticator import Guard, what_is_missing
 from translane_server.access.certificates import Certificates
 from translane_server.api.grpc_port import GrpcPort, enable_reflection, grpc_port
-from translane_server.api.health import HealthPort, HealthService
-from translane_server.api.model_service import AdminPort, ModelService
+from translane_server.api.health import HealthService, health_port
+from translane_server.api.model_service import ADMIN_HOST, admin_port
 from translane_server.api.service import SERVICE_NAME, TranslationService
-from translane_server.app.ports import (
-    OperatorPorts,
-    Ports,
-    address_of,
-    connection_limit,
-    listening_on,
-    log_addresses,
-)
-from translane_server.http.server import HttpServer
+from translane_server.app.ports import address_of, connection_limit, listening_on
+from translane_server.http.metrics_port import MetricsPort
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer
@@ -57,42 +49,33 @@ class Server:
         models: the models to serve; they are not loaded.
         metrics: the metrics of the server.
         tracer: begins the spans of calls; None if calls are not traced.
-        guard: the certificates and keys; by default those of the settings.
 
     Attributes:
         guard: the certificates and keys of the server.
+        port: the port of gRPC; 0 before `start`, as the others.
+        metrics_port: the port of metrics.
+        http_port: the port of JSON; 0 if there is none.
 
     Raises:
         StartupError: a certificate or the file of keys is wrong.
     """
 
     def __init__(
-        self,
-        settings: ServerSettings,
-        models: Registry,
-        metrics: Metrics,
-        tracer: Tracer | None = None,
-        *,
-        guard: Guard | None = None,
+        self, settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None = None
     ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
-        self.guard = guard or Guard(settings, metrics)
+        self.guard = Guard(settings, metrics)
         self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
         self._health = HealthService()
         self._following: asyncio.Task[None] | None = None
-        self._operator_ports = OperatorPorts(
-            settings,
-            metrics,
-            self._health,
-            ModelService(models),
-            self.guard.certificates if settings.metrics_tls else None,
-            tracer,
-        )
-        self._grpc: grpc.aio.Server | None = None
+        self._grpc: GrpcPort | None = None
         self._http: HttpPort | None = None
+        self._metrics_port: MetricsPort | None = None
+        self._admin_port: GrpcPort | None = None
+        self._health_port: GrpcPort | None = None
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
@@ -104,48 +87,65 @@ class Server:
         Raises:
             StartupError: the server cannot listen on a port.
         """
-        settings = self._settings
+        settings, metrics, certificates = self._settings, self.metrics, self.guard.certificates
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
-        port = self._open_grpc(connections)
-        await self._operator_ports.open()
-        self._following = asyncio.create_task(self.guard.follow())
-        await port.server.start()
-        if self._http:
-            await self._http.start(port.answering, self._service, self.models, self._health)
-        opened = self._operator_ports
-        self.metrics_port = _number(opened.metrics_port) or 0
-        http, health, admin = map(_number, (self._http, opened.health_port, opened.admin_port))
-        log_addresses(settings, Ports(self.port, self.metrics_port, http, health, admin))
-        if missing := what_is_missing(settings):
-            _log.warning("listening on %s %s", settings.host, missing)
+        if settings.http_port is not None:
+            from translane_server.http.port import HttpPort  # late: other servers do without its packages' memory
 
-    def _open_grpc(self, connections: int) -> GrpcPort:
-        """Open the port of translations."""
-        settings, certificates = self._settings, self.guard.certificates
-        port = grpc_port(
-            settings,
-            self.metrics,
-            connections,
-            tracer=self._tracer,
-            keys=self.guard.keys,
-        )
+            with listening_on(settings.host, settings.http_port):
+                self._http = HttpPort(settings, metrics, connections, certificates)
+            self.http_port = self._http.port
+        port = self._grpc = grpc_port(settings, metrics, connections, tracer=self._tracer, keys=self.guard.keys)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, port)
         if settings.reflection:
             enable_reflection((SERVICE_NAME, health.SERVICE_NAME), port)
-        self._grpc = server = port.server
+        _listen(port, settings.host, settings.port, certificates)
+        self.port = port.port
+        await self._open_operators_ports()
+        self._following = asyncio.create_task(self.guard.follow())
+        await port.server.start()
         if self._http:
-            self.http_port = self._http.port
-        address = address_of(settings.host, settings.port)
-        with listening_on(settings.host, settings.port):
-            if certificates:
-                self.port = server.add_secure_port(address, certificates.grpc_credentials())
-            else:
-                self.port = server.add_insecure_port(address)
-        return port
+            await self._http.start(port.answering, self._service, self.models, self._health)
+        self._log_addresses()
+
+    async def _open_operators_ports(self) -> None:
+        """Open the ports of metrics, of ModelService and of health checks, as far as the settings have them."""
+        settings, metrics = self._settings, self.metrics
+        certificates = self.guard.certificates if settings.metrics_tls else None
+        context = certificates.current.context if certificates else None
+        with listening_on(settings.metrics_address, settings.metrics_port):
+            self._metrics_port = MetricsPort(metrics.registry, settings.metrics_address, settings.metrics_port, context)
+        self.metrics_port = self._metrics_port.port
+        await self._metrics_port.start()
+        if settings.admin_port is not None:
+            port = admin_port(self.models, metrics, reflects=settings.reflection, tracer=self._tracer)
+            _listen(port, ADMIN_HOST, settings.admin_port)
+            self._admin_port = port
+            await port.server.start()
+        if settings.health_port is not None:
+            port = health_port(self._health, metrics)
+            _listen(port, settings.host, settings.health_port)
+            self._health_port = port
+            await port.server.start()
+
+    def _log_addresses(self) -> None:
+        """Log where the server listens, and what it lacks there."""
+        settings = self._settings
+        _log.info("listening on %s", address_of(settings.host, self.port))
+        if self._http:
+            scheme = "https" if settings.tls_cert else "http"
+            _log.info("JSON on %s://%s", scheme, address_of(settings.host, self.http_port))
+        scheme = "https" if settings.metrics_tls else "http"
+        _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.metrics_address, self.metrics_port))
+        if self._health_port:
+            _log.info("health on %s", address_of(settings.host, self._health_port.port))
+        if self._admin_port:
+            _log.info("models are loaded and unloaded on %s", address_of(ADMIN_HOST, self._admin_port.port))
+        if missing := what_is_missing(settings):
+            _log.warning("listening on %s %s", settings.host, missing)
 
     @property
     def can_translate(self) -> bool:
@@ -182,7 +182,8 @@ class Server:
         self.models.close()
         if self._http:
             self._http.drain()
-        await self._operator_ports.drain()
+        if self._admin_port:
+            await self._admin_port.server.stop(_CLOSING_TIME)
         self._health.close()
         if self._following:
             self._following.cancel()
@@ -196,8 +197,11 @@ class Server:
             closing_time = _CLOSING_TIME if not (hurry and hurry.is_set()) else 0
             if self._http:
                 await self._http.stop(closing_time)
-            await self._grpc.stop(closing_time)
-        await self._operator_ports.close()
+            await self._grpc.server.stop(closing_time)
+        if self._health_port:
+            await self._health_port.server.stop(_CLOSING_TIME)
+        if self._metrics_port:
+            await self._metrics_port.stop()
         return drained
 
     def _tell_health(self) -> None:
@@ -212,8 +216,14 @@ class Server:
         self._health.replace(states)
 
 
-def _number(port: HttpServer | AdminPort | HealthPort | None) -> int | None:
-    return port.port if port else None
+def _listen(port: GrpcPort, host: str, number: int, certificates: Certificates | None = None) -> None:
+    """Let `port` listen.
+
+    Raises:
+        StartupError: the server cannot listen there.
+    """
+    with listening_on(host, number):
+        port.listen(address_of(host, number), certificates.grpc_credentials() if certificates else None)
 
 
 async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None, seconds: float) -> bool:
@@ -224,19 +234,3 @@ async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None,
     for task in (done, *others):
         task.cancel()
     return done.done() and not done.cancelled()
-
-
-def _http_port(
-    settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
-) -> HttpPort | None:
-    """Return the HTTP port; None if there is none.
-
-    Raises:
-        StartupError: the server cannot listen on the port.
-    """
-    if settings.http_port is None:
-        return None
-    from translane_server.http.port import HttpPort  # late: other servers do without its packages' memory
-
-    with listening_on(settings.host, settings.http_port):
-        return HttpPort(settings, metrics, connections, certificates)
