@@ -38,14 +38,13 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
             print(line, flush=True)
         return 0
     configure_logging(settings.log_format, settings.log_level)
-    manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
     with written_in_background(), traces(environ) as tracer:
         metrics = Metrics()
         models = build_registry(settings, metrics)
         for shortage in shortages(settings, models):
             _log.warning("%s", shortage)
         server = Server(settings, models, metrics, tracer)
-        return asyncio.run(_serve(settings, server, manager))
+        return asyncio.run(_serve(settings, server, environ.get("NOTIFY_SOCKET")))
 
 
 def changed(settings: ServerSettings) -> dict[str, str]:
@@ -58,39 +57,24 @@ def _shown(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-class ServiceManager:
-    """The manager that listens at a socket.
-
-    The messages are those of https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
+def tell_manager(address: str | None, state: str) -> None:
+    """Tell a service manager of the server's state. One that cannot be told is no reason to end: the log says so.
 
     Args:
         address: path of a unix datagram socket, or the name of an abstract one after "@"; the manager hands it over in
             the variable NOTIFY_SOCKET. Without an address nobody is told anything.
+        state: as https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html has it.
     """
-
-    def __init__(self, address: str | None) -> None:
-        self._address = address
-
-    def ready(self) -> None:
-        """The server translates."""
-        self._tell("READY=1\nSTATUS=translating")
-
-    def stopping(self) -> None:
-        """The server finishes the requests that run, and ends."""
-        self._tell("STOPPING=1\nSTATUS=finishing what is running")
-
-    def _tell(self, state: str) -> None:
-        """Send `state`. A manager that cannot be told is no reason to end: the log says so."""
-        if not self._address:
-            return
-        # The name of an abstract socket starts with a zero byte.
-        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-                sender.settimeout(_TIMEOUT)
-                sender.sendto(state.encode(), address)
-        except (OSError, ValueError) as error:  # ValueError: a zero byte within a path
-            _log.warning("the service manager at NOTIFY_SOCKET cannot be told anything: %s", error)
+    if not address:
+        return
+    # The name of an abstract socket starts with a zero byte.
+    address = f"\0{address[1:]}" if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.settimeout(_TIMEOUT)
+            sender.sendto(state.encode(), address)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte within a path
+        _log.warning("the service manager at NOTIFY_SOCKET cannot be told anything: %s", error)
 
 
 class _Signals:
@@ -117,8 +101,8 @@ class _Signals:
         self.stop.set()
 
 
-async def _serve(settings: ServerSettings, server: Server, manager: ServiceManager) -> int:
-    signals = _Signals(asyncio.get_running_loop(), server.request_reload)
+async def _serve(settings: ServerSettings, server: Server, manager: str | None) -> int:
+    signals = _Signals(asyncio.get_running_loop(), server.models.request_reload)
     try:
         await server.start()
         _log.info("translane %s on %d CPUs", version("translane"), available_cpus(), extra=data(**changed(settings)))
@@ -127,18 +111,18 @@ async def _serve(settings: ServerSettings, server: Server, manager: ServiceManag
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         if opening.done():
             await opening
-            manager.ready()
+            tell_manager(manager, "READY=1\nSTATUS=translating")
             await stopping
         else:
             opening.cancel()
             await asyncio.wait([opening])
-            if not server.can_translate:  # no request was accepted yet
+            if not server.models.can_translate:  # no request was accepted yet
                 await server.stop(grace=0)
                 return 0
     except BaseException:
         await server.stop(grace=0)
         raise
-    manager.stopping()
+    tell_manager(manager, "STOPPING=1\nSTATUS=finishing what is running")
     name = signal.Signals(signals.number).name
     if settings.drain_delay:
         _log.info("%s: not ready any more; new calls are answered for %g seconds", name, settings.drain_delay)

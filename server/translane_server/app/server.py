@@ -147,15 +147,6 @@ class Server:
         if missing := what_is_missing(settings):
             _log.warning("listening on %s %s", settings.host, missing)
 
-    @property
-    def can_translate(self) -> bool:
-        """Whether any model translates."""
-        return self.models.can_translate
-
-    def request_reload(self) -> None:
-        """Reload all models soon."""
-        self.models.request_reload()
-
     async def open(self) -> None:
         """Load all models. Each one translates as soon as it is loaded. `stop` ends the models.
 

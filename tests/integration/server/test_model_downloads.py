@@ -106,7 +106,7 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
             in caplog.text
         )
         publish(store, version="2")
-        running.server.request_reload()
+        running.server.models.request_reload()
         await until(lambda: is_version(running, "2"))
         assert await translate(running) == expected
 
@@ -117,7 +117,7 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         publish(store, **(manifest | {"version": "3"}))
         for refused, behaviour in enumerate((whole, status(404), status(403)), 1):
             store.behave("zh-en/manifest.json", behaviour)
-            running.server.request_reload()
+            running.server.models.request_reload()
             await until(lambda refused=refused: is_count(running, "refused", refused))
         assert (await version_of(running), await translate(running)) == ("2", expected)
         assert caplog.text.count("a new version is refused, and version 2@") == 3
@@ -143,7 +143,7 @@ async def test_a_digest_needs_no_store_once_it_is_in_the_cache(store, tmp_path):
     publish(store, version="2")
     store.asked.clear()
     async with serving_models(settings) as running:
-        running.server.request_reload()
+        running.server.models.request_reload()
         assert (await version_of(running), await translate(running)) == ("1", expected)
     assert store.asked == []
 
@@ -153,7 +153,7 @@ async def test_a_server_stops_while_it_downloads(store, tmp_path):
     async with serving_models(settings_of(store, tmp_path)) as running:
         before = len(store.asked)
         store.behave("zh-en/manifest.json", silent)
-        running.server.request_reload()
+        running.server.models.request_reload()
         await asyncio.to_thread(wait_until, lambda: len(store.asked) > before)
         assert await translate(running)
     async with asyncio.timeout(10):  # the server would be waited for longer

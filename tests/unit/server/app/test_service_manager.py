@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from translane_server.app.lifetime import ServiceManager
+from translane_server.app.lifetime import tell_manager
 
 
 @contextlib.contextmanager
@@ -17,38 +17,30 @@ def listening(address):
         yield manager
 
 
-def messages_of(manager):
-    return manager.recv(4096).decode().splitlines()
-
-
-def test_a_manager_hears_both(tmp_path):
+def test_a_manager_hears(tmp_path):
     path = str(tmp_path / "notify")
     with listening(path) as manager:
-        ServiceManager(path).ready()
-        assert "READY=1" in messages_of(manager)
-        ServiceManager(path).stopping()
-        assert "STOPPING=1" in messages_of(manager)
+        tell_manager(path, "READY=1")
+        assert manager.recv(4096) == b"READY=1"
 
 
 def test_an_abstract_socket_is_one(tmp_path):
     name = f"translane-{tmp_path.name}-{id(tmp_path)}"
     with listening("\0" + name) as manager:
-        ServiceManager(f"@{name}").ready()
-        assert "READY=1" in messages_of(manager)
+        tell_manager(f"@{name}", "READY=1")
+        assert manager.recv(4096) == b"READY=1"
 
 
 @pytest.mark.parametrize("address", [None, ""])
 def test_without_an_address_nobody_is_told(address, caplog):
-    manager = ServiceManager(address)
-    manager.ready()
-    manager.stopping()
+    tell_manager(address, "READY=1")
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("address", ["/nowhere/notify", "x" * 200, "a\0b"])
 def test_a_manager_that_is_gone_is_a_warning(address, caplog):
     with caplog.at_level(logging.WARNING):
-        ServiceManager(address).ready()
+        tell_manager(address, "READY=1")
     (record,) = caplog.records
     assert "NOTIFY_SOCKET" in record.getMessage()
 
@@ -56,7 +48,6 @@ def test_a_manager_that_is_gone_is_a_warning(address, caplog):
 def test_a_manager_that_does_not_read_holds_nobody_up(tmp_path, caplog):
     path = str(tmp_path / "notify")
     with listening(path):
-        manager = ServiceManager(path)
         while not caplog.records:  # until the socket's queue is full
-            manager.ready()
+            tell_manager(path, "READY=1")
     assert "cannot be told" in caplog.records[0].getMessage()
