@@ -14,13 +14,15 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
-from translane_server.api.admission import Admission
+from translane_server.access.authenticator import KeyRing
+from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.call import Call, Transport
 from translane_server.api.status import CODES, internal, status_of
 from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
 from translane_server.observation.logs import is_logged, log_call
-from translane_server.observation.metrics import REJECTIONS
+from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.observation.tracing import Tracer, current_trace
+from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -123,8 +125,9 @@ class Answering:
         now = time.monotonic()
         seconds = now - call.started
         method, code = call.method, call.code
+        exemplar = dict(call.trace.ids) if call.trace and call.trace.is_recorded else None
         method.handled(code).inc()
-        method.handling.observe(seconds, exemplar := call.exemplar())
+        method.handling.observe(seconds, exemplar)
         if method.asks_models:
             taken = now - (call.accepted or call.started)
             for model in call.counted:
@@ -136,6 +139,23 @@ class Answering:
             log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)
         if call.trace:
             call.trace.end(code.name, facts)
+
+
+def answering_of(
+    settings: ServerSettings, metrics: Metrics, keys: KeyRing | None, tracer: Tracer | None = None
+) -> Answering:
+    """Return what answers the calls of a server with these settings. Its open calls are what `metrics` show."""
+    limits = CallLimits(
+        calls=settings.max_calls,
+        message_bytes=settings.max_message_bytes,
+        bytes_in_flight=settings.max_bytes_in_flight,
+        caller_share=settings.caller_share,
+        message_timeout=settings.message_timeout,
+        request_timeout=settings.request_timeout,
+    )
+    admission = Admission(limits, keys, settings.caller_header)
+    metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)
+    return Answering(admission, tracer)
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NoReturn, Protocol
 
 import grpc
 from google.rpc.status_pb2 import Status
-from prometheus_client import Counter
 
 from translane_server.access.allowances import Allowance
 from translane_server.core.errors import RequestError
@@ -104,15 +104,7 @@ class Method:
         self.unrouted = metrics.unrouted
         self.started = metrics.started.labels(kind, service, name)
         self.handling = metrics.handling.labels(kind, service, name)
-        self._all_handled = metrics.handled
-        self._labels = (kind, service, name)
-        self._handled: dict[grpc.StatusCode, Counter] = {}
-
-    def handled(self, code: grpc.StatusCode) -> Counter:
-        """Return the counter of calls that were answered with `code`."""
-        if code not in self._handled:
-            self._handled[code] = self._all_handled.labels(*self._labels, code.name)
-        return self._handled[code]
+        self.handled = cache(lambda code: metrics.handled.labels(kind, service, name, code.name))
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +173,3 @@ class Call:
         self.refusal = refusal
         if self.task and not self.is_writing:
             self.task.cancel()
-
-    def exemplar(self) -> dict[str, str] | None:
-        """Return the exemplar of what is observed of the call; None if it is not recorded."""
-        return dict(self.trace.ids) if self.trace and self.trace.is_recorded else None

@@ -19,14 +19,11 @@ from google.rpc.status_pb2 import Status
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 from grpc_status import rpc_status
 
-from translane_server.access.authenticator import KeyRing
-from translane_server.api.admission import Admission, CallLimits
 from translane_server.api.answering import Answering
 from translane_server.api.call import REQUEST_ID, Call, Method, Write, request_id_in
 from translane_server.api.caller_names import name_in_certificate
 from translane_server.core.errors import UnknownMethodError
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
 
 _V1 = "grpc.reflection.v1.ServerReflection"
@@ -115,34 +112,21 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
 
     Args:
         metrics: takes what is counted and timed of each call.
-        limits: the limits of open calls.
+        answering: answers calls.
         options: the options of gRPC's core.
-        keys: the keys that callers need; None if they need none.
-        tracer: begins the spans of calls; None if calls are not traced.
-        caller_header: the metadata key whose value names the caller; empty if none does.
         certified: whether connections have certificates (mutual TLS), which name their callers.
 
     Attributes:
-        admission: the open calls.
-        answering: answers calls, those of other ports, too.
         server: gRPC's server.
         port: where it listens; 0 before `listen`.
     """
 
     def __init__(
-        self,
-        metrics: Metrics,
-        limits: CallLimits,
-        options: list[tuple[str, int]],
-        *,
-        keys: KeyRing | None = None,
-        tracer: Tracer | None = None,
-        caller_header: str = "",
-        certified: bool = False,
+        self, metrics: Metrics, answering: Answering, options: list[tuple[str, int]], *, certified: bool = False
     ) -> None:
+        logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
         self._metrics = metrics
-        self.admission = Admission(limits, keys, caller_header)
-        self.answering = Answering(self.admission, tracer)
+        self._answering = answering
         self._certified = certified
         self._added: dict[str, Any] = {}  # handlers by path
         self._handlers: dict[str, Any] = {}  # those of `_added` that were called, as gRPC calls them
@@ -184,7 +168,7 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         return handler
 
     def _handler(self, method: Method, added: Any) -> Any:
-        answer, parse, behavior = self.answering.answer, added.request_deserializer, _behavior(added)
+        answer, parse, behavior = self._answering.answer, added.request_deserializer, _behavior(added)
         certified = self._certified
 
         async def handle(_messages: Any, context: Context) -> Any:
@@ -239,57 +223,9 @@ def _behavior(handler: Any) -> Any:
     return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
 
-def grpc_port(
-    settings: ServerSettings,
-    metrics: Metrics,
-    connections: int,
-    *,
-    tracer: Tracer | None = None,
-    keys: KeyRing | None = None,
-) -> GrpcPort:
-    """Return the gRPC port of a server, which has neither services nor addresses yet.
-
-    Args:
-        settings: settings of the server.
-        metrics: takes what is counted and timed of each call.
-        connections: most connections.
-        tracer: begins the spans of calls; None if calls are not traced.
-        keys: the keys that callers need; None if they need none.
-    """
-    logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    port = GrpcPort(
-        metrics,
-        call_limits(settings),
-        _options(settings, connections),
-        keys=keys,
-        tracer=tracer,
-        caller_header=settings.caller_header,
-        certified=settings.tls_client_ca is not None,
-    )
-    admission = port.admission
-    metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)
-    return port
-
-
-def call_limits(settings: ServerSettings) -> CallLimits:
-    """The limits of open calls that `settings` give."""
-    return CallLimits(
-        calls=settings.max_calls,
-        message_bytes=settings.max_message_bytes,
-        bytes_in_flight=settings.max_bytes_in_flight,
-        caller_share=settings.caller_share,
-        message_timeout=settings.message_timeout,
-        request_timeout=settings.request_timeout,
-    )
-
-
-def largest_received(settings: ServerSettings) -> int:
-    """The largest message that the port receives [bytes]. gRPC refuses a larger one without a reason."""
-    return min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)
-
-
-def _options(settings: ServerSettings, connections: int) -> list[tuple[str, int]]:
-    """The options of gRPC's core: https://grpc.github.io/grpc/core/group__grpc__arg__keys.html."""
+def options_of(settings: ServerSettings, connections: int) -> list[tuple[str, int]]:
+    """The options of a port of so many connections: https://grpc.github.io/grpc/core/group__grpc__arg__keys.html."""
+    received = min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)
     waiting = min(_WAITING_CALLS * settings.max_calls, 2**31 - 1)
     return [
         # With 1, a second server could share the port, and would get some of the requests.
@@ -300,7 +236,7 @@ def _options(settings: ServerSettings, connections: int) -> list[tuple[str, int]
         ("grpc.http2.max_deallocating_streams", _ENDING_STREAMS),
         ("grpc.server.max_pending_requests", waiting),
         ("grpc.server.max_pending_requests_hard_limit", waiting),
-        ("grpc.max_receive_message_length", largest_received(settings)),
+        ("grpc.max_receive_message_length", received),
         ("grpc.max_send_message_length", -1),
         # Without probes, gRPC takes 64 KiB of a message before the call has its turn to receive, and not megabytes.
         ("grpc.http2.bdp_probe", 0),

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
-from translane_server.api.admission import CallLimits
+from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Write
 from translane_server.api.grpc_port import GrpcPort
 from translane_server.core.errors import UnknownServiceError
@@ -103,6 +104,6 @@ def health_port(health: HealthService, metrics: Metrics) -> GrpcPort:
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
     ]
     limits = CallLimits(calls=_CALLS, message_bytes=_MESSAGE_BYTES, bytes_in_flight=_CALLS * _MESSAGE_BYTES)
-    port = GrpcPort(metrics, limits, options)
+    port = GrpcPort(metrics, Answering(Admission(limits)), options)
     add_HealthServicer_to_server(health, port)
     return port

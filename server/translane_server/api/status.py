@@ -7,69 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
+from grpc import StatusCode
 
-from translane_server.core.errors import (
-    EngineError,
-    ExpiredKeyError,
-    FieldViolation,
-    InvalidRequestError,
-    MessageTimeoutError,
-    MessageTooLargeError,
-    MissingKeyError,
-    ModelNotFoundError,
-    ModelRefusedError,
-    PoisonedError,
-    QueueFullError,
-    RequestError,
-    RequestTimeoutError,
-    SentenceRateError,
-    TooManyBytesError,
-    TooManyCallsError,
-    TooManySentencesError,
-    UnavailableError,
-    UnknownKeyError,
-    UnknownMethodError,
-    UnknownServiceError,
-)
+from translane_server.core import errors
 
 DOMAIN = "translane"
 
-CODES: Mapping[type[RequestError], grpc.StatusCode] = {
-    InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
-    ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
-    ModelRefusedError: grpc.StatusCode.FAILED_PRECONDITION,
-    UnknownMethodError: grpc.StatusCode.UNIMPLEMENTED,
-    UnknownServiceError: grpc.StatusCode.NOT_FOUND,
-    MissingKeyError: grpc.StatusCode.UNAUTHENTICATED,
-    UnknownKeyError: grpc.StatusCode.UNAUTHENTICATED,
-    ExpiredKeyError: grpc.StatusCode.UNAUTHENTICATED,
-    MessageTooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    MessageTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    RequestTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    TooManyBytesError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    TooManySentencesError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    SentenceRateError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    QueueFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    UnavailableError: grpc.StatusCode.UNAVAILABLE,
-    EngineError: grpc.StatusCode.INTERNAL,
-    PoisonedError: grpc.StatusCode.INTERNAL,
+CODES: Mapping[type[errors.RequestError], StatusCode] = {
+    errors.InvalidRequestError: StatusCode.INVALID_ARGUMENT,
+    errors.ModelNotFoundError: StatusCode.NOT_FOUND,
+    errors.ModelRefusedError: StatusCode.FAILED_PRECONDITION,
+    errors.UnknownMethodError: StatusCode.UNIMPLEMENTED,
+    errors.UnknownServiceError: StatusCode.NOT_FOUND,
+    errors.MissingKeyError: StatusCode.UNAUTHENTICATED,
+    errors.UnknownKeyError: StatusCode.UNAUTHENTICATED,
+    errors.ExpiredKeyError: StatusCode.UNAUTHENTICATED,
+    errors.MessageTooLargeError: StatusCode.RESOURCE_EXHAUSTED,
+    errors.MessageTimeoutError: StatusCode.DEADLINE_EXCEEDED,
+    errors.RequestTimeoutError: StatusCode.DEADLINE_EXCEEDED,
+    errors.TooManyCallsError: StatusCode.RESOURCE_EXHAUSTED,
+    errors.TooManyBytesError: StatusCode.RESOURCE_EXHAUSTED,
+    errors.TooManySentencesError: StatusCode.RESOURCE_EXHAUSTED,
+    errors.SentenceRateError: StatusCode.RESOURCE_EXHAUSTED,
+    errors.QueueFullError: StatusCode.RESOURCE_EXHAUSTED,
+    errors.UnavailableError: StatusCode.UNAVAILABLE,
+    errors.EngineError: StatusCode.INTERNAL,
+    errors.PoisonedError: StatusCode.INTERNAL,
 }
-
-# Errors that carry a RetryInfo.
-_RETRYABLE = (
-    TooManyCallsError,
-    TooManyBytesError,
-    TooManySentencesError,
-    SentenceRateError,
-    QueueFullError,
-    UnavailableError,
-)
 
 INTERNAL = "INTERNAL"
 
@@ -80,27 +48,22 @@ _MAX_MESSAGE = 160
 _MAX_DESCRIPTION = 100
 
 
-def status_of(error: RequestError) -> status_pb2.Status:
+def status_of(error: errors.RequestError) -> status_pb2.Status:
     """Return the status for `error`."""
     details: list[Message] = []
-    if isinstance(error, InvalidRequestError):
+    if isinstance(error, errors.InvalidRequestError):
         details.append(_bad_request(error.violations))
-    if isinstance(error, _RETRYABLE):
+    if isinstance(error, errors.RetryableError):
         details.append(_retry_info(error.retry_after))
     return _status(CODES[type(error)], str(error), error.reason, details)
 
 
 def internal() -> status_pb2.Status:
     """Return the status of a bug. Only the server's log has the details."""
-    return _status(grpc.StatusCode.INTERNAL, "internal error; the server's log has the details", INTERNAL)
+    return _status(StatusCode.INTERNAL, "internal error; the server's log has the details", INTERNAL)
 
 
-def _status(
-    code: grpc.StatusCode,
-    message: str,
-    reason: str,
-    details: Sequence[Message] = (),
-) -> status_pb2.Status:
+def _status(code: StatusCode, message: str, reason: str, details: Sequence[Message] = ()) -> status_pb2.Status:
     info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN)
     packed = [AnyMessage() for _ in range(1 + len(details))]
     for target, detail in zip(packed, (info, *details), strict=True):
@@ -109,7 +72,7 @@ def _status(
     return status_pb2.Status(code=number, message=_shortened(message, _MAX_MESSAGE), details=packed)
 
 
-def _bad_request(violations: Sequence[FieldViolation]) -> Message:
+def _bad_request(violations: Sequence[errors.FieldViolation]) -> Message:
     listed = [
         error_details_pb2.BadRequest.FieldViolation(
             field=violation.field, description=_shortened(violation.description, _MAX_DESCRIPTION)

@@ -12,7 +12,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.authenticator import Guard, what_is_missing
 from translane_server.access.certificates import Certificates
-from translane_server.api.grpc_port import GrpcPort, enable_reflection, grpc_port
+from translane_server.api.answering import answering_of
+from translane_server.api.grpc_port import GrpcPort, enable_reflection, options_of
 from translane_server.api.health import HealthService, health_port
 from translane_server.api.model_service import ADMIN_HOST, admin_port
 from translane_server.api.service import SERVICE_NAME, TranslationService
@@ -97,7 +98,9 @@ class Server:
             with listening_on(settings.host, settings.http_port):
                 self._http = HttpPort(settings, metrics, connections, certificates)
             self.http_port = self._http.port
-        port = self._grpc = grpc_port(settings, metrics, connections, tracer=self._tracer, keys=self.guard.keys)
+        answering = answering_of(settings, metrics, self.guard.keys, self._tracer)
+        has_authorities = settings.tls_client_ca is not None
+        port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, port)
         if settings.reflection:
@@ -108,7 +111,7 @@ class Server:
         self._following = asyncio.create_task(self.guard.follow())
         await port.server.start()
         if self._http:
-            await self._http.start(port.answering, self._service, self.models, self._health)
+            await self._http.start(answering, self._service, self.models, self._health)
         self._log_addresses()
 
     async def _open_operators_ports(self) -> None:

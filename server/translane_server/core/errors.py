@@ -179,7 +179,7 @@ class RequestTimeoutError(RequestError):
     reason = "REQUEST_TIMEOUT"
 
 
-class _RetryableError(RequestError):
+class RetryableError(RequestError):
     """The server refuses the request for now. The caller may try again after `retry_after` [seconds]."""
 
     def __init__(self, message: str, retry_after: float) -> None:
@@ -187,7 +187,7 @@ class _RetryableError(RequestError):
         super().__init__(message)
 
 
-class QueueFullError(_RetryableError):
+class QueueFullError(RetryableError):
     """More sentences would wait than `max_queue_size`, or than the caller's part of it.
 
     Or too many requests wait to be read, or for their model.
@@ -196,7 +196,7 @@ class QueueFullError(_RetryableError):
     reason = "QUEUE_FULL"
 
 
-class TooManyCallsError(_RetryableError):
+class TooManyCallsError(RetryableError):
     """More calls would be open than `max_calls`, or than the caller's share of it.
 
     Or the message of the call had not come when many newer calls waited for theirs.
@@ -205,19 +205,19 @@ class TooManyCallsError(_RetryableError):
     reason = "TOO_MANY_CALLS"
 
 
-class TooManyBytesError(_RetryableError):
+class TooManyBytesError(RetryableError):
     """The messages of open calls would be larger than `max_bytes_in_flight`, or than the caller's share of it."""
 
     reason = "TOO_MANY_BYTES"
 
 
-class TooManySentencesError(_RetryableError):
+class TooManySentencesError(RetryableError):
     """The sentences of open calls with the holder's keys would be more than its `sentences_in_flight`."""
 
     reason = "TOO_MANY_SENTENCES"
 
 
-class SentenceRateError(_RetryableError):
+class SentenceRateError(RetryableError):
     """The holder's keys have sent more than its `sentences_per_second`.
 
     The RetryInfo says when that much time has passed.
@@ -226,7 +226,7 @@ class SentenceRateError(_RetryableError):
     reason = "TOO_MANY_SENTENCES_PER_SECOND"
 
 
-class UnavailableError(_RetryableError):
+class UnavailableError(RetryableError):
     """The model is unloaded or cannot be loaded, or the server starts or shuts down."""
 
     reason = "UNAVAILABLE"

@@ -19,11 +19,9 @@ from ray import serve
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.authenticator import Guard
-from translane_server.api.admission import Admission
-from translane_server.api.answering import Answering, ended_at_deadline
+from translane_server.api.answering import answering_of, ended_at_deadline
 from translane_server.api.call import Call as ServerCall
 from translane_server.api.call import Method
-from translane_server.api.grpc_port import call_limits
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, listening_on
 from translane_server.bundle.manifest import Languages
@@ -81,9 +79,7 @@ class Engine(Rpcs):
         guard = await asyncio.to_thread(Guard, settings, metrics)
         self._models = await opened.enter_async_context(loaded_models(settings, metrics, cpus))
         self._service = TranslationService(self._models, settings.max_request_texts, log_texts=settings.log_texts)
-        admission = Admission(call_limits(settings), guard.keys, settings.caller_header)
-        metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)
-        self._answering = Answering(admission, tracer)
+        self._answering = answering_of(settings, metrics, guard.keys, tracer)
         following = asyncio.create_task(guard.follow())
         opened.callback(following.cancel)
         self._methods = {}

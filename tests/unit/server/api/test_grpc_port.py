@@ -10,16 +10,18 @@ import pytest
 
 from fakes.serving import make_settings
 from translane_server.api import grpc_port
-from translane_server.api.admission import CallLimits
+from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.answering import Answering, answering_of
 from translane_server.observation.metrics import Metrics
 
 
-def test_the_limits_of_calls_have_the_defaults_of_the_settings():
-    assert grpc_port.call_limits(make_settings()) == CallLimits()
-
-
 def options(**settings):
-    return dict(grpc_port._options(make_settings(**settings), connections=100))
+    return dict(grpc_port.options_of(make_settings(**settings), connections=100))
+
+
+def make_port(**settings):
+    metrics, made = Metrics(), make_settings(**settings)
+    return grpc_port.GrpcPort(metrics, answering_of(made, metrics, None), grpc_port.options_of(made, connections=1))
 
 
 def test_the_options_follow_the_settings():
@@ -51,7 +53,7 @@ async def test_grpc_takes_the_extreme_settings(settings):
     assert all(
         0 <= value < 2**31 for key, value in options(**settings).items() if key != "grpc.max_send_message_length"
     )
-    await grpc_port.grpc_port(make_settings(**settings), Metrics(), connections=1).server.stop(None)
+    await make_port(**settings).server.stop(None)
 
 
 def test_a_full_request_of_long_sentences_fits_the_default():
@@ -60,7 +62,7 @@ def test_a_full_request_of_long_sentences_fits_the_default():
 
 
 async def test_only_errors_that_say_something_are_logged(caplog):
-    await grpc_port.grpc_port(make_settings(), Metrics(), connections=1).server.stop(None)
+    await make_port().server.stop(None)
     logger = logging.getLogger("grpc._cython.cygrpc")
     for error in (grpc.aio.InternalError("gone"), ValueError("a bug")):
         logger.error("failed", exc_info=error)
@@ -104,11 +106,12 @@ class Port:
 
     def __init__(self, make, behavior, *, service="a.Service", name="Method", **limits):
         self.metrics = Metrics()
-        port = grpc_port.GrpcPort(self.metrics, CallLimits(**limits), [])
+        self.admission = Admission(CallLimits(**limits))
+        port = grpc_port.GrpcPort(self.metrics, Answering(self.admission), [])
         port.add_registered_method_handlers(service, {name: make(behavior)})
         details: Any = SimpleNamespace(method=f"/{service}/{name}")
         self.handler = port.service(details)
-        self.admission, self.server = port.admission, port.server
+        self.server = port.server
 
     def handled(self, code):
         labels = {"grpc_type": "server_stream", "grpc_service": "a.Service", "grpc_method": "Method"}

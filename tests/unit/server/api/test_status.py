@@ -18,25 +18,15 @@ def unpack(answer, kind):
 
 def every_error(base=errors.RequestError):
     for error in base.__subclasses__():
-        if not error.__name__.startswith("_"):
+        if error is not errors.RetryableError:
             yield error
         yield from every_error(error)
-
-
-RETRYABLE = (
-    errors.QueueFullError,
-    errors.UnavailableError,
-    errors.TooManyCallsError,
-    errors.TooManyBytesError,
-    errors.TooManySentencesError,
-    errors.SentenceRateError,
-)
 
 
 def make(error):
     if issubclass(error, errors.InvalidRequestError):
         return error(errors.FieldViolation("texts[3]", "is odd"))
-    if issubclass(error, RETRYABLE):
+    if issubclass(error, errors.RetryableError):
         return error("busy", retry_after=1.5)
     return error("something")
 
