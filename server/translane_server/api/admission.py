@@ -66,8 +66,13 @@ class CallLimits:
 
 
 @dataclass(slots=True)
-class _Use:
-    """What is taken of the limits, by one caller or by all."""
+class Use:
+    """What open calls take of the limits: those of one caller, or all.
+
+    Attributes:
+        calls: number of calls.
+        size: bytes of their messages.
+    """
 
     calls: int = 0
     size: int = 0
@@ -82,6 +87,9 @@ class Admission:
         limits: the limits of open calls.
         keys: the keys that callers need; None if they need none.
         caller_header: the metadata key whose value names the caller of a call without a key; empty if none does.
+
+    Attributes:
+        open: what all open calls take.
     """
 
     def __init__(self, limits: CallLimits, keys: KeyRing | None = None, caller_header: str = "") -> None:
@@ -90,23 +98,13 @@ class Admission:
         self._caller_header = caller_header.lower()
         self._calls_of_a_caller = max(1, int(limits.calls * limits.caller_share))
         self._bytes_of_a_caller = max(limits.message_bytes, int(limits.bytes_in_flight * limits.caller_share))
-        self._all = _Use()
-        self._callers: dict[str, _Use] = {}
+        self.open = Use()
+        self._callers: dict[str, Use] = {}
         self._running: dict[Call, None] = {}  # calls with a longest time, in the order of their arrival
         self._unread: dict[Call, None] = {}  # calls whose message has not come, in the order of their arrival
         self._slots = ReadingSlots(READING, _PATIENCE, _make_way)
         self._looked = 0.0  # when their times were looked at
         self._ticks = False
-
-    @property
-    def count(self) -> int:
-        """Number of open calls."""
-        return self._all.calls
-
-    @property
-    def size(self) -> int:
-        """Bytes of the messages of all open calls."""
-        return self._all.size
 
     def enter(self, call: Call) -> None:
         """Find out who calls, and count the call as open until the current task ends, which answers it.
@@ -123,17 +121,17 @@ class Admission:
         else:
             call.caller = caller = caller_of(call.metadata, call.certificate, call.peer, self._caller_header)
         use = self._callers.get(caller)
-        if self._all.calls >= self._limits.calls + (_PROBES if method.is_probe else 0):
+        if self.open.calls >= self._limits.calls + (_PROBES if method.is_probe else 0):
             self._make_room()
             raise TooManyCallsError("as many calls are open as this server takes", _RETRY_AFTER)
         if use is None:
-            use = self._callers[caller] = _Use()
+            use = self._callers[caller] = Use()
         elif use.calls >= self._calls_of_a_caller and not method.is_probe:
             self._make_room()
             raise TooManyCallsError(
                 f"{use.calls} calls of this caller are open, as many as one caller may have", _RETRY_AFTER
             )
-        self._all.calls += 1
+        self.open.calls += 1
         use.calls += 1
         if not method.is_endless:
             self._running[call] = None
@@ -196,14 +194,14 @@ class Admission:
         largest = expansion * limits.message_bytes
         use = self._callers[call.caller]
         more = size - call.size
-        if self._all.size + more > max(limits.bytes_in_flight, largest):
+        if self.open.size + more > max(limits.bytes_in_flight, largest):
             raise TooManyBytesError("the open calls have as many bytes as this server takes at once", _RETRY_AFTER)
         most = max(self._bytes_of_a_caller, largest)
         if use.size + more > most:
             raise TooManyBytesError(
                 f"the open calls of this caller have {use.size} bytes, and {most} are allowed", _RETRY_AFTER
             )
-        self._all.size += more
+        self.open.size += more
         use.size += more
         call.size = size
 
@@ -216,8 +214,8 @@ class Admission:
         use = self._callers[call.caller]
         use.calls -= 1
         use.size -= call.size
-        self._all.calls -= 1
-        self._all.size -= call.size
+        self.open.calls -= 1
+        self.open.size -= call.size
         if not use.calls:
             del self._callers[call.caller]
 
@@ -290,7 +288,7 @@ class ReadingSlots:
         """
         connection = call.peer
         if self._may_take(connection):
-            self._count(connection)
+            self._take(connection)
         else:
             await self._wait(connection)
         self._reading[call] = time.monotonic()
@@ -298,7 +296,7 @@ class ReadingSlots:
             return await transport.read()
         finally:
             self._reading.pop(call, None)
-            self._uncount(connection)
+            self._give_back(connection)
 
     def look(self, now: float) -> None:
         """Let calls that wait take the slots of calls that are slow by `now` [seconds of `time.monotonic`]."""
@@ -311,17 +309,27 @@ class ReadingSlots:
     def _may_take(self, connection: str) -> bool:
         return self._free > 0 and self._taken.get(connection, 0) < self._slots_of_a_connection
 
-    def _count(self, connection: str) -> None:
+    def _take(self, connection: str) -> None:
         self._free -= 1
         self._taken[connection] = self._taken.get(connection, 0) + 1
 
-    def _uncount(self, connection: str) -> None:
+    def _give_back(self, connection: str) -> None:
+        """Free a slot. The newest call that waits for one of the connection whose turn is next gets it."""
         self._free += 1
         self._taken[connection] -= 1
         if not self._taken[connection]:
             del self._taken[connection]
-        while self._waiting and (each := self._next()) is not None and not self._wake(each):
-            pass
+        # At most two connections have all slots that they may have, so the next one is found soon.
+        while (following := next(filter(self._may_take, self._waiting), None)) is not None:
+            turns = self._waiting.pop(following)
+            while turns:
+                turn, _ = turns.popitem()
+                if not turn.done():  # a call that is cancelled has not run yet
+                    self._take(following)
+                    turn.set_result(None)
+                    if turns:
+                        self._waiting[following] = turns
+                    return
 
     async def _wait(self, connection: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -331,32 +339,12 @@ class ReadingSlots:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # its turn and the cancellation came together
-                self._uncount(connection)
+                self._give_back(connection)
             elif turns := self._waiting.get(connection):
                 turns.pop(turn, None)
                 if not turns:
                     del self._waiting[connection]
             raise
-
-    def _next(self) -> str | None:
-        """The connection whose turn is next."""
-        for each in self._waiting:  # at most two connections have all slots that they may have
-            if self._may_take(each):
-                return each
-        return None
-
-    def _wake(self, connection: str) -> bool:
-        """Give a slot to the newest call of `connection` that waits for one. Return whether there is such a call."""
-        turns = self._waiting.pop(connection)
-        while turns:
-            turn, _ = turns.popitem()
-            if not turn.done():  # a call that is cancelled has not run yet
-                self._count(connection)
-                turn.set_result(None)
-                if turns:
-                    self._waiting[connection] = turns
-                return True
-        return False
 
     def _end_slow(self, connection: str) -> bool:
         """End the oldest slow call whose slot `connection` may take. Return whether there is one.

@@ -154,7 +154,7 @@ def answering_of(
         request_timeout=settings.request_timeout,
     )
     admission = Admission(limits, keys, settings.caller_header)
-    metrics.watch_calls(lambda: admission.count, lambda: admission.size, settings.max_calls)
+    metrics.watch_calls(lambda: admission.open.calls, lambda: admission.open.size, settings.max_calls)
     return Answering(admission, tracer)
 
 

@@ -32,28 +32,22 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
     """
 
     def __init__(self) -> None:
-        self._states: dict[str, pb.HealthCheckResponse.ServingStatus] = {}
-        # By service. An event is set when the state may have changed.
-        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self._states: Mapping[str, pb.HealthCheckResponse.ServingStatus] = {}
+        self._watchers: set[asyncio.Event] = set()  # an event is set when a state may have changed
         self._closed = False
 
-    def set(self, service: str, state: pb.HealthCheckResponse.ServingStatus) -> None:
-        """Set the state of a service. After `close` this has no effect."""
-        if not self._closed:
-            self._set(service, state)
-
     def replace(self, states: Mapping[str, pb.HealthCheckResponse.ServingStatus]) -> None:
-        """Set the states of all services. A service that had a state before, and has none now, becomes unknown."""
-        for service in self._states.keys() - states.keys():
-            self.set(service, pb.HealthCheckResponse.SERVICE_UNKNOWN)
-        for service, state in states.items():
-            self.set(service, state)
+        """Set the states of all services. One that had a state before, and has none now, becomes unknown.
+
+        After `close` this has no effect.
+        """
+        if not self._closed:
+            self._set({**dict.fromkeys(self._states, pb.HealthCheckResponse.SERVICE_UNKNOWN), **states})
 
     def close(self) -> None:
         """Say of all services that they do not serve, from now on."""
         self._closed = True
-        for service in self._states:
-            self._set(service, pb.HealthCheckResponse.NOT_SERVING)
+        self._set(dict.fromkeys(self._states, pb.HealthCheckResponse.NOT_SERVING))
 
     def of_server(self) -> str:
         """Return the name of the state of the whole server."""
@@ -66,28 +60,24 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
         return pb.HealthCheckResponse(status=state)
 
     async def Watch(self, request: pb.HealthCheckRequest, _call: Call, write: Write) -> None:  # noqa: N802
-        service = request.service
         changed = asyncio.Event()
-        self._watchers.setdefault(service, set()).add(changed)
+        self._watchers.add(changed)
         told: pb.HealthCheckResponse.ServingStatus | None = None
         try:
             while True:
                 changed.clear()
-                state = self._states.get(service, pb.HealthCheckResponse.SERVICE_UNKNOWN)
+                state = self._states.get(request.service, pb.HealthCheckResponse.SERVICE_UNKNOWN)
                 if state != told:
                     told = state
                     await write(pb.HealthCheckResponse(status=state))
                 else:
                     await changed.wait()
         finally:
-            watchers = self._watchers[service]
-            watchers.discard(changed)
-            if not watchers:
-                del self._watchers[service]
+            self._watchers.remove(changed)
 
-    def _set(self, service: str, state: pb.HealthCheckResponse.ServingStatus) -> None:
-        self._states[service] = state
-        for changed in self._watchers.get(service, ()):
+    def _set(self, states: Mapping[str, pb.HealthCheckResponse.ServingStatus]) -> None:
+        self._states = states
+        for changed in self._watchers:
             changed.set()
 
 

@@ -76,7 +76,8 @@ class TranslationService:
             answer = await translator.translate(request, ticket)
             hypotheses = [each for translation in answer.translations for each in translation.hypotheses]
             response = await self._written(call, partial(translate_response, answer), request.options, hypotheses)
-        self._log(call, request.texts, hypotheses)
+        if self._log_texts:
+            call.note(source_texts=list(request.texts), translations=[each.text for each in hypotheses])
         return response
 
     async def TranslateStream(self, message: pb.TranslateStreamRequest, call: Call, write: Write) -> None:  # noqa: N802
@@ -94,7 +95,8 @@ class TranslationService:
                         hypotheses.append(delta.translation.hypothesis)
                     make = partial(stream_response, delta)
                     await write(await self._written(call, make, request.options, hypotheses))
-        self._log(call, request.texts, hypotheses)
+        if self._log_texts:
+            call.note(source_texts=list(request.texts), translations=[each.text for each in hypotheses])
 
     async def Score(self, message: pb.ScoreRequest, call: Call) -> pb.ScoreResponse:  # noqa: N802
         call.note(texts=len(message.inputs))
@@ -141,11 +143,6 @@ class TranslationService:
             return make()
         details = sum([len(each.tokens) + len(each.token_log_probs) + len(each.alignment) for each in hypotheses])
         return await self._models.pool.build(details, lambda _budget: make(), call.caller)
-
-    def _log(self, call: Call, texts: Sequence[str], hypotheses: Sequence[Hypothesis]) -> None:
-        """Log the texts of a request and their translations, if this is wanted."""
-        if self._log_texts:
-            call.note(source_texts=list(texts), translations=[each.text for each in hypotheses])
 
 
 def server_info(models: Sequence[ModelInfo], most_texts: int) -> ServerInfo:

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.serving import make_settings
 from translane_server.api import grpc_port
-from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.admission import Admission, CallLimits, Use
 from translane_server.api.answering import Answering, answering_of
 from translane_server.observation.metrics import Metrics
 
@@ -146,11 +146,11 @@ async def test_a_call_is_open_until_its_task_ends():
 
     task = asyncio.create_task(rpc())
     await answered.wait()
-    assert (port.admission.count, port.admission.size) == (1, 5)
+    assert port.admission.open == Use(1, 5)
     sent.set()
     await task
     await asyncio.sleep(0)
-    assert (port.admission.count, port.admission.size) == (0, 0)
+    assert port.admission.open == Use()
 
 
 @pytest.mark.parametrize(

@@ -46,15 +46,15 @@ async def turns():
 
 async def test_a_watcher_who_does_not_read_keeps_nobody_from_news_and_gets_the_last_state(watch):
     health = HealthService()
-    health.set("a", SERVING)
+    health.replace({"a": SERVING})
     slow = watch(health)
     slow.reads.clear()
     await turns()
     watcher = watch(health)
     await turns()
-    health.set("a", NOT_SERVING)
+    health.replace({"a": NOT_SERVING})
     await turns()
-    health.set("a", SERVING)
+    health.replace({"a": SERVING})
     await turns()
     health.close()
     await turns()
@@ -66,9 +66,9 @@ async def test_a_watcher_who_does_not_read_keeps_nobody_from_news_and_gets_the_l
 
 async def test_nothing_serves_after_the_end(watch):
     health = HealthService()
-    health.set("a", SERVING)
+    health.replace({"a": SERVING})
     health.close()
-    health.set("a", SERVING)
+    health.replace({"a": SERVING})
     watcher = watch(health)
     await turns()
     assert watcher.states == [NOT_SERVING]
@@ -81,4 +81,4 @@ async def test_watchers_who_have_gone_are_forgotten(watch):
     for watcher in watchers:
         watcher.task.cancel()
     await turns()
-    assert health._watchers == {}
+    assert not health._watchers
