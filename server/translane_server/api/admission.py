@@ -21,6 +21,7 @@ from translane_server.core.errors import (
     TooManyBytesError,
     TooManyCallsError,
 )
+from translane_server.settings.server_settings import ServerSettings
 
 # Calls that receive their messages at the same time. gRPC holds the beginning of a message of each.
 READING = 96
@@ -44,27 +45,6 @@ _RETRY_AFTER = 1.0
 _CANCELLATION_TIME = 0.05
 
 
-@dataclass(frozen=True)
-class CallLimits:
-    """Limits of the calls that are open together.
-
-    Attributes:
-        calls: most open calls.
-        message_bytes: largest message [bytes].
-        bytes_in_flight: most bytes of messages, each counted from when it has come until its call is answered.
-        caller_share: share of `calls` and `bytes_in_flight` that one caller may take, above 0 and at most 1.
-        message_timeout: longest time until a call's message has come [seconds].
-        request_timeout: longest time of a call [seconds].
-    """
-
-    calls: int = 2048
-    message_bytes: int = 1024 * 1024
-    bytes_in_flight: int = 16 * 1024 * 1024
-    caller_share: float = 0.5
-    message_timeout: float = 10.0
-    request_timeout: float = 300.0
-
-
 @dataclass(slots=True)
 class Use:
     """What open calls take of the limits: those of one caller, or all.
@@ -84,20 +64,20 @@ class Admission:
     gRPC's task ends when the answer is sent. So a caller who does not read an answer keeps a place.
 
     Args:
-        limits: the limits of open calls.
+        settings: the limits of open calls, and the metadata key that names the caller of a call without a key.
         keys: the keys that callers need; None if they need none.
-        caller_header: the metadata key whose value names the caller of a call without a key; empty if none does.
 
     Attributes:
         open: what all open calls take.
     """
 
-    def __init__(self, limits: CallLimits, keys: KeyRing | None = None, caller_header: str = "") -> None:
-        self._limits = limits
+    def __init__(self, settings: ServerSettings, keys: KeyRing | None = None) -> None:
+        self._settings = settings
         self._keys = keys
-        self._caller_header = caller_header.lower()
-        self._calls_of_a_caller = max(1, int(limits.calls * limits.caller_share))
-        self._bytes_of_a_caller = max(limits.message_bytes, int(limits.bytes_in_flight * limits.caller_share))
+        self._caller_header = settings.caller_header.lower()
+        self._calls_of_a_caller = max(1, int(settings.max_calls * settings.caller_share))
+        share_of_bytes = int(settings.max_bytes_in_flight * settings.caller_share)
+        self._bytes_of_a_caller = max(settings.max_message_bytes, share_of_bytes)
         self.open = Use()
         self._callers: dict[str, Use] = {}
         self._running: dict[Call, None] = {}  # calls with a longest time, in the order of their arrival
@@ -121,7 +101,7 @@ class Admission:
         else:
             call.caller = caller = caller_of(call.metadata, call.certificate, call.peer, self._caller_header)
         use = self._callers.get(caller)
-        if self.open.calls >= self._limits.calls + (_PROBES if method.is_probe else 0):
+        if self.open.calls >= self._settings.max_calls + (_PROBES if method.is_probe else 0):
             self._make_room()
             raise TooManyCallsError("as many calls are open as this server takes", _RETRY_AFTER)
         if use is None:
@@ -136,8 +116,7 @@ class Admission:
         if not method.is_endless:
             self._running[call] = None
         if not self._ticks:
-            self._ticks = True
-            asyncio.get_running_loop().call_later(_TICK, self._tick)
+            self._tick()
         call.task = task = asyncio.current_task()
         assert task is not None
         task.add_done_callback(partial(self._leave, call))
@@ -190,11 +169,11 @@ class Admission:
             TooManyBytesError: the messages of all open calls, or of this caller, have too many bytes.
         """
         self.check_size(size, expansion)
-        limits = self._limits
-        largest = expansion * limits.message_bytes
+        settings = self._settings
+        largest = expansion * settings.max_message_bytes
         use = self._callers[call.caller]
         more = size - call.size
-        if self.open.size + more > max(limits.bytes_in_flight, largest):
+        if self.open.size + more > max(settings.max_bytes_in_flight, largest):
             raise TooManyBytesError("the open calls have as many bytes as this server takes at once", _RETRY_AFTER)
         most = max(self._bytes_of_a_caller, largest)
         if use.size + more > most:
@@ -207,7 +186,7 @@ class Admission:
 
     def check_size(self, size: int, expansion: int) -> None:
         """Raise MessageTooLargeError if a message of this size [bytes] is too large."""
-        if size > (largest := expansion * self._limits.message_bytes):
+        if size > (largest := expansion * self._settings.max_message_bytes):
             raise MessageTooLargeError(f"the message has {size} bytes, and {largest} are allowed")
 
     def _leave(self, call: Call, _task: asyncio.Task[Any]) -> None:
@@ -227,21 +206,23 @@ class Admission:
             _make_way(oldest)
 
     def _tick(self) -> None:
+        self._ticks = True
+        loop = asyncio.get_running_loop()
         # After a pause of the event loop, messages have come that their calls have not seen. They see them before this.
-        asyncio.get_running_loop().call_soon(self._look)
+        loop.call_later(_TICK, loop.call_soon, self._look)
 
     def _look(self) -> None:
         """End the calls whose time is over."""
-        limits = self._limits
+        settings = self._settings
         self._looked = time.monotonic()
-        while call := self._take_oldest(self._unread, limits.message_timeout):
-            call.end(MessageTimeoutError(f"no message came within {limits.message_timeout:g} seconds"))
-        while call := self._take_oldest(self._running, limits.request_timeout):
-            call.end(RequestTimeoutError(f"not answered within {limits.request_timeout:g} seconds"))
+        while call := self._take_oldest(self._unread, settings.message_timeout):
+            call.end(MessageTimeoutError(f"no message came within {settings.message_timeout:g} seconds"))
+        while call := self._take_oldest(self._running, settings.request_timeout):
+            call.end(RequestTimeoutError(f"not answered within {settings.request_timeout:g} seconds"))
         self._slots.look(self._looked)
-        self._ticks = bool(self._running or self._unread)
-        if self._ticks:
-            asyncio.get_running_loop().call_later(_TICK, self._tick)
+        self._ticks = False
+        if self._running or self._unread:
+            self._tick()
 
     def _take_oldest(self, calls: dict[Call, None], age: float) -> Call | None:
         """Remove the call that began first, and return it; None if it was younger than `age` at the last look."""
@@ -287,9 +268,7 @@ class ReadingSlots:
             asyncio.CancelledError: the caller cancels, or `call.refusal` says why.
         """
         connection = call.peer
-        if self._may_take(connection):
-            self._take(connection)
-        else:
+        if not self._take(connection):
             await self._wait(connection)
         self._reading[call] = time.monotonic()
         try:
@@ -306,29 +285,31 @@ class ReadingSlots:
                 if not self._end_slow(connection):
                     break
 
-    def _may_take(self, connection: str) -> bool:
-        return self._free > 0 and self._taken.get(connection, 0) < self._slots_of_a_connection
-
-    def _take(self, connection: str) -> None:
+    def _take(self, connection: str) -> bool:
+        """Take a slot for a connection. Return whether it may have one."""
+        taken = self._taken.get(connection, 0)
+        if not self._free or taken >= self._slots_of_a_connection:
+            return False
         self._free -= 1
-        self._taken[connection] = self._taken.get(connection, 0) + 1
+        self._taken[connection] = taken + 1
+        return True
 
-    def _give_back(self, connection: str) -> None:
-        """Free a slot. The newest call that waits for one of the connection whose turn is next gets it."""
-        self._free += 1
-        self._taken[connection] -= 1
-        if not self._taken[connection]:
-            del self._taken[connection]
-        # At most two connections have all slots that they may have, so the next one is found soon.
-        while (following := next(filter(self._may_take, self._waiting), None)) is not None:
-            turns = self._waiting.pop(following)
+    def _give_back(self, connection: str | None) -> None:
+        """Give a slot back. The newest call that waits for one of the connection whose turn is next gets it."""
+        while connection is not None:
+            self._free += 1
+            self._taken[connection] -= 1
+            if not self._taken[connection]:
+                del self._taken[connection]
+            # At most two connections have all slots that they may have, so the next one is found soon.
+            connection = next(filter(self._take, self._waiting), None)
+            turns = {} if connection is None else self._waiting.pop(connection)
             while turns:
                 turn, _ = turns.popitem()
                 if not turn.done():  # a call that is cancelled has not run yet
-                    self._take(following)
                     turn.set_result(None)
-                    if turns:
-                        self._waiting[following] = turns
+                    if turns and connection is not None:
+                        self._waiting[connection] = turns
                     return
 
     async def _wait(self, connection: str) -> None:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
 from translane_server.access.authenticator import KeyRing
-from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.admission import Admission
 from translane_server.api.call import Call, Transport
 from translane_server.api.status import CODES, internal, status_of
 from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
@@ -145,15 +145,7 @@ def answering_of(
     settings: ServerSettings, metrics: Metrics, keys: KeyRing | None, tracer: Tracer | None = None
 ) -> Answering:
     """Return what answers the calls of a server with these settings. Its open calls are what `metrics` show."""
-    limits = CallLimits(
-        calls=settings.max_calls,
-        message_bytes=settings.max_message_bytes,
-        bytes_in_flight=settings.max_bytes_in_flight,
-        caller_share=settings.caller_share,
-        message_timeout=settings.message_timeout,
-        request_timeout=settings.request_timeout,
-    )
-    admission = Admission(limits, keys, settings.caller_header)
+    admission = Admission(settings, keys)
     metrics.watch_calls(lambda: admission.open.calls, lambda: admission.open.size, settings.max_calls)
     return Answering(admission, tracer)
 

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
@@ -185,33 +186,30 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         return made(handle, None, added.response_serializer)
 
 
+@dataclass(slots=True)
 class _GrpcTransport:
     """Carries the messages of a call of gRPC's; see `Transport`."""
 
-    __slots__ = ("_context", "_echoed")
-
-    expansion = 1
-
-    def __init__(self, context: Context, echoed: tuple[tuple[str, str], ...]) -> None:
-        self._context = context
-        self._echoed = echoed
+    context: Context
+    echoed: tuple[tuple[str, str], ...]
+    expansion: int = 1
 
     async def read(self) -> bytes | None:
         try:
-            message = await self._context.read()
+            message = await self.context.read()
         except grpc.aio.InternalError:
             raise asyncio.CancelledError from None
         return None if message is _EOF else message
 
     async def write(self, message: Any, /) -> None:
         try:
-            await self._context.write(message)
+            await self.context.write(message)
         except grpc.aio.InternalError:
             raise asyncio.CancelledError from None
 
     async def fail(self, status: Status, /) -> NoReturn:
         plain = rpc_status.to_status(status)
-        await self._context.abort(plain.code, plain.details, (*plain.trailing_metadata, *self._echoed))
+        await self.context.abort(plain.code, plain.details, (*plain.trailing_metadata, *self.echoed))
 
 
 async def _refuse(_messages: object, _call: Call) -> NoReturn:

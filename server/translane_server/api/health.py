@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
-from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Write
 from translane_server.api.grpc_port import GrpcPort
 from translane_server.core.errors import UnknownServiceError
 from translane_server.observation.metrics import Metrics
+from translane_server.settings.server_settings import ServerSettings
 
 # The limits of the port for health checks alone. The handshake is in seconds.
 _CALLS, _STREAMS, _CONNECTIONS = 64, 16, 64
@@ -93,7 +94,9 @@ def health_port(health: HealthService, metrics: Metrics) -> GrpcPort:
         ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
     ]
-    limits = CallLimits(calls=_CALLS, message_bytes=_MESSAGE_BYTES, bytes_in_flight=_CALLS * _MESSAGE_BYTES)
+    limits = ServerSettings.model_construct(
+        max_calls=_CALLS, max_message_bytes=_MESSAGE_BYTES, max_bytes_in_flight=_CALLS * _MESSAGE_BYTES
+    )
     port = GrpcPort(metrics, Answering(Admission(limits)), options)
     add_HealthServicer_to_server(health, port)
     return port

@@ -10,7 +10,7 @@ from translane.v1 import log_pb2
 from translane.v1 import models_pb2 as pb
 from translane.v1.log_pb2_grpc import LogServiceServicer, add_LogServiceServicer_to_server
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
-from translane_server.api.admission import Admission, CallLimits
+from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call
 from translane_server.api.grpc_port import GrpcPort, enable_reflection
@@ -19,6 +19,7 @@ from translane_server.models.registry import Registry
 from translane_server.observation.logs import Level, change_level
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer
+from translane_server.settings.server_settings import ServerSettings
 
 _SERVICE_NAMES = tuple(
     service.full_name for file in (pb, log_pb2) for service in file.DESCRIPTOR.services_by_name.values()
@@ -86,7 +87,9 @@ def admin_port(models: Registry, metrics: Metrics, *, reflects: bool, tracer: Tr
         ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
         ("grpc.max_concurrent_streams", _MAX_STREAMS),
     ]
-    limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
+    limits = ServerSettings.model_construct(
+        max_calls=_MAX_STREAMS, max_message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD
+    )
     port = GrpcPort(metrics, Answering(Admission(limits), tracer), options)
     add_ModelServiceServicer_to_server(ModelService(models), port)  # type: ignore[no-untyped-call]
     add_LogServiceServicer_to_server(LogService(), port)  # type: ignore[no-untyped-call]

@@ -121,8 +121,8 @@ class TranslationService:
         """Count a request, which is answered even if the server closes meanwhile."""
         call.note(model=models.name)
         call.accepted = time.monotonic()
-        call.count_in(models.metrics)
-        for each in models.metrics:
+        call.counted = models.metrics
+        for each in call.counted:
             each.texts.observe(texts)
         if self._closed:
             raise shutting_down()

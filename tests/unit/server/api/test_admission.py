@@ -6,7 +6,8 @@ import time
 import pytest
 
 from fakes.calls import make_call
-from translane_server.api.admission import Admission, CallLimits, ReadingSlots
+from fakes.serving import make_settings
+from translane_server.api.admission import Admission, ReadingSlots
 from translane_server.core.errors import MessageTimeoutError
 
 LATER = 60.0  # beyond every patience [seconds]
@@ -185,7 +186,7 @@ async def refusal_of(admission, call, transport):
 
 
 async def test_after_a_pause_of_the_event_loop_no_call_is_late_whose_message_has_come():
-    admission, ready, late = Admission(CallLimits(message_timeout=0.2)), Message(), Message()
+    admission, ready, late = Admission(make_settings(message_timeout=0.2)), Message(), Message()
     calls = [asyncio.create_task(refusal_of(admission, make_call(), transport)) for transport in (ready, late)]
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_soon(ready.message.set_result, b"hello")

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.serving import make_settings
 from translane_server.api import grpc_port
-from translane_server.api.admission import Admission, CallLimits, Use
+from translane_server.api.admission import Admission, Use
 from translane_server.api.answering import Answering, answering_of
 from translane_server.observation.metrics import Metrics
 
@@ -106,7 +106,7 @@ class Port:
 
     def __init__(self, make, behavior, *, service="a.Service", name="Method", **limits):
         self.metrics = Metrics()
-        self.admission = Admission(CallLimits(**limits))
+        self.admission = Admission(make_settings(**limits))
         port = grpc_port.GrpcPort(self.metrics, Answering(self.admission), [])
         port.add_registered_method_handlers(service, {name: make(behavior)})
         details: Any = SimpleNamespace(method=f"/{service}/{name}")
