@@ -10,7 +10,6 @@ from collections import Counter as Counts
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from translane_server.access.allowances import Allowance
 from translane_server.access.certificates import Certificates
@@ -28,16 +27,10 @@ _SCHEME = "bearer "  # names of schemes have no case (RFC 9110, section 11.1)
 # From one line about refused calls to the next [seconds]. A flood must not fill the log.
 _TELLING_INTERVAL = 60.0
 
-# The keys are in drawers by this many bytes of their hashes.
-_DRAWER_BYTES = 2
+# The keys are in drawers by two bytes of their hashes, which are this many hexadecimal digits.
+_DRAWER_DIGITS = 4
 
 Metadata = Sequence[tuple[str, str | bytes]]
-
-
-class _Entry(NamedTuple):
-    digest: bytes
-    key: Key
-    allowance: Allowance
 
 
 class KeyRing:
@@ -59,7 +52,7 @@ class KeyRing:
         self._changes = FileChanges([path])
         self._refused: Counts[str] = Counts()
         self._told = float("-inf")
-        self._drawers: dict[bytes, list[_Entry]] = {}
+        self._drawers: dict[str, list[tuple[Key, Allowance]]] = {}
         self._allowances: dict[str, Allowance] = {}
         self._read()
 
@@ -76,7 +69,7 @@ class KeyRing:
             ExpiredKeyError: the call's key has expired.
         """
         try:
-            _, key, allowance = self._find(_token_of(metadata))
+            key, allowance = self._find(_token_of(metadata))
             if key.expires and key.has_expired(datetime.now(UTC)):
                 allowance.count_refusal(ExpiredKeyError.reason)
                 raise ExpiredKeyError(f"the key of {allowance.name} expired at {key.expires:%Y-%m-%d %H:%M %Z}")
@@ -94,8 +87,8 @@ class KeyRing:
         except KeysError as error:
             _log.error("%s; the keys before go on", error)
 
-    def _find(self, token: str) -> _Entry:
-        """Return the entry of a token.
+    def _find(self, token: str) -> tuple[Key, Allowance]:
+        """Return the key of a token, and what its holder's calls may ask for.
 
         How long the search takes depends on two bytes of a hash, of which nobody can tell anything of a key. Within a
         drawer, hashes are compared in constant time.
@@ -104,10 +97,10 @@ class KeyRing:
             UnknownKeyError: there is none.
         """
         if is_token(token):
-            digest = digest_of(token)
-            for entry in self._drawers.get(digest[:_DRAWER_BYTES], ()):
-                if hmac.compare_digest(entry.digest, digest):
-                    return entry
+            digest = digest_of(token).hex()
+            for key, allowance in self._drawers.get(digest[:_DRAWER_DIGITS], ()):
+                if hmac.compare_digest(key.sha256, digest):
+                    return key, allowance
         raise UnknownKeyError("this server does not know the key of the call")
 
     def _read(self) -> None:
@@ -116,7 +109,7 @@ class KeyRing:
         Raises:
             KeysError: the file is wrong.
         """
-        drawers: dict[bytes, list[_Entry]] = {}
+        drawers: dict[str, list[tuple[Key, Allowance]]] = {}
         allowances = {}
         holders = load_keys(self._path)
         for name, holder in holders.items():
@@ -126,8 +119,7 @@ class KeyRing:
                 allowance = Allowance(name, holder, self._metrics, name if self._shows_names else "")
             allowances[name] = allowance
             for key in holder.keys:
-                digest = bytes.fromhex(key.sha256)
-                drawers.setdefault(digest[:_DRAWER_BYTES], []).append(_Entry(digest, key, allowance))
+                drawers.setdefault(key.sha256[:_DRAWER_DIGITS], []).append((key, allowance))
         self._drawers, self._allowances = drawers, allowances
         _log.info("keys: %d, holders: %d", sum(len(holder.keys) for holder in holders.values()), len(holders))
 

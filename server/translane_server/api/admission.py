@@ -154,7 +154,6 @@ class Admission:
     def finished(self, call: Call) -> None:
         """Stop the time of a call. From now on it is not ended."""
         self._running.pop(call, None)
-        self._unread.pop(call, None)
 
     def take(self, call: Call, size: int, expansion: int = 1) -> None:
         """Count the bytes of a call's message, of which this many have come by now.

@@ -14,11 +14,10 @@ import grpc
 from google.rpc.status_pb2 import Status
 
 from translane_server.access.allowances import Allowance
+from translane_server.access.authenticator import Metadata
 from translane_server.core.errors import RequestError
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import CallTrace
-
-Metadata = Sequence[tuple[str, str | bytes]]
 
 # The header with the caller's own name of a request, which its line in the log and its answer have, too.
 REQUEST_ID = "x-request-id"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import unquote
 
-from translane_server.api.call import Metadata
+from translane_server.access.authenticator import Metadata
 
 # Longest name of a caller [characters].
 _LONGEST_NAME = 100
