@@ -117,12 +117,6 @@ def test_a_broken_file_keeps_the_keys_and_is_told_once(path, tokens, caplog, con
     assert [line.endswith("the keys before go on") for line in caplog.messages] == [True]
 
 
-def test_an_empty_file_admits_nobody(path, tokens):
-    file = File(path)
-    with pytest.raises(UnknownKeyError):
-        file.admit(tokens[0])
-
-
 def test_failed_attempts_fill_neither_memory_nor_log_and_show_no_key(path, tokens, caplog):
     file = File(path, a=holder(tokens[0], expires=datetime(1970, 1, 1, tzinfo=UTC)))
     with caplog.at_level(logging.DEBUG):
@@ -132,4 +126,3 @@ def test_failed_attempts_fill_neither_memory_nor_log_and_show_no_key(path, token
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("calls are refused for their keys")
     assert not any(token[3:20] in caplog.text for token in tokens)
-    assert len(file.ring._refused) <= 3
