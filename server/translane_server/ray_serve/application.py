@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray import serve
-from ray.serve.deployment import Application
+from ray.serve.deployment import Application, Deployment
 
 from translane_server.core.errors import SettingsError
+from translane_server.ray_serve.calls import Ingress
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.router import Router
 from translane_server.ray_serve.settings import read_settings
@@ -35,40 +36,41 @@ def build(args: dict[str, Any]) -> Application:
     groups = args.get("groups")
     if set(args) != {"groups"} or not isinstance(groups, Mapping) or not groups:
         raise SettingsError("args has groups, the settings of each deployment by its name, and nothing else")
-    settings: dict[str, ServerSettings] = {}
-    engines: dict[str, Application] = {}
-    for name, values in groups.items():
-        try:
-            settings[name] = read_settings(values)
-        except SettingsError as error:
-            raise SettingsError(f"groups.{name}: {error}") from None
-        options = _options(settings[name].max_calls, settings[name].grace_period)
-        engines[name] = serve.deployment(Engine).options(name=name, **options).bind(dict(values))
+    engines = {}
+    settings = [_settings(name, values) for name, values in groups.items()]
+    for name, each in zip(groups, settings, strict=True):
+        engines[name] = _deployment(Engine, name, [each]).bind(each)
     if len(engines) == 1:
-        return next(iter(engines.values()))
+        return engines.popitem()[1]
     if ROUTER in engines:
         raise SettingsError(f"groups.{ROUTER}: the deployment before the others has this name")
-    largest = max(each.max_message_bytes for each in settings.values())
-    options = _options(
-        sum(each.max_calls for each in settings.values()), max(each.grace_period for each in settings.values())
-    )
-    router = serve.deployment(Router).options(
-        name=ROUTER, num_replicas=_ROUTERS, ray_actor_options={"num_cpus": 0}, **options
-    )
-    return router.bind(engines, largest)
+    router = _deployment(Router, ROUTER, settings, num_replicas=_ROUTERS, ray_actor_options={"num_cpus": 0})
+    return router.bind(engines, max(each.max_message_bytes for each in settings))
 
 
-def _options(calls: int, grace: float) -> dict[str, Any]:
-    """What Serve has to know of a deployment.
+def _settings(group: str, values: Mapping[str, Any]) -> ServerSettings:
+    try:
+        return read_settings(values)
+    except SettingsError as error:
+        raise SettingsError(f"groups.{group}: {error}") from None
+
+
+def _deployment(cls: type[Ingress], name: str, behind: Sequence[ServerSettings], **options: Any) -> Deployment:
+    """Return a deployment, with what Serve has to know of it.
 
     Args:
-        calls: most calls of a Serve replica, and most calls that wait at a proxy. An engine itself limits calls and
-            callers, and says so in its errors.
-        grace: time that calls get to finish when a Serve replica ends [seconds].
+        cls: what its Serve replicas are.
+        name: its name.
+        behind: the settings of the engines whose calls it takes. An engine itself limits calls and callers, and says so
+            in its errors.
+        options: further options.
     """
-    return {
-        "max_ongoing_requests": calls,
-        "max_queued_requests": calls,
-        "graceful_shutdown_wait_loop_s": _DRAINING_STEP,
-        "graceful_shutdown_timeout_s": grace + _ENDING_TIME,
-    }
+    calls = sum(each.max_calls for each in behind)
+    return serve.deployment(cls).options(
+        name=name,
+        max_ongoing_requests=calls,
+        max_queued_requests=calls,
+        graceful_shutdown_wait_loop_s=_DRAINING_STEP,
+        graceful_shutdown_timeout_s=max(each.grace_period for each in behind) + _ENDING_TIME,
+        **options,
+    )

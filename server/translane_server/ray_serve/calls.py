@@ -1,115 +1,129 @@
-"""A call on its way through Ray Serve: what the caller asks, and what an engine answers."""
+"""Calls on their way through Ray Serve: the methods that its gRPC proxy calls on a deployment, and what they answer."""
 
 from __future__ import annotations
 
-import math
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-import grpc
-from google.protobuf.message import Message
-from google.rpc import status_pb2
+from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
+from starlette.responses import PlainTextResponse, Response
 
 from translane_server.api.status import internal, status_of
 from translane_server.core.errors import QueueFullError, RequestError, UnavailableError
 
-# The key in which Serve's proxy says how many seconds a call has until its deadline. A caller who writes the key itself
-# can only make its own time shorter: gRPC ends the call at its deadline in any case.
+_log = logging.getLogger(__name__)
+
+# The key of a call's metadata in which `proxy` says how many seconds the call has until its deadline.
 REMAINING = "translane-remaining-seconds"
 
-# How often a call is sent to an engine. A translation has no effects and is always the same, so a call whose engine has
-# ended can be sent to another one.
-ATTEMPTS = 3
+# The methods that differ from others: one has many responses, and one concerns all deployments.
+STREAM = "TranslateStream"
+MODELS = "ListModels"
 
 # How long a refused caller should wait before it tries again [seconds].
 RETRY_AFTER = 1.0
 
-# Keys of a call's metadata that end at Serve or at gRPC.
-_NOT_FORWARDED = frozenset(
-    {REMAINING, "application", "request_id", "multiplexed_model_id", "session_id", "user-agent", "content-type", "te"}
-)
-_NOT_FORWARDED_PREFIXES = ("grpc-", ":")
 
-Metadata = tuple[tuple[str, Any], ...]
+class LostError(Exception):
+    """The engine that had a call has ended. Serve says INTERNAL without details, and `proxy` asks another engine.
 
-
-@dataclass(frozen=True)
-class Call:
-    """What a caller asks.
-
-    Attributes:
-        message: the request in binary form.
-        metadata: the caller's metadata, as far as the service may read it.
-        peer: gRPC's name of the caller's end of its connection with the proxy.
-        seconds: time until the caller's deadline; None without one.
+    Ray's own error must not leave a deployment: Serve would take the deployment for the one that has ended.
     """
-
-    message: bytes
-    metadata: Metadata
-    peer: str
-    seconds: float | None
-
-    @classmethod
-    def of(cls, request: bytes | Message, context: Any) -> Call:
-        """Return the call that Serve's proxy hands to a deployment.
-
-        Args:
-            request: the request, in binary form if the proxy has the methods of `proxy`.
-            context: Serve's picture of the gRPC context, a `RayServegRPCContext`.
-        """
-        metadata, seconds = [], None
-        for key, value in context.invocation_metadata():
-            if key == REMAINING:
-                seconds = _seconds(value)
-            elif key not in _NOT_FORWARDED and not key.startswith(_NOT_FORWARDED_PREFIXES):
-                metadata.append((key, value))
-        message = request if isinstance(request, bytes) else request.SerializeToString()
-        return cls(message, tuple(metadata), context.peer(), seconds)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an engine answers: a message, or a status that is not OK.
+    """What a deployment answers: a message, or the status of a call that has failed.
 
     Attributes:
         message: the response in binary form; empty if the call has failed.
-        code: the status.
-        details: what the status says to people.
-        trailers: trailing metadata, among it the details of the status in binary form.
+        status: the status; None if it is OK.
     """
 
     message: bytes = b""
-    code: grpc.StatusCode = grpc.StatusCode.OK
-    details: str = ""
-    trailers: Metadata = ()
+    status: Status | None = None
 
-    @classmethod
-    def failed(cls, error: RequestError) -> Answer:
-        """Return the answer that tells a caller of `error`."""
-        return cls.of(status_of(error))
-
-    @classmethod
-    def bug(cls) -> Answer:
-        """Return the answer that tells a caller of a bug, without its details."""
-        return cls.of(internal())
-
-    @classmethod
-    def of(cls, status: status_pb2.Status) -> Answer:
-        """Return the answer that tells a caller of `status`."""
-        plain = rpc_status.to_status(status)
-        return cls(b"", plain.code, plain.details, tuple(plain.trailing_metadata or ()))
-
-    def put_on(self, context: Any) -> None:
-        """Write the status, unless it is OK, on Serve's picture of the gRPC context."""
-        if self.code is not grpc.StatusCode.OK:
-            context.set_code(self.code)
-            context.set_details(self.details)
-            context.set_trailing_metadata(list(self.trailers))
+    def told(self, context: Any) -> Answer:
+        """Write the status on Serve's picture of the gRPC context, and return this answer."""
+        if self.status:
+            plain = rpc_status.to_status(self.status)
+            context.set_code(plain.code)
+            context.set_details(plain.details)
+            context.set_trailing_metadata(list(plain.trailing_metadata))
+        return self
 
     def SerializeToString(self) -> bytes:  # noqa: N802  Serve calls it, as protobuf has it
         """Return the message, for Serve's proxy."""
         return self.message
+
+
+class Ingress(ABC):
+    """A deployment with the methods of translane.v1.TranslationService. Serve's gRPC proxy and `Router` call them.
+
+    Serve passes the details of a status on only with a message. So a call that fails is answered with an empty message
+    and a status, and `proxy` leaves the message out.
+    """
+
+    async def __call__(self) -> Response:
+        """Answer any request that comes to Serve's HTTP proxy: the service is not there."""
+        return PlainTextResponse("This application takes gRPC calls alone.\n", HTTPStatus.NOT_FOUND)
+
+    async def Translate(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
+        """See the protocol; `grpc_context` is Serve's name for its `RayServegRPCContext`."""
+        return await self._only("Translate", request, grpc_context)
+
+    async def Score(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
+        """See the protocol."""
+        return await self._only("Score", request, grpc_context)
+
+    async def ListModels(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
+        """See the protocol."""
+        return await self._only(MODELS, request, grpc_context)
+
+    async def TranslateStream(self, request: Any, grpc_context: Any) -> AsyncGenerator[Answer, None]:  # noqa: N802
+        """See the protocol."""
+        async with aclosing(self._told(STREAM, request, grpc_context)) as answers:
+            async for answer in answers:
+                yield answer
+
+    @abstractmethod
+    def answers(self, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
+        """Yield the answers to a call: one, or those of `STREAM`. Only the last one may have a status.
+
+        Args:
+            method: the name of the method.
+            message: the request in binary form.
+            context: as `Translate` has it.
+
+        Raises:
+            RequestError: the call is refused.
+            LostError: see there.
+        """
+
+    async def _only(self, method: str, request: Any, context: Any) -> Answer:
+        (answer,) = [answer async for answer in self._told(method, request, context)]
+        return answer
+
+    async def _told(self, method: str, request: Any, context: Any) -> AsyncGenerator[Answer, None]:
+        # Serve parses requests where it does not have the methods of `proxy`.
+        message = request if isinstance(request, bytes) else request.SerializeToString()
+        try:
+            async with aclosing(self.answers(method, message, context)) as answers:
+                async for answer in answers:
+                    yield answer.told(context)
+        except LostError:
+            raise
+        except RequestError as error:
+            yield Answer(status=status_of(error)).told(context)
+        except Exception:  # noqa: BLE001  a bug, whose details the caller must not see
+            _log.exception("%s failed", method)
+            yield Answer(status=internal()).told(context)
 
 
 def queue_full() -> QueueFullError:
@@ -117,14 +131,6 @@ def queue_full() -> QueueFullError:
     return QueueFullError("as many calls wait as Ray Serve takes", RETRY_AFTER)
 
 
-def engines_lost() -> UnavailableError:
-    """Return the error of a call that was lost with its engine at each attempt."""
-    return UnavailableError("each engine that had the call has ended; try again", RETRY_AFTER)
-
-
-def _seconds(value: Any) -> float | None:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+def no_engine() -> UnavailableError:
+    """Return the error of a call for which Serve has no engine."""
+    return UnavailableError("no engine takes calls; try again", RETRY_AFTER)

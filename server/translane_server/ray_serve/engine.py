@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, NoReturn
 
-import grpc
 import ray
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.status_pb2 import Status
@@ -20,8 +19,7 @@ from ray import serve
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.authenticator import Guard
 from translane_server.api.answering import answering_of, ended_at_deadline
-from translane_server.api.call import Call as ServerCall
-from translane_server.api.call import Method
+from translane_server.api.call import Call, Method, request_id_in
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, listening_on
 from translane_server.bundle.manifest import Languages
@@ -33,9 +31,7 @@ from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer, traces
 from translane_server.ray_serve.autoscaling import LOAD, load_of
-from translane_server.ray_serve.calls import Answer, Call
-from translane_server.ray_serve.rpcs import Rpcs
-from translane_server.ray_serve.settings import read_settings
+from translane_server.ray_serve.calls import REMAINING, Answer, Ingress
 from translane_server.settings.model_sources import users_cache
 from translane_server.settings.server_settings import ServerSettings
 
@@ -47,19 +43,18 @@ _log = logging.getLogger(__name__)
 METRICS_PORTS = 64
 
 
-class Engine(Rpcs):
+class Engine(Ingress):
     """The service with its models, limits and metrics. Serve makes it, asks for its health, and ends it.
 
     Args:
-        settings: the settings of the server, as `read_settings` takes them.
+        settings: the settings of the server.
 
     Raises:
-        StartupError: the settings are wrong, or a model cannot be loaded.
+        StartupError: a model cannot be loaded, or the engine cannot listen.
     """
 
-    async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
-        given = read_settings(settings)
-        self._settings = given.model_copy(update={"model_cache": given.model_cache or users_cache(os.environ)})
+    async def __init__(self, settings: ServerSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+        self._settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(os.environ)})
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
         async with AsyncExitStack() as opened:
@@ -71,7 +66,7 @@ class Engine(Rpcs):
             self._opened = opened.pop_all()
         # Serve awaits what an engine has under this name. Python itself, which cannot await, asks the class alone.
         self.__del__: Callable[[], Awaitable[None]] = self.stop
-        _log.info("metrics on http://%s/metrics", address_of(self._settings.host, metrics.port))
+        _log.info("metrics on http://%s/metrics", address_of(self._settings.metrics_address, metrics.port))
 
     async def _open(self, opened: AsyncExitStack, metrics: Metrics, tracer: Tracer | None, cpus: int) -> None:
         settings, self._metrics = self._settings, metrics
@@ -87,38 +82,32 @@ class Engine(Rpcs):
             kind = "server_stream" if method.server_streaming else "unary"
             called = Method(metrics, kind, SERVICE_NAME, method.name, writes_many=method.server_streaming)
             parse = GetMessageClass(method.input_type).FromString
-            self._methods[f"/{SERVICE_NAME}/{method.name}"] = called, getattr(self._service, method.name), parse
+            self._methods[method.name] = called, getattr(self._service, method.name), parse
 
-    async def answer_unary(self, path: str, call: Call) -> Answer:
-        """See `Rpcs`."""
+    async def answers(self, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
+        """See `Ingress`. If the generator is closed, the rows of the call are free at the next step."""
+        transport = _Transport(message)
         # In a task of its own, which the engine may cancel to end the call.
-        return await asyncio.create_task(self._answered(path, call, _Transport(call.message)))
-
-    async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
-        """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
-        transport = _Transport(call.message)
-        answering = asyncio.create_task(self._answered(path, call, transport))
-        answering.add_done_callback(lambda _task: transport.written.put_nowait(None))
+        answering = asyncio.create_task(self._answer(method, transport, context))
+        answering.add_done_callback(lambda _task: transport.answers.put_nowait(None))
         try:
-            while (message := await transport.written.get()) is not None:
-                yield Answer(message)
-                transport.written.task_done()
-            last = await answering
-            if last.code is not grpc.StatusCode.OK:
-                yield last
+            while answer := await transport.answers.get():
+                yield answer
+                transport.answers.task_done()
+            await answering
         finally:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
 
-    async def _answered(self, path: str, call: Call, transport: _Transport) -> Answer:
-        method, handler, parse = self._methods[path]
-        begun = ServerCall(method, call.metadata, call.peer, timeout=call.seconds)
-        try:
-            with ended_at_deadline(begun):
-                message = await self._answering.answer(begun, transport, handler, parse)
-        except _FailedError as failed:
-            return Answer.of(failed.status)
-        return Answer(b"" if message is None else message.SerializeToString())
+    async def _answer(self, name: str, transport: _Transport, context: Any) -> None:
+        method, handler, parse = self._methods[name]
+        metadata = context.invocation_metadata()
+        remaining, request_id = _remaining(dict(metadata)), request_id_in(metadata)
+        call = Call(method, metadata, context.peer(), timeout=remaining, request_id=request_id)
+        with suppress(_FailedError), ended_at_deadline(call):
+            message = await self._answering.answer(call, transport, handler, parse)
+            if not method.writes_many:
+                transport.put(message)
 
     async def languages(self) -> dict[str, Languages]:
         """Return the languages of each model, by the models' names."""
@@ -154,35 +143,43 @@ class Engine(Rpcs):
 
 
 class _FailedError(Exception):
-    """A call has failed."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__(status.message)
-        self.status = status
+    """A call has failed, and its caller is told."""
 
 
 class _Transport:
     """Carries the messages of a call; see `api.call.Transport`.
 
     Attributes:
-        written: messages in binary form, each of which is done when Serve has taken it; None is the end.
+        answers: to the call, each of which is done when Serve has taken it; None is the end.
     """
 
     expansion = 1
 
     def __init__(self, message: bytes) -> None:
         self._message = message
-        self.written: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
 
     async def read(self) -> bytes | None:
         return self._message
 
+    def put(self, message: Any) -> None:
+        self.answers.put_nowait(Answer(message.SerializeToString()))
+
     async def write(self, message: Any, /) -> None:
-        self.written.put_nowait(message.SerializeToString())
-        await self.written.join()
+        self.put(message)
+        await self.answers.join()
 
     async def fail(self, status: Status, /) -> NoReturn:
-        raise _FailedError(status)
+        self.answers.put_nowait(Answer(status=status))
+        raise _FailedError
+
+
+def _remaining(metadata: Mapping[str, Any]) -> float | None:
+    """The seconds until a call's deadline; None without one. Where `proxy` is not at work, any caller may set them."""
+    try:
+        return max(0.0, float(metadata[REMAINING]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _cpus() -> int:
@@ -196,12 +193,12 @@ def _metrics_port(settings: ServerSettings, registry: CollectorRegistry) -> Metr
     Raises:
         StartupError: no port is free, or there is no such address.
     """
-    first = settings.metrics_port
+    host, first = settings.metrics_address, settings.metrics_port
     ports = range(first, min(first + METRICS_PORTS, 2**16)) if first else (0,)
     for port in ports:
-        with listening_on(settings.host, port):
+        with listening_on(host, port):
             try:
-                return MetricsPort(registry, settings.host, port)
+                return MetricsPort(registry, host, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise

@@ -9,35 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
 import grpc
-from grpc_status import rpc_status
+from ray.serve.grpc_util import RayServegRPCContext
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.api.call import REQUEST_ID, request_id_in
 from translane_server.api.status import status_of
 from translane_server.core.errors import RequestError, UnavailableError
-from translane_server.ray_serve.calls import ATTEMPTS, REMAINING, RETRY_AFTER, engines_lost, queue_full
+from translane_server.ray_serve.calls import REMAINING, RETRY_AFTER, Answer, no_engine, queue_full
 
 _log = logging.getLogger(__name__)
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
 
-# Where gRPC has the details of a status: https://grpc.io/docs/guides/error/#richer-error-model.
-_DETAILS = "grpc-status-details-bin"
-
-# The time before a call is sent to an engine once more, for each attempt before [seconds].
+# How often a call is sent to an engine. A translation has no effects and is always the same, so a call whose engine has
+# ended can be sent to another one. The pause before grows with each attempt [seconds].
+ATTEMPTS = 3
 _PAUSE = 0.1
 
-# How Serve's own text begins where it has no room for a call. Others refuse calls with the same code.
-_NO_ROOM = "Request dropped due to backpressure"
-
-_INTERNAL: int = grpc.StatusCode.INTERNAL.value[0]
-_UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
-_EXHAUSTED: int = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+# What callers are told where Serve itself has a status after which they may try again.
+_REFUSALS: Mapping[Any, RequestError] = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: queue_full(),
+    grpc.StatusCode.UNAVAILABLE: no_engine(),
+    grpc.StatusCode.INTERNAL: UnavailableError("each engine that had the call has ended; try again", RETRY_AFTER),
+}
 
 _Unary = Callable[[bytes, Any], Awaitable[bytes]]
 _Stream = Callable[[bytes, Any], AsyncGenerator[bytes, None]]
@@ -61,122 +61,82 @@ def add_translation_service(servicer: Any, server: Any) -> None:
         return
     handlers = {}
     for method in _SERVICE.methods:
-        path = f"/{_SERVICE.full_name}/{method.name}"
-        if method.server_streaming:
-            stream = make(service_method=path, streaming_type=gRPCStreamingType.UNARY_STREAM)
-            handlers[method.name] = grpc.unary_stream_rpc_method_handler(streaming(stream))
-        else:
-            unary = make(service_method=path, streaming_type=gRPCStreamingType.UNARY_UNARY)
-            handlers[method.name] = grpc.unary_unary_rpc_method_handler(answering(unary))
+        kind = gRPCStreamingType.UNARY_STREAM if method.server_streaming else gRPCStreamingType.UNARY_UNARY
+        serve = make(service_method=f"/{_SERVICE.full_name}/{method.name}", streaming_type=kind)
+        answering = repeating(serve if method.server_streaming else streaming(serve))
+        handlers[method.name] = grpc.unary_stream_rpc_method_handler(answering)
     add_directly(_SERVICE.full_name)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
 
 
-def answering(serve: _Unary) -> _Unary:
-    """Return the handler of a method with one response, around Serve's own."""
-
-    async def answer(request: bytes, context: Any) -> bytes:
-        shown = _WithDeadline(context)
-        response = await serve(request, shown)
-        for attempt in range(1, ATTEMPTS):
-            if not _is_lost(context):
-                break
-            await _prepare_again(context, attempt)
-            response = await serve(request, shown)
-        _explain(context)
-        return response
-
-    return answer
-
-
-def streaming(serve: _Stream) -> _Stream:
-    """Return the handler of a method with many responses, around Serve's own.
-
-    A stream is sent to another engine only as long as the caller has nothing of it. Serve takes the details of a status
-    from an engine together with a message alone; this message is left out.
-    """
+def streaming(serve: _Unary) -> _Stream:
+    """Return Serve's handler of a method with one response in the form for many. On the wire both are the same."""
 
     async def answers(request: bytes, context: Any) -> AsyncGenerator[bytes, None]:
-        shown = _WithDeadline(context)
-        has_begun = False
-        for attempt in range(1, ATTEMPTS + 1):
-            async with aclosing(serve(request, shown)) as responses:
-                async for response in responses:
-                    if not _code(context):
-                        has_begun = True
-                        yield response
-            if has_begun or not _is_lost(context) or attempt == ATTEMPTS:
-                break
-            await _prepare_again(context, attempt)
-        _explain(context)
+        yield await serve(request, context)
 
     return answers
 
 
-class _WithDeadline:
-    """The context of a call, whose metadata also says how much time remains. Serve passes nothing else on."""
+def repeating(serve: _Stream) -> _Stream:
+    """Return the handler of a method, around Serve's own.
+
+    A call is sent to another engine only as long as the caller has nothing of its answer. Serve takes the details of a
+    status from an engine together with a message alone; this message is left out.
+    """
+
+    async def answers(request: bytes, context: Any) -> AsyncGenerator[bytes, None]:
+        has_begun = False
+        for attempt in range(1, ATTEMPTS + 1):
+            tried = _Attempt(context)
+            async with aclosing(serve(request, tried)) as responses:
+                async for response in responses:
+                    if not tried.has_failed:
+                        has_begun = True
+                        yield response
+            if has_begun or not tried.is_lost or attempt == ATTEMPTS:
+                break
+            await asyncio.sleep(_PAUSE * attempt)
+        tried.tell(context)
+
+    return answers
+
+
+class _Attempt(RayServegRPCContext):
+    """The context of a call as one attempt of Serve's has it: with the time that remains, and a status of its own."""
 
     def __init__(self, context: Any) -> None:
-        self._context = context
+        super().__init__(context)
+        remaining = context.time_remaining()
+        self._shown = [each for each in super().invocation_metadata() if each[0] != REMAINING]
+        if remaining is not None:
+            self._shown.append((REMAINING, f"{max(0.0, remaining):.6f}"))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+    def invocation_metadata(self) -> list[tuple[str, Any]]:
+        return self._shown
 
-    def invocation_metadata(self) -> tuple[tuple[str, Any], ...]:
-        given = tuple((key, value) for key, value in self._context.invocation_metadata() or () if key != REMAINING)
-        remaining = self._context.time_remaining()
-        return given if remaining is None else (*given, (REMAINING, f"{max(0.0, remaining):.6f}"))
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.code()) and self.code() is not grpc.StatusCode.OK
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether Serve has lost the call, because the process that answered it has ended."""
+        return self.code() is grpc.StatusCode.INTERNAL and not self._is_from_engine
 
-def _code(context: Any) -> int:
-    """The status that is set so far, as gRPC's number of it."""
-    code = context.code()
-    return code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
+    @property
+    def _is_from_engine(self) -> bool:
+        """Whether the status has details, which an engine gives to each status of its own, and Serve to none."""
+        return "grpc-status-details-bin" in dict(self.trailing_metadata())
 
-
-def _text(context: Any) -> str:
-    """What the status says to people so far."""
-    text = context.details() or ""
-    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-
-def _trailers(context: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((key, value) for key, value in context.trailing_metadata() or ())
-
-
-def _is_from_engine(context: Any) -> bool:
-    """Whether the status has details, which an engine gives to each status of its own, and Serve to none."""
-    return any(key == _DETAILS for key, _ in _trailers(context))
-
-
-def _is_lost(context: Any) -> bool:
-    """Whether Serve has lost the call, because the process that answered it has ended."""
-    return _code(context) == _INTERNAL and not _is_from_engine(context)
-
-
-async def _prepare_again(context: Any, attempt: int) -> None:
-    """Forget what became of a call, and wait until it can be sent once more."""
-    context.set_code(grpc.StatusCode.OK)
-    context.set_details("")
-    context.set_trailing_metadata(())
-    await asyncio.sleep(_PAUSE * attempt)
-
-
-def _explain(context: Any) -> None:
-    """Give details, as an engine's statuses have them, to Serve's own statuses after which a caller may try again."""
-    code = _code(context)
-    error: RequestError
-    if code not in (_INTERNAL, _UNAVAILABLE, _EXHAUSTED) or _is_from_engine(context):
-        return
-    if code == _EXHAUSTED:
-        if not _text(context).startswith(_NO_ROOM):
-            return
-        error = queue_full()
-    elif code == _INTERNAL:
-        error = engines_lost()
-    else:
-        error = UnavailableError("no engine takes calls; try again", RETRY_AFTER)
-    status = rpc_status.to_status(status_of(error))
-    context.set_code(status.code)
-    context.set_details(status.details)
-    context.set_trailing_metadata((*_trailers(context), *status.trailing_metadata))
+    def tell(self, context: Any) -> None:
+        """Write the status, a refusal with details, and the caller's name of the request on gRPC's own context."""
+        if not self._is_from_engine and (refusal := _REFUSALS.get(self.code())):
+            Answer(status=status_of(refusal)).told(self)
+        if self.has_failed:
+            context.set_code(self.code())
+            context.set_details(self.details())
+        trailers = dict(self.trailing_metadata())  # Serve repeats a key with each message
+        if request_id := request_id_in(self._shown):
+            trailers[REQUEST_ID] = request_id
+        context.set_trailing_metadata(tuple(trailers.items()))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError
-from ray import exceptions
+from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
@@ -18,7 +17,7 @@ from translane.conversions import list_models_response, server_info_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.service import server_info
 from translane_server.bundle.manifest import Languages
-from translane_server.core.errors import MessageTooLargeError, ModelNotFoundError, RequestError, starting
+from translane_server.core.errors import MessageTooLargeError, ModelNotFoundError, starting
 from translane_server.models.choice import (
     names,
     no_model_for,
@@ -28,8 +27,16 @@ from translane_server.models.choice import (
     sources_of,
     with_pair,
 )
-from translane_server.ray_serve.calls import ATTEMPTS, RETRY_AFTER, Answer, Call, engines_lost, queue_full
-from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE, Rpcs
+from translane_server.ray_serve.calls import (
+    MODELS,
+    RETRY_AFTER,
+    STREAM,
+    Answer,
+    Ingress,
+    LostError,
+    no_engine,
+    queue_full,
+)
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import check_names
 
@@ -91,104 +98,83 @@ _FRESH = 5.0
 _PATIENCE = 5.0
 
 _REQUESTS: Mapping[str, type[pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest]] = {
-    TRANSLATE: pb.TranslateRequest,
+    "Translate": pb.TranslateRequest,
     STREAM: pb.TranslateStreamRequest,
-    SCORE: pb.ScoreRequest,
+    "Score": pb.ScoreRequest,
 }
 
-# What Ray raises where a Serve replica has ended, or does not answer.
-_LOST = (exceptions.RayActorError, DeploymentUnavailableError)
 
-
-class Router(Rpcs):
-    """Sends each call to the deployment that has its model.
+class Router(Ingress):
+    """Sends each call to the deployment that has the model. `proxy` sends it again if its engine ends.
 
     Args:
-        groups: the deployments, by name.
-        message_bytes: largest message [bytes].
+        handles: the deployments, by name.
+        message_bytes: largest message of any deployment [bytes].
     """
 
-    def __init__(self, groups: Mapping[str, DeploymentHandle[Any]], message_bytes: int) -> None:
-        self._handles = groups
+    def __init__(self, handles: Mapping[str, DeploymentHandle], message_bytes: int) -> None:
+        self._handles = handles
         self._message_bytes = message_bytes
         self._models: dict[str, dict[str, Languages]] = {}
         self._known = asyncio.Event()  # all deployments have told their models
         self._asking: asyncio.Task[None] | None = None
 
-    async def answer_unary(self, path: str, call: Call) -> Answer:
-        """See `Rpcs`."""
-        try:
-            if path == MODELS:
-                return await self._all_models(call)
-            return await self._asked(await self._group(path, call), path, call)
-        except RequestError as error:
-            return Answer.failed(error)
-
-    async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
-        """See `Rpcs`. A stream that has begun is not sent to another engine."""
-        try:
-            handle = self._handles[await self._group(path, call)]
-        except RequestError as error:
-            yield Answer.failed(error)
+    async def answers(self, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
+        """See `Ingress`."""
+        if method == MODELS:
+            yield await self._all_models(message, context)
             return
-        for attempt in range(1, ATTEMPTS + 1):
-            response = handle.options(method_name="answer_stream", stream=True).remote(path, call)
-            has_begun = has_ended = False
-            try:
+        asked = self._asked(await self._group(method, message), method, message, context)
+        async with aclosing(asked):
+            async for answer in asked:
+                yield answer
+
+    async def _asked(self, group: str, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
+        """Yield the answers of a deployment. Raises as `answers`."""
+        many = method == STREAM
+        response = self._handles[group].options(method_name=method, stream=many).remote(message, context)
+        try:
+            if many:
                 async for answer in response:
-                    has_begun = True
                     yield answer
-                has_ended = True
-                return
-            except (*_LOST, BackPressureError) as error:
-                has_ended = True
-                if has_begun or attempt == ATTEMPTS or isinstance(error, BackPressureError):
-                    yield Answer.failed(_told(error))
-                    return
-            finally:
-                if not has_ended:  # the caller has gone
-                    response.cancel()
+            else:
+                yield await response
+        except (asyncio.CancelledError, GeneratorExit):  # the caller has gone
+            response.cancel()
+            raise
+        except RayActorError:
+            raise LostError from None
+        except BackPressureError:
+            raise queue_full() from None
+        except DeploymentUnavailableError:
+            raise no_engine() from None
 
-    async def _asked(self, group: str, path: str, call: Call) -> Answer:
-        """Return the answer of a deployment, of another engine if one has ended.
-
-        Raises:
-            RequestError: there is no answer.
-        """
-        for attempt in range(1, ATTEMPTS + 1):
-            response = self._handles[group].options(method_name="answer_unary").remote(path, call)
-            try:
-                answer: Answer = await response
-                return answer
-            except asyncio.CancelledError:
-                response.cancel()
-                raise
-            except (*_LOST, BackPressureError) as error:
-                if attempt == ATTEMPTS or isinstance(error, BackPressureError):
-                    raise _told(error) from None
-        raise AssertionError("the last attempt answers or raises")
-
-    async def _all_models(self, call: Call) -> Answer:
+    async def _all_models(self, message: bytes, context: Any) -> Answer:
         """Return the models of all deployments, or the first error of one."""
-        answers = await asyncio.gather(*(self._asked(group, MODELS, call) for group in self._handles))
-        if failed := next((answer for answer in answers if answer.code is not grpc.StatusCode.OK), None):
+
+        async def listed(group: str) -> Answer:
+            (answer,) = [each async for each in self._asked(group, MODELS, message, context)]
+            return answer
+
+        answers = await asyncio.gather(*map(listed, self._handles))
+        if failed := next((answer for answer in answers if answer.status), None):
             return failed
         infos = [server_info_of(pb.ListModelsResponse.FromString(answer.message)) for answer in answers]
         models = sorted((model for each in infos for model in each.models), key=lambda model: model.name)
         whole = server_info(models, min(each.limits.max_request_texts for each in infos))
         return Answer(list_models_response(whole).SerializeToString())
 
-    async def _group(self, path: str, call: Call) -> str:
+    async def _group(self, method: str, message: bytes) -> str:
         """Return the deployment that answers a call.
 
         Raises:
             RequestError: none does.
         """
-        size = len(call.message)
+        size = len(message)
         if size > self._message_bytes:
             raise MessageTooLargeError(f"the message has {size} bytes, and {self._message_bytes} are allowed")
         try:
-            request = _REQUESTS[path].FromString(call.message)
+            request = _REQUESTS[method].FromString(message)
         except DecodeError:  # any deployment says what is wrong
             return next(iter(self._handles))
         check_names(request)
@@ -220,10 +206,3 @@ class Router(Rpcs):
             self._models[group] = await asyncio.wait_for(response, _PATIENCE)
         except Exception as error:  # noqa: BLE001  whatever it is, the models before are the best guess
             _log.warning("the deployment %s does not tell its models: %s", group, type(error).__name__)
-
-
-def _told(error: Exception) -> RequestError:
-    """The error that tells a caller why there is no answer."""
-    if isinstance(error, BackPressureError):
-        return queue_full()
-    return engines_lost()

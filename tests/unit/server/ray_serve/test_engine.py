@@ -1,6 +1,7 @@
 """An engine without Serve around it: what it answers, reports and shows."""
 
 import asyncio
+import pickle
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 
 from prometheus_client import CollectorRegistry, Gauge
+from ray.serve.grpc_util import RayServegRPCContext
 
 from fakes.backend import FakeBackend
+from fakes.grpc_context import GrpcContext
 from fakes.models import FakeDecoder
 from fakes.serving import make_dispatcher, make_model, make_registry, make_settings
 from helpers.reliability.failures import parsed
@@ -24,19 +27,29 @@ from translane_server.core.errors import StartupError
 from translane_server.observation.metrics import Metrics
 from translane_server.ray_serve import engine as module
 from translane_server.ray_serve.autoscaling import LOAD
-from translane_server.ray_serve.calls import Call
+from translane_server.ray_serve.calls import REMAINING
 from translane_server.ray_serve.engine import Engine
-from translane_server.ray_serve.rpcs import STREAM, TRANSLATE
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.translation.limits import limits_of
 
 
-def call(message, seconds=None):
-    return Call(message.SerializeToString(), (), "ipv4:192.0.2.7:1", seconds)
+def context(*metadata):
+    """Serve's picture of a call's context."""
+    return RayServegRPCContext(GrpcContext(*metadata))
 
 
-def failure(answer):
-    return parsed(answer.code, dict(answer.trailers)["grpc-status-details-bin"], answer.details)
+async def translate(made, *, seconds=None, **request):
+    """The answer to a call, and its context afterwards."""
+    called = context((REMAINING, str(seconds))) if seconds else context()
+    return await made.Translate(pb.TranslateRequest(**request).SerializeToString(), called), called
+
+
+def streamed(made, called=None, **request):
+    return made.TranslateStream(pb.TranslateStreamRequest(**request).SerializeToString(), called or context())
+
+
+def failure(called):
+    return parsed(called.code(), dict(called.trailing_metadata())["grpc-status-details-bin"], called.details())
 
 
 @asynccontextmanager
@@ -82,11 +95,10 @@ async def until(holds):
 
 async def test_calls_are_answered(monkeypatch):
     async with engine(monkeypatch) as (made, _):
-        answer = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["ab", "c"])))
-        translations = pb.TranslateResponse.FromString(answer.message).translations
+        answer, _ = await translate(made, texts=["ab", "c"])
+        translations = pb.TranslateResponse.FromString(answer.SerializeToString()).translations
         assert [each.hypotheses[0].text for each in translations] == ["ab", "c"]
-        parts = [each async for each in made.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="abc")))]
-        messages = [pb.TranslateStreamResponse.FromString(each.message) for each in parts]
+        messages = [pb.TranslateStreamResponse.FromString(each.message) async for each in streamed(made, text="abc")]
         assert "".join(each.text_delta for each in messages) == "abc"
         assert messages[-1].hypothesis.text == "abc"
         labels = {"grpc_type": "unary", "grpc_service": "translane.v1.TranslationService", "grpc_method": "Translate"}
@@ -94,34 +106,38 @@ async def test_calls_are_answered(monkeypatch):
         assert count("grpc_server_handled_total", labels | {"grpc_code": "OK"}) == 1
 
 
+async def test_a_serve_without_the_methods_of_the_proxy_parses_requests_and_tells_deadlines_of_callers(monkeypatch):
+    async with engine(monkeypatch) as (made, _):
+        answer = await made.Translate(pb.TranslateRequest(texts=["ab"]), context((REMAINING, "soon")))
+        assert pb.TranslateResponse.FromString(answer.message).translations[0].hypotheses[0].text == "ab"
+
+
 async def test_statuses_pass_with_their_details(monkeypatch):
     async with engine(monkeypatch, max_message_bytes=1024) as (made, _):
-        refused = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["a"], model="none")))
-        assert failure(refused).reason == "MODEL_NOT_FOUND"
-        answers = [
-            each async for each in made.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="a", model="none")))
-        ]
-        assert answers == [refused]
-        large = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["a" * 1100])))
-        assert (failure(large).code, failure(large).reason) == (
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "MESSAGE_TOO_LARGE",
-        )
-        no_message = await made.answer_unary(TRANSLATE, Call(b"\xff", (), "ipv4:192.0.2.7:1", None))
-        assert failure(no_message).reason == "INVALID_FIELD"
+        refused, called = await translate(made, texts=["a"], model="none")
+        assert refused.SerializeToString() == b""
+        assert failure(called).reason == "MODEL_NOT_FOUND"
+        assert pickle.loads(pickle.dumps(refused)) == refused  # as the router gets it
+        called = context()
+        assert [each async for each in streamed(made, called, text="a", model="none")] == [refused]
+        assert failure(called).reason == "MODEL_NOT_FOUND"
+        _, called = await translate(made, texts=["a" * 1100])
+        assert failure(called).code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert failure(called).reason == "MESSAGE_TOO_LARGE"
+        await made.Score(b"\xff", called := context())
+        assert failure(called).reason == "INVALID_FIELD"
 
 
 async def test_a_deadline_and_a_caller_who_goes_free_rows(monkeypatch):
-    request, stream = pb.TranslateRequest(texts=["abc"]), pb.TranslateStreamRequest(text="abc")
     async with engine(monkeypatch) as (made, backend):
         backend.hold()
-        late = await made.answer_unary(TRANSLATE, call(request, seconds=0.1))
-        assert late.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        _, called = await translate(made, texts=["abc"], seconds=0.1)
+        assert called.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         backend.release()
         await until(lambda: dispatcher_of(made).active_rows == 0)
         backend.hold()
-        going = asyncio.create_task(made.answer_unary(TRANSLATE, call(request)))
-        reading = made.answer_stream(STREAM, call(stream))
+        going = asyncio.create_task(translate(made, texts=["abc"]))
+        reading = streamed(made, text="abc")
         part = asyncio.create_task(anext(reading))
         await until(lambda: dispatcher_of(made).active_rows == 2)
         going.cancel()
@@ -135,7 +151,7 @@ async def test_a_deadline_and_a_caller_who_goes_free_rows(monkeypatch):
 
 async def test_a_stream_waits_for_its_reader(monkeypatch):
     async with engine(monkeypatch) as (made, _):
-        reading = made.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="abcdef")))
+        reading = streamed(made, text="abcdef")
         first = pb.TranslateStreamResponse.FromString((await anext(reading)).message).text_delta
         await until(lambda: dispatcher_of(made).active_rows == 0)
         rest = [pb.TranslateStreamResponse.FromString(each.message).text_delta async for each in reading]
@@ -170,14 +186,14 @@ async def test_any_new_configuration_asks_for_new_versions(monkeypatch):
 async def test_the_end_answers_what_runs_and_refuses_what_comes(monkeypatch):
     async with engine(monkeypatch, grace_period=5) as (made, backend):
         backend.hold()
-        running = asyncio.create_task(made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["abc"]))))
+        running = asyncio.create_task(translate(made, texts=["abc"]))
         await until(lambda: dispatcher_of(made).active_rows == 1)
         ending = asyncio.create_task(made.stop())
         await asyncio.sleep(0.05)
-        late = await made.answer_unary(TRANSLATE, call(pb.TranslateRequest(texts=["d"])))
-        assert (late.code, late.details) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+        _, late = await translate(made, texts=["d"])
+        assert (late.code(), late.details()) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
         backend.release()
-        assert (await running).code is grpc.StatusCode.OK
+        assert (await running)[0].status is None
         await ending
 
 

@@ -9,15 +9,17 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 
 from ray.exceptions import ActorUnavailableError
-from ray.serve.exceptions import BackPressureError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.grpc_util import RayServegRPCContext
 
+from fakes.grpc_context import GrpcContext
 from translane.v1 import translation_pb2 as pb
+from translane_server.api.status import status_of
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.ray_serve.application import build
-from translane_server.ray_serve.calls import ATTEMPTS, Answer, Call
+from translane_server.ray_serve.calls import Answer, LostError
 from translane_server.ray_serve.router import Router
-from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE
 
 LOST = ActorUnavailableError("the node is gone", None)
 MESSAGE_BYTES = 1000
@@ -62,15 +64,15 @@ class Handle:
         self.responses = []
 
     def options(self, *, method_name, stream=False):
-        return type("Method", (), {"remote": lambda _, *arguments: self._called(method_name, stream, *arguments)})()
+        return type("Method", (), {"remote": lambda _, *arguments: self._called(method_name, *arguments)})()
 
-    def _called(self, method, stream, *arguments):
+    def _called(self, method, *arguments):
         if method == "languages":
             return Response([self.languages])
         self.calls.append((method, *arguments))
         if self.results:
             result = self.results.pop(0)
-        elif arguments[0] == MODELS:
+        elif method == "ListModels":
             model = pb.Model(name=self.name, max_queue_size=9, max_beam_size=len(self.calls))
             limits = pb.Limits(max_request_texts=len(self.name))
             result = Answer(pb.ListModelsResponse(models=[model], limits=limits).SerializeToString())
@@ -80,89 +82,108 @@ class Handle:
         return self.responses[-1]
 
 
-def call(request):
-    return Call(request.SerializeToString(), (("x", "y"),), "ipv4:192.0.2.7:1", 3.0)
+def context():
+    return RayServegRPCContext(GrpcContext(("x", "y")))
 
 
-TEXT = call(pb.TranslateRequest(texts=["a"], model="one"))
+def message(**request):
+    return pb.TranslateRequest(**request).SerializeToString()
+
+
+ONE = message(texts=["a"], model="one")
+STREAMED = pb.TranslateStreamRequest(text="a", model="one").SerializeToString()
+
+
+def router_of(one, **changes):
+    """A router before the deployment `one`, and another."""
+    return Router({"a": one, "b": changes.get("other", Handle("other", ("en", "fr")))}, MESSAGE_BYTES)
 
 
 async def test_the_model_or_the_languages_decide():
     one, two = Handle("one", ("zh", "en")), Handle("other", ("en", "fr"))
-    router = Router({"a": one, "b": two}, MESSAGE_BYTES)
-    assert await router.answer_unary(TRANSLATE, TEXT) == Answer(b"one")
-    assert one.calls == [("answer_unary", TRANSLATE, TEXT)]
+    router, called = router_of(one, other=two), context()
+    assert await router.Translate(ONE, called) == Answer(b"one")
+    assert one.calls == [("Translate", ONE, called)]
     languages: Any = {"source_language": "en", "target_language": "fr"}
-    scored = call(pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")], **languages))
-    assert await router.answer_unary(SCORE, scored) == Answer(b"other")
-    streamed = call(pb.TranslateStreamRequest(text="a", **languages))
+    scored = pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")], **languages).SerializeToString()
+    assert await router.Score(scored, context()) == Answer(b"other")
+    streamed = pb.TranslateStreamRequest(text="a", **languages).SerializeToString()
     two.results = [[Answer(b"1"), Answer(b"2")]]
-    assert [each async for each in router.answer_stream(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
+    assert [each async for each in router.TranslateStream(streamed, context())] == [Answer(b"1"), Answer(b"2")]
     assert not two.responses[-1].cancelled
 
 
 async def test_the_models_of_all_deployments_are_listed():
     router = Router({"b": Handle("other", ("en", "fr")), "a": Handle("one", ("zh", "en"))}, MESSAGE_BYTES)
-    listed = pb.ListModelsResponse.FromString((await router.answer_unary(MODELS, call(pb.ListModelsRequest()))).message)
+    listed = pb.ListModelsResponse.FromString((await router.ListModels(b"", context())).message)
     assert [model.name for model in listed.models] == ["one", "other"]
     assert (listed.limits.max_request_texts, listed.limits.max_beam_size) == (3, 1)
 
 
 async def test_one_deployment_that_refuses_to_list_is_the_answer():
-    refused = Answer.failed(InvalidRequestError(FieldViolation("x", "is wrong")))
-    router = Router({"a": Handle("one", ("zh", "en")), "b": Handle("other", ("en", "fr"), refused)}, MESSAGE_BYTES)
-    assert await router.answer_unary(MODELS, call(pb.ListModelsRequest())) == refused
+    refused = Answer(status=status_of(InvalidRequestError(FieldViolation("x", "is wrong"))))
+    router, called = router_of(Handle("one", ("zh", "en")), other=Handle("other", ("en", "fr"), refused)), context()
+    assert await router.ListModels(b"", called) == refused
+    assert called.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(
     ("request_of", "code", "details"),
     [
-        (pb.TranslateRequest(model="none"), grpc.StatusCode.NOT_FOUND, "model: there is no model"),
-        (pb.TranslateRequest(model="m" * 101), grpc.StatusCode.INVALID_ARGUMENT, "model: "),
-        (pb.TranslateRequest(texts=["x" * 1000]), grpc.StatusCode.RESOURCE_EXHAUSTED, "the message has 10"),
+        ({"model": "none"}, grpc.StatusCode.NOT_FOUND, "model: there is no model"),
+        ({"model": "m" * 101}, grpc.StatusCode.INVALID_ARGUMENT, "model: "),
+        ({"texts": ["x" * 1000]}, grpc.StatusCode.RESOURCE_EXHAUSTED, "the message has 10"),
     ],
 )
 async def test_what_the_router_refuses(request_of, code, details):
-    router = Router({"a": Handle("one", ("zh", "en")), "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    answer = await router.answer_unary(TRANSLATE, call(request_of))
-    assert answer.code is code
-    assert answer.details.startswith(details)
-    (streamed,) = [each async for each in router.answer_stream(STREAM, call(request_of))]
-    assert streamed.code is code or code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    called = context()
+    await router_of(Handle("one", ("zh", "en"))).Translate(message(**request_of), called)
+    assert called.code() is code
+    assert called.details().startswith(details)
 
 
 async def test_a_message_that_is_none_is_left_to_a_deployment():
-    one = Handle("one", ("zh", "en"))
-    router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    broken = Call(b"\xff\xff", (), "", None)
-    assert await router.answer_unary(TRANSLATE, broken) == Answer(b"one")
+    assert await router_of(Handle("one", ("zh", "en"))).Translate(b"\xff\xff", context()) == Answer(b"one")
 
 
-async def test_a_lost_engine_is_replaced_by_another():
-    one = Handle("one", ("zh", "en"), *[LOST] * (ATTEMPTS - 1))
-    router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    assert await router.answer_unary(TRANSLATE, TEXT) == Answer(b"one")
-    assert len(one.calls) == ATTEMPTS
-    one.results = [[LOST], [Answer(b"1"), Answer(b"2")]]
-    streamed = call(pb.TranslateStreamRequest(text="a", model="one"))
-    assert [each async for each in router.answer_stream(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
+async def test_a_lost_engine_is_left_to_the_proxy():
+    """Not by an error of Ray's own, by which Serve would lose the router."""
+    router = router_of(Handle("one", ("zh", "en"), LOST, [Answer(b"1"), LOST], LOST))
+    with pytest.raises(LostError):
+        await router.Translate(ONE, context())
+    answers = router.TranslateStream(STREAMED, context())
+    assert await anext(answers) == Answer(b"1")
+    with pytest.raises(LostError):
+        await anext(answers)
+    with pytest.raises(LostError):
+        await router.ListModels(b"", context())
 
 
-async def test_what_cannot_be_repeated_is_refused():
-    full = BackPressureError(num_queued_requests=1, max_queued_requests=1)
-    one = Handle("one", ("zh", "en"), *[LOST] * ATTEMPTS, full, [Answer(b"1"), LOST])
-    router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    assert (await router.answer_unary(TRANSLATE, TEXT)).code is grpc.StatusCode.UNAVAILABLE
-    assert (await router.answer_unary(TRANSLATE, TEXT)).code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    streamed = call(pb.TranslateStreamRequest(text="a", model="one"))
-    begun, lost = [each async for each in router.answer_stream(STREAM, streamed)]
-    assert (begun, lost.code) == (Answer(b"1"), grpc.StatusCode.UNAVAILABLE)
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BackPressureError(num_queued_requests=1, max_queued_requests=1), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (DeploymentUnavailableError("a"), grpc.StatusCode.UNAVAILABLE),
+    ],
+)
+async def test_what_serve_has_no_room_for_is_refused(error, code):
+    router, called = router_of(Handle("one", ("zh", "en"), error)), context()
+    await router.Translate(ONE, called)
+    assert called.code() is code
+
+
+async def test_a_bug_tells_nothing(caplog):
+    called = context()
+    await router_of(Handle("one", ("zh", "en"), KeyError("secret"))).Translate(ONE, called)
+    assert called.code() is grpc.StatusCode.INTERNAL
+    assert called.details() == "internal error; the server's log has the details"
+    assert "Translate failed" in caplog.text
 
 
 async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     one = Handle("one", ("zh", "en"), None, [Answer(b"1"), Answer(b"2")])
-    router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    asking = asyncio.create_task(router.answer_unary(TRANSLATE, TEXT))
+    router = router_of(one)
+    asking = asyncio.create_task(router.Translate(ONE, context()))
     while not one.calls:  # noqa: ASYNC110 a handle has no event
         await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -170,7 +191,7 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert one.responses[-1].cancelled
-    answers = router.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="a", model="one")))
+    answers = router.TranslateStream(STREAMED, context())
     assert await anext(answers) == Answer(b"1")
     await answers.aclose()
     assert one.responses[-1].cancelled
