@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
 from ray import serve
 from ray.serve.deployment import Application, Deployment
 
@@ -12,8 +13,8 @@ from translane_server.core.errors import SettingsError
 from translane_server.ray_serve.calls import Ingress
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.router import Router
-from translane_server.ray_serve.settings import read_settings
-from translane_server.settings.server_settings import ServerSettings
+from translane_server.ray_serve.settings import EngineSettings
+from translane_server.settings.loader import what_is_wrong
 
 ROUTER = "router"
 _ROUTERS = 2  # one goes on where the other ends
@@ -36,26 +37,28 @@ def build(args: dict[str, Any]) -> Application:
     groups = args.get("groups")
     if set(args) != {"groups"} or not isinstance(groups, Mapping) or not groups:
         raise SettingsError("args has groups, the settings of each deployment by its name, and nothing else")
-    engines = {}
-    settings = [_settings(name, values) for name, values in groups.items()]
-    for name, each in zip(groups, settings, strict=True):
-        engines[name] = _deployment(Engine, name, [each]).bind(each)
+    settings = {name: _settings(name, values) for name, values in groups.items()}
+    engines = {name: _deployment(Engine, name, [each]).bind(each) for name, each in settings.items()}
     if len(engines) == 1:
         return engines.popitem()[1]
     if ROUTER in engines:
         raise SettingsError(f"groups.{ROUTER}: the deployment before the others has this name")
-    router = _deployment(Router, ROUTER, settings, num_replicas=_ROUTERS, ray_actor_options={"num_cpus": 0})
-    return router.bind(engines, max(each.max_message_bytes for each in settings))
+    every = list(settings.values())
+    router = _deployment(Router, ROUTER, every, num_replicas=_ROUTERS, ray_actor_options={"num_cpus": 0})
+    return router.bind(engines, max(each.max_message_bytes for each in every))
 
 
-def _settings(group: str, values: Mapping[str, Any]) -> ServerSettings:
+def _settings(group: str, values: Mapping[str, Any]) -> EngineSettings:
     try:
-        return read_settings(values)
-    except SettingsError as error:
-        raise SettingsError(f"groups.{group}: {error}") from None
+        return EngineSettings.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        where = f"groups.{group}: {name}" if name else f"groups.{group}"
+        raise SettingsError(f"{where}: {what_is_wrong(problem)}") from None
 
 
-def _deployment(cls: type[Ingress], name: str, behind: Sequence[ServerSettings], **options: Any) -> Deployment:
+def _deployment(cls: type[Ingress], name: str, behind: Sequence[EngineSettings], **options: Any) -> Deployment:
     """Return a deployment, with what Serve has to know of it.
 
     Args:

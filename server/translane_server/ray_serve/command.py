@@ -84,15 +84,14 @@ def _groups(settings: RaySettings) -> dict[str, dict[str, Any]]:
         SettingsError, BundleError: see `_places`.
     """
     if not settings.separate_models:
-        return {APPLICATION: settings.of_server()}
-    places = _places(settings)
-    if unknown := set(settings.model_settings) - set(places):
+        return {APPLICATION: settings.of_engine()}
+    places, tables, groups = _places(settings), settings.model_settings, {}
+    if unknown := set(tables) - set(places):
         raise SettingsError(f"model_settings.{min(unknown)}: there is no such model")
-    groups = {}
     for name, place in places.items():
-        own = settings.of_server(model=[written(place)])
-        tables = {"model_settings": {name: dict(table)}} if (table := settings.model_settings.get(name)) else {}
-        groups[name] = {key: value for key, value in own.items() if key not in ("models", "model_settings")} | tables
+        table = {name: tables[name]} if name in tables else {}
+        own = settings.model_copy(update={"model": (place,), "models": None, "model_settings": table})
+        groups[name] = own.of_engine()
     return groups
 
 
@@ -103,13 +102,15 @@ def _places(settings: RaySettings) -> dict[str, ModelPlace | RemotePlace]:
         SettingsError: a model at a URL has no name, or two models have the same name.
         SettingsError, BundleError: see `find_models`.
     """
-    local = [place for place in settings.model or () if isinstance(place, ModelPlace)]
+    local: list[ModelPlace] = []
     places: list[ModelPlace | RemotePlace] = []
     for place in settings.model or ():
-        if isinstance(place, RemotePlace):
-            if not place.name:
-                raise SettingsError(f"MODEL {place.url}: --separate-models takes the name of a model, too: NAME=URL")
+        if isinstance(place, ModelPlace):
+            local.append(place)
+        elif place.name:
             places.append(place)
+        else:
+            raise SettingsError(f"MODEL {place.url}: --separate-models takes the name of a model, too: NAME=URL")
     if local or settings.models:
         places += [ModelPlace(folder, name) for name, folder in find_models(local, settings.models).items()]
     found: dict[str, ModelPlace | RemotePlace] = {}

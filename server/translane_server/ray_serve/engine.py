@@ -32,8 +32,8 @@ from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer, traces
 from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import REMAINING, Answer, Ingress
+from translane_server.ray_serve.settings import EngineSettings
 from translane_server.settings.model_sources import users_cache
-from translane_server.settings.server_settings import ServerSettings
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
 
@@ -53,7 +53,7 @@ class Engine(Ingress):
         StartupError: a model cannot be loaded, or the engine cannot listen.
     """
 
-    async def __init__(self, settings: ServerSettings) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(self, settings: EngineSettings) -> None:  # type: ignore[misc]  # Serve awaits it
         self._settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(os.environ)})
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
@@ -187,7 +187,7 @@ def _cpus() -> int:
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
 
 
-def _metrics_port(settings: ServerSettings, registry: CollectorRegistry) -> MetricsPort:
+def _metrics_port(settings: EngineSettings, registry: CollectorRegistry) -> MetricsPort:
     """Show the metrics of the engine on the first free port from the setting `metrics_port` on; 0 takes a free one.
 
     Raises:

@@ -102,7 +102,7 @@ def repeating(serve: _Stream) -> _Stream:
     return answers
 
 
-class _Attempt(RayServegRPCContext):
+class _Attempt(RayServegRPCContext):  # type: ignore[misc]  # Ray has no types
     """The context of a call as one attempt of Serve's has it: with the time that remains, and a status of its own."""
 
     def __init__(self, context: Any) -> None:

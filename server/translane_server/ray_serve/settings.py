@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from translane_server.core.errors import SettingsError
-from translane_server.settings.loader import Flag, what_is_wrong
+from translane_server.settings.loader import Flag
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 
@@ -34,7 +33,25 @@ _REFUSED: Mapping[str, str] = {
 }
 
 
-class RaySettings(ServerSettings):
+class EngineSettings(ServerSettings):
+    """The settings of an engine: those of a server that mean something under Ray Serve."""
+
+    @model_validator(mode="after")
+    def _fits_serve(self) -> EngineSettings:
+        """The sentences have no secrets."""
+        for name, instead in _REFUSED.items():
+            if getattr(self, name) != ServerSettings.model_fields[name].default:
+                raise ValueError(f"--{name.replace('_', '-')} has no meaning under Ray Serve: {instead}")
+        for place in self.model or ():
+            if isinstance(place, RemotePlace) and (place.url.user or place.url.query):
+                raise ValueError(
+                    f"MODEL {place.url}: Ray Serve shows its configuration, so a URL may have no password and no query;"
+                    " take s3://, with keys in the environment of Ray, or a folder"
+                )
+        return self
+
+
+class RaySettings(EngineSettings):
     """Writes the configuration of Ray Serve that serves translations of model bundles over gRPC."""
 
     short_help: ClassVar[tuple[str, ...]] = (
@@ -69,9 +86,7 @@ class RaySettings(ServerSettings):
     )
 
     @model_validator(mode="after")
-    def _fits_serve(self) -> RaySettings:
-        if wrong := misplaced(self):
-            raise ValueError(wrong)
+    def _least_is_below_most(self) -> RaySettings:
         if self.max_serve_replicas is not None and self.max_serve_replicas < self.serve_replicas:
             raise ValueError(
                 f"--max-serve-replicas ({self.max_serve_replicas}) must be at least --serve-replicas"
@@ -79,12 +94,8 @@ class RaySettings(ServerSettings):
             )
         return self
 
-    def of_server(self, **changes: Any) -> dict[str, Any]:
-        """Return the settings of an engine that differ from the defaults, as YAML has them.
-
-        Args:
-            changes: values of some of these settings, as YAML has them.
-        """
+    def of_engine(self) -> dict[str, Any]:
+        """Return the settings of an engine that differ from the defaults, as YAML has them."""
         own = set(RaySettings.model_fields) - set(ServerSettings.model_fields)
         given = self.model_dump(mode="json", exclude=own | {"model", "port"}, exclude_defaults=True)
         # Serve starts engines in other folders, and on other machines, where ~ is another folder, too.
@@ -94,46 +105,9 @@ class RaySettings(ServerSettings):
             if isinstance(path, Path)
         }
         places = [written(place) for place in self.model or ()]
-        return ({"model": places} if places else {}) | given | paths | changes
+        return ({"model": places} if places else {}) | given | paths
 
 
 def written(place: ModelPlace | RemotePlace) -> str:
-    """Return a place as the setting `model` has it, wherever it is read. `misplaced` refuses URLs with secrets."""
+    """Return a place as the setting `model` has it, wherever it is read. `EngineSettings` have no URLs with secrets."""
     return str(replace(place, folder=place.folder.absolute()) if isinstance(place, ModelPlace) else place)
-
-
-def misplaced(settings: ServerSettings) -> str | None:
-    """Return what is wrong with settings of a server under Ray Serve, in a sentence; None if nothing is.
-
-    The sentence has no secret.
-    """
-    for name, instead in _REFUSED.items():
-        if getattr(settings, name) != ServerSettings.model_fields[name].default:
-            return f"--{name.replace('_', '-')} has no meaning under Ray Serve: {instead}"
-    for place in settings.model or ():
-        if isinstance(place, RemotePlace) and (place.url.user or place.url.query):
-            return (
-                f"MODEL {place.url}: Ray Serve shows its configuration, so a URL may have no password and no query;"
-                " take s3://, with keys in the environment of Ray, or a folder"
-            )
-    return None
-
-
-def read_settings(values: Mapping[str, Any]) -> ServerSettings:
-    """Return the settings of an engine.
-
-    Args:
-        values: what `RaySettings.of_server` returns, maybe changed by hand.
-
-    Raises:
-        SettingsError: a setting is unknown or wrong, or has no meaning under Ray Serve.
-    """
-    try:
-        settings = ServerSettings.model_validate(dict(values))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"])
-        raise SettingsError(f"{name}: {what_is_wrong(problem)}" if name else what_is_wrong(problem)) from None
-    if wrong := misplaced(settings):
-        raise SettingsError(wrong)
-    return settings

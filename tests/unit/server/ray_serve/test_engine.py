@@ -29,7 +29,7 @@ from translane_server.ray_serve import engine as module
 from translane_server.ray_serve.autoscaling import LOAD
 from translane_server.ray_serve.calls import REMAINING
 from translane_server.ray_serve.engine import Engine
-from translane_server.settings.server_settings import ServerSettings
+from translane_server.ray_serve.settings import EngineSettings
 from translane_server.translation.limits import limits_of
 
 
@@ -202,7 +202,7 @@ async def test_engines_of_a_node_take_the_next_free_port():
     Gauge("shown", "", registry=registry).set(7)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        server = module._metrics_port(ServerSettings(models=Path("/m"), metrics_port=first), registry)
+        server = module._metrics_port(EngineSettings(models=Path("/m"), metrics_port=first), registry)
         try:
             assert first < server.port < first + module.METRICS_PORTS
             await server.start()
@@ -217,6 +217,6 @@ def test_no_port_for_the_metrics_is_told(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"no port from {port} to {port} is free for the metrics"):
-            module._metrics_port(ServerSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
+            module._metrics_port(EngineSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
     with pytest.raises(StartupError, match=r"cannot listen on 192\.0\.2\.1:0"):
-        module._metrics_port(ServerSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())
+        module._metrics_port(EngineSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())

@@ -28,7 +28,7 @@ def no_pause(monkeypatch):
     monkeypatch.setattr(proxy, "_PAUSE", 0.0)
 
 
-class Serve(gRPCGenericServer):
+class Serve(gRPCGenericServer):  # type: ignore[misc]  # Ray has no types
     """Serve's gRPC server. Each attempt has one of `results`: a message, a list of them, or a status."""
 
     def __init__(self, *results):

@@ -207,6 +207,10 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
             {"groups": {"a": {"model": ["/m"], "max_batch_size": 0}}},
             "groups.a: max_batch_size: input should be greater than or equal to 1",
         ),
+        ({"groups": {"a": {"model": ["/m"], "row": 1}}}, "groups.a: row: extra inputs are not permitted"),
+        ({"groups": {"a": {"model": ["/m"], "http_port": 1}}}, "groups.a: --http-port has no meaning under Ray Serve"),
+        ({"groups": {"a": {}}}, "groups.a: MODEL is required"),
+        ({"groups": {"a": {"model": ["https://x/y?sig=secret"]}}}, "groups.a: MODEL https://x/y?…: Ray Serve shows"),
         (
             {"groups": {"router": {"model": ["/m"]}, "a": {"model": ["/m"]}}},
             "groups.router: the deployment before the others has this name",
