@@ -23,28 +23,41 @@ EOS = 3
 OFFSET = 1000
 VOCAB_SIZE = 2000
 VOCABULARY = TargetVocabulary(DECODER_START, EOS, [b" %d" % token for token in range(VOCAB_SIZE)])
+_IMPROBABLE: FloatArray = np.float32(-50) - np.arange(VOCAB_SIZE, dtype=np.float32) / np.float32(100)
 
 
 class FakeBackend:
+    """Translates by the rule. Another model overrides `predict`.
+
+    Attributes:
+        log: ("encode", sentences), ("step", rows) and ("move", source, target).
+        takes_others: whether rows may be fed other tokens than the rule's, as beams feed them.
+        encode_limit: sentences that are encoded at once.
+        gate: when set, every step waits for a permit.
+        calls_ahead: how often several steps were asked for.
+    """
+
+    vocab_size = VOCAB_SIZE
+    has_attention = True
+
     def __init__(self, rows: int = 4, source_capacity: int = 32, target_capacity: int = 32) -> None:
         self.rows = rows
-        self.has_attention = True
-        self.steps_at_once = 1
-        self.stops_between_steps = False
-        self.takes_others = False  # whether rows may be fed other tokens than the rule's, as beams feed them
-        self.ahead = False  # whether rows may go on behind the end of their sentences
         self.source_capacity = source_capacity
         self.target_capacity = target_capacity
         self.sources: list[list[int] | None] = [None] * rows
         self.fed: list[list[int] | None] = [None] * rows
         self.encoded: list[list[int] | None] = []
-        self.encode_limit = 100  # sentences that are encoded at once
-        # ("encode", B) | ("step", n) | ("move", source, target)
+        self.encode_limit = 100
+        self.steps_at_once = 1
+        self.stops_between_steps = False
+        self.takes_others = False
         self.log: list[tuple[str, int] | tuple[str, int, int]] = []
+        self.calls_ahead = 0
         self.closed = False
         self.fail_at_step: int | None = None
-        self.gate: threading.Semaphore | None = None  # when set, every step waits for a permit
+        self.gate: threading.Semaphore | None = None
         self.step_started = threading.Semaphore(0)
+        self._ahead = False  # whether rows may go on behind the end of their sentences
 
     def hold(self) -> None:
         """Let no step run until `release`."""
@@ -70,64 +83,69 @@ class FakeBackend:
             self.sources[row], self.fed[row] = self.encoded[source], []
             self.encoded[source] = None  # none enters twice
 
+    def predict(self, source: list[int], fed: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return logits and log-probabilities of the next token, and attention over the source."""
+        position = len(fed) - 1
+        translation = [EOS if token == EOS else token + OFFSET for token in source]
+        assert self._ahead or self.takes_others or position < len(source), (
+            "the row goes on behind the end of its sentence"
+        )
+        translation += [EOS] * (position + 1 - len(source))
+        expected = [DECODER_START, *translation[:position]]
+        assert self.takes_others or fed == expected, f"a row holds {fed}, not {expected}"
+        logits = _IMPROBABLE.copy()
+        logits[translation[position]] = -(position + 1) / 8
+        attention = np.zeros(len(source), np.float32)
+        attention[-1] += 0.25
+        attention[min(position, len(source) - 1)] += 0.75
+        return logits, logits, attention
+
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         if self.gate is not None:
             self.step_started.release()
             self.gate.acquire()
         n = len(token_ids)
         assert 1 <= n <= self.rows
-        if self.fail_at_step is not None and sum(e[0] == "step" for e in self.log) == self.fail_at_step:
+        if self.fail_at_step is not None and len(self.step_rows) == self.fail_at_step:
             raise RuntimeError("the device fell off the bus")
-        logits: FloatArray = np.full((n, VOCAB_SIZE), -50, np.float32)
-        logits -= np.arange(VOCAB_SIZE, dtype=np.float32) / np.float32(100)
+        logits = np.zeros((n, self.vocab_size), np.float32)
+        log_probs = np.zeros((n, self.vocab_size), np.float32)
         attention = np.zeros((n, self.source_capacity), np.float32)
         for row in range(n):
             position = int(positions[row])
             assert position < self.target_capacity
-            source, fed = self.sources[row], self.fed[row]
-            assert source is not None, "the row has no sentence"
-            assert fed is not None, "the row has no sentence"
+            source, fed = self._sentence(row)
             assert len(fed) >= position, "the row's memory is shorter than its position"
             self.fed[row] = fed = [*fed[:position], int(token_ids[row])]
-            translation = [EOS if token == EOS else token + OFFSET for token in source]
-            assert self.ahead or self.takes_others or position < len(source), (
-                "the row goes on behind the end of its sentence"
-            )
-            translation += [EOS] * (position + 1 - len(source))
-            expected = [DECODER_START, *translation[:position]]
-            assert self.takes_others or fed == expected, f"row {row} holds {fed}, not {expected}"
-            logits[row, translation[position]] = -(position + 1) / 8
-            attention[row, len(source) - 1] += 0.25
-            attention[row, min(position, len(source) - 1)] += 0.75
+            logits[row], log_probs[row], attention[row, : len(source)] = self.predict(source, fed)
         for row in range(n, self.rows):
             self.sources[row] = self.fed[row] = None  # a backend may write over all rows after the rows of a step
         self.log.append(("step", n))
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
         return Candidates(
             ids,
-            np.take_along_axis(logits, ids, axis=1) if needs.log_probs else None,
+            np.take_along_axis(log_probs, ids, axis=1) if needs.log_probs else None,
             logits if needs.logits else None,
             attention if needs.attention else None,
         )
 
     def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         assert 1 <= steps <= self.steps_at_once
+        self.calls_ahead += 1
         tokens = []
         for step in range(steps):
-            self.ahead = step > 0
+            self._ahead = step > 0
             token_ids = self.decode_step(token_ids, positions + np.int32(step)).token_ids[:, 0]
             tokens.append(token_ids)
             if self.stops_between_steps and stops(token_ids.tolist()):
                 break
-        self.ahead = False
+        self._ahead = False
         return np.array(tokens)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         for move in moves:
             assert move.source != move.target
-            source, fed = self.sources[move.source], self.fed[move.source]
-            assert source is not None, "the row has no sentence"
-            assert fed is not None, "the row has no sentence"
+            source, fed = self._sentence(move.source)
             if move.source_length:
                 self.sources[move.target] = source[: move.source_length]
             assert self.sources[move.target] == source, "the row decodes another sentence"
@@ -142,4 +160,12 @@ class FakeBackend:
 
     @property
     def step_rows(self) -> list[int]:
+        """The rows of each step."""
         return [entry[1] for entry in self.log if entry[0] == "step"]
+
+    def _sentence(self, row: int) -> tuple[list[int], list[int]]:
+        """Return the source of a row, and the tokens that it was fed."""
+        source, fed = self.sources[row], self.fed[row]
+        assert source is not None, "the row has no sentence"
+        assert fed is not None, "the row has no sentence"
+        return source, fed

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.core.arrays import FloatArray, Int32Array, IntArray
+from fakes.backend import FakeBackend
+from translane_server.core.arrays import FloatArray
 from translane_server.engine.sequence import TargetVocabulary
-from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
+from translane_server.runtime.backend import RowMove
 
 DECODER_START = 0
 EOS = 1
@@ -50,82 +51,17 @@ class RandomModel:
         return generator.dirichlet(np.full(len(source), 0.5)).astype(np.float32)
 
 
-class RandomBackend:
-    has_attention = True
-
+class RandomBackend(FakeBackend):
     def __init__(self, model: RandomModel, rows: int = 8, source_capacity: int = 16, target_capacity: int = 32) -> None:
+        super().__init__(rows, source_capacity, target_capacity)
         self.model = model
-        self.rows, self.source_capacity, self.target_capacity = rows, source_capacity, target_capacity
-        self.sources: list[list[int] | None] = [None] * rows
-        self.fed: list[list[int] | None] = [None] * rows
-        self.encoded: list[list[int]] = []
-        self.closed = False
-        self.steps: list[int] = []
+        self.vocab_size = model.vocab_size
         self.moves: list[list[RowMove]] = []
-        self.steps_at_once = 1
-        self.stops_between_steps = False
-        self.calls_ahead = 0
 
-    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        self.encoded = [list(source) for source in sources]
-        return len(sources)
-
-    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
-        for source, row in zip(sources, rows, strict=True):
-            assert row < self.rows
-            self.sources[row], self.fed[row] = self.encoded[source], []
-
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
-        n = len(token_ids)
-        assert 1 <= n <= self.rows
-        self.steps.append(n)
-        logits = np.zeros((n, self.model.vocab_size), np.float32)
-        log_probs = np.zeros((n, self.model.vocab_size), np.float32)
-        attention = np.zeros((n, self.source_capacity), np.float32)
-        for row in range(n):
-            position = int(positions[row])
-            assert position < self.target_capacity
-            source, fed = self.sources[row], self.fed[row]
-            assert source is not None, "the row has no sentence"
-            assert fed is not None, "the row has no sentence"
-            assert len(fed) >= position
-            self.fed[row] = fed = [*fed[:position], int(token_ids[row])]
-            logits[row] = self.model.logits(source, fed)
-            log_probs[row] = self.model.log_probs(source, fed)
-            attention[row, : len(source)] = self.model.attention(source, fed)
-        for row in range(n, self.rows):
-            self.sources[row] = self.fed[row] = None  # a backend may write over all rows after the rows of a step
-        ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
-        return Candidates(
-            ids,
-            np.take_along_axis(log_probs, ids, axis=1) if needs.log_probs else None,
-            logits if needs.logits else None,
-            attention if needs.attention else None,
-        )
-
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
-        assert 1 <= steps <= self.steps_at_once
-        self.calls_ahead += 1
-        tokens = []
-        for step in range(steps):
-            token_ids = self.decode_step(token_ids, positions + np.int32(step)).token_ids[:, 0]
-            tokens.append(token_ids)
-            if self.stops_between_steps and stops(token_ids.tolist()):
-                break
-        return np.array(tokens)
+    def predict(self, source: list[int], fed: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        log_probs = self.model.log_probs(source, fed).astype(np.float32)
+        return self.model.logits(source, fed), log_probs, self.model.attention(source, fed)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         self.moves.append(list(moves))
-        for move in moves:
-            source, fed = self.sources[move.source], self.fed[move.source]
-            assert source is not None, "the row has no sentence"
-            assert fed is not None, "the row has no sentence"
-            if move.source_length:
-                self.sources[move.target] = source[: move.source_length]
-            assert self.sources[move.target] == source, "the row decodes another sentence"
-            own = self.fed[move.target] or []
-            assert own[: move.start] == fed[: move.start], "the rows were fed other tokens"
-            self.fed[move.target] = fed[: move.target_length]
-
-    def close(self) -> None:
-        self.closed = True
+        super().move_rows(moves)

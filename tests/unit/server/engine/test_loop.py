@@ -183,7 +183,7 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
         server.order(Sequence(token, 0, 0.0, False, Sentence([token, 1], DecodingOptions(6, beam_size=2))))
     assert EngineLoop(backend, server, MODEL.vocabulary, clock=float).run()
     assert encoded == [8]  # of two rows each; the dispatcher sends no more than as many rows again
-    assert max(backend.steps) == 4
+    assert max(backend.step_rows) == 4
     assert len(server.ended) == 8
 
 

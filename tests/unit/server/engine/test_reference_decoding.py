@@ -136,7 +136,7 @@ def test_scores_are_told_where_they_are_wanted_and_change_nothing_else(batch, se
 def test_beams_take_one_row_until_their_first_token_is_generated():
     options = DecodingOptions(max_length=6, min_length=5, beam_size=4)
     _, backend = decode([Sentence([7, EOS], options, forced_ids=(3, 4))])
-    assert backend.steps == [1, 1, 1, 4, 4, 4, 4, 4]
+    assert backend.step_rows == [1, 1, 1, 4, 4, 4, 4, 4]
 
 
 def test_a_hypothesis_that_goes_on_stays_in_its_row():
