@@ -1,12 +1,15 @@
-"""Sequences for a running batch or a worker, without a dispatcher."""
+"""Sequences for a running batch, without a dispatcher and a loop."""
 
 from __future__ import annotations
 
+import random
 from collections import abc
+from dataclasses import dataclass, field
 
+from fakes.language_model import RandomBackend, RandomModel
 from translane_server.engine.running_batch import RunningBatch, Update
 from translane_server.engine.search import Search
-from translane_server.engine.sequence import Sentence, Sequence
+from translane_server.engine.sequence import Hypothesis, Sentence, Sequence
 from translane_server.runtime.backend import Backend
 
 
@@ -29,3 +32,65 @@ def step(batch: RunningBatch, backend: Backend) -> Update:
     update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
     backend.move_rows(update.moves)
     return update
+
+
+@dataclass
+class Decoded:
+    """What became of sentences: the hypotheses of each that was not dropped, and the tokens that were committed.
+
+    Both are by the sentence's place.
+    """
+
+    backend: RandomBackend
+    results: dict[int, tuple[Hypothesis, ...]] = field(default_factory=dict)
+    committed: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+def decode(
+    sentences: abc.Sequence[Sentence],
+    model: RandomModel,
+    rows: int,
+    *,
+    seed: int | None = None,
+    streamed: bool = False,
+    drops: float = 0.0,
+) -> Decoded:
+    """Decode sentences, which enter when there is room.
+
+    Args:
+        sentences: the sentences.
+        model: what the backend computes.
+        rows: of the batch.
+        seed: of their order and the steps that they wait; none: they enter in their order, and at once.
+        streamed: whether somebody listens.
+        drops: the probability that a step drops a sentence.
+    """
+    decoded = Decoded(backend := RandomBackend(model, rows=rows))
+    batch = RunningBatch(rows, backend.target_capacity, backend.source_capacity, model.vocabulary)
+    waiting = sequences(sentences, streamed=streamed)
+    generator = random.Random(seed)
+    if seed is not None:
+        generator.shuffle(waiting)
+    while waiting or batch.size:
+        admitted: list[Sequence] = []
+        while waiting and waiting[0].rows <= rows - batch.reserved - sum(each.rows for each in admitted):
+            if seed is not None and generator.random() < 0.4 and (batch.size or admitted):
+                break
+            admitted.append(waiting.pop(0))
+        if admitted:
+            enter(batch, backend, admitted)
+        if generator.random() < drops:
+            batch.drop({generator.randrange(len(sentences))})
+        if not batch.size:
+            continue
+        update = step(batch, backend)
+        for search, tokens in update.committed:
+            assert tokens.token_ids
+            number = search.sequence.number
+            decoded.committed[number] = decoded.committed.get(number, ()) + tokens.token_ids
+        for search in update.done:
+            assert search.sequence.number not in decoded.results
+            decoded.results[search.sequence.number] = search.hypotheses()
+    assert batch.reserved == 0
+    assert batch.needs.num_candidates == 1
+    return decoded

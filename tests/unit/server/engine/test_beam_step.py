@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fakes.language_model import EOS, RandomBackend, RandomModel
-from fakes.sequences import enter, sequences
+from fakes.language_model import EOS, RandomModel
+from fakes.sequences import decode
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.sequence import Sentence
 
 ROWS = 24
@@ -71,27 +70,8 @@ def without_alignment(results):
     }
 
 
-def decode(sentences, model, seed, drops=0.05, streamed=False):
-    """Hypotheses of each sentence that is not dropped, and all moves; sentences join, leave and are dropped."""
-    generator = random.Random(seed)
-    backend = RandomBackend(model, rows=ROWS)
-    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, model.vocabulary)
-    waiting = sequences(sentences, streamed=streamed)
-    results, moves = {}, []
-    while waiting or batch.size:
-        while waiting and waiting[0].rows <= ROWS - batch.reserved and (generator.random() < 0.7 or not batch.size):
-            enter(batch, backend, [waiting.pop(0)])
-        if generator.random() < drops:
-            batch.drop({generator.randrange(len(sentences))})
-        closed = batch.compact()
-        backend.move_rows(closed)
-        if batch.size:
-            update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
-            backend.move_rows(update.moves)
-            moves.append((closed, sorted(update.moves)))
-            results.update({search.sequence.number: search.hypotheses() for search in update.done})
-    assert batch.reserved == 0
-    return results, moves
+def moves_of(decoded):
+    return [sorted(moves) for moves in decoded.backend.moves]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -99,10 +79,11 @@ def test_beams_that_keep_their_history_decode_the_same_in_the_same_rows(seed):
     generator = random.Random(seed)
     model, beam_size = draw_model(generator), generator.randint(2, 6)
     sentences = [draw_sentence(generator, beam_size) for _ in range(generator.randint(1, 9))]
-    plain = decode(sentences, model, seed)
-    assert plain == decode(sentences, model, seed, streamed=True)
-    results, moves = decode([aligned(sentence) for sentence in sentences], model, seed)
-    assert plain == (without_alignment(results), moves)
+    plain = decode(sentences, model, ROWS, seed=seed, drops=0.05)
+    streamed = decode(sentences, model, ROWS, seed=seed, drops=0.05, streamed=True)
+    kept = decode([aligned(sentence) for sentence in sentences], model, ROWS, seed=seed, drops=0.05)
+    assert plain.results == streamed.results == without_alignment(kept.results)
+    assert moves_of(plain) == moves_of(streamed) == moves_of(kept)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -118,6 +99,5 @@ def test_they_decode_the_same_beside_sentences_of_other_kinds(seed):
         else sentence
         for number, sentence in enumerate(sentences)
     ]
-    results, _ = decode(mixed, model, seed)
-    alone = {number: decode([mixed[number]], model, seed, drops=0)[0] for number in results}
-    assert {number: {0: found} for number, found in results.items()} == alone
+    results = decode(mixed, model, ROWS, seed=seed, drops=0.05).results
+    assert results == {number: decode([mixed[number]], model, ROWS).results[0] for number in results}

@@ -87,21 +87,6 @@ def test_the_best_tokens_are_those_of_the_whole_vocabulary_however_many_candidat
 
 @given(rows())
 @settings(max_examples=100, deadline=None)
-def test_scores_are_bit_identical_however_many_candidates_there_are(case):
-    logits, options, histories = case
-    order = np.argsort(-logits, axis=1, kind="stable")
-    count = np.full(len(options), 2, np.int32)
-    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
-    outcomes = [process(rules, order[:, :width], logits, normalisers, count) for width in (2, 3, 9, V)]
-    for outcome in outcomes[1:]:
-        assert (outcome.scores[:, :2] == outcomes[0].scores[:, :2]).all()
-        finite = outcome.scores[:, :2] > -np.inf
-        assert (outcome.token_ids[:, :2][finite] == outcomes[0].token_ids[:, :2][finite]).all()
-        assert (outcome.log_probs[:, :2][finite] == outcomes[0].log_probs[:, :2][finite]).all()
-
-
-@given(rows())
-@settings(max_examples=100, deadline=None)
 def test_any_token_can_be_scored(case):
     logits, options, histories = case
     rules, normalisers = make_rules(options, histories), normalisers_of(logits)
@@ -110,16 +95,19 @@ def test_any_token_can_be_scored(case):
         assert scores == pytest.approx(expected(logits[row], option, history), abs=1e-4)
 
 
-@given(rows(), st.integers(1, 4))
-@settings(max_examples=200, deadline=None)
-def test_equal_scores_come_in_the_order_of_ids_however_many_candidates_there_are(case, needed):
+@given(rows(), st.integers(1, 4), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_numbers_are_bit_identical_and_ties_in_order_however_many_candidates_there_are(case, needed, rounded):
     logits, options, histories = case
-    logits = np.round(logits * 2) / 2  # with many ties
+    if rounded:
+        logits = np.round(logits * 2) / 2  # with many ties
     order = np.argsort(-logits, axis=1, kind="stable")
     count = np.full(len(options), needed, np.int32)
     rules, normalisers = make_rules(options, histories), normalisers_of(logits)
-    outcomes = [process(rules, order[:, :width], logits, normalisers, count) for width in (needed, needed + 3, V)]
-    finite = outcomes[0].scores[:, :needed] > -np.inf
-    for outcome in outcomes[1:]:
-        assert (outcome.scores[:, :needed] == outcomes[0].scores[:, :needed]).all()
-        assert (outcome.token_ids[:, :needed][finite] == outcomes[0].token_ids[:, :needed][finite]).all()
+    widths = (needed, needed + 1, needed + 7, V)
+    first, *others = (process(rules, order[:, :width], logits, normalisers, count) for width in widths)
+    finite = first.scores[:, :needed] > -np.inf
+    for outcome in others:
+        assert (outcome.scores[:, :needed] == first.scores[:, :needed]).all()
+        assert (outcome.token_ids[:, :needed][finite] == first.token_ids[:, :needed][finite]).all()
+        assert (outcome.log_probs[:, :needed][finite] == first.log_probs[:, :needed][finite]).all()

@@ -18,13 +18,6 @@ def popped(waiting):
     return [waiting.pop() for _ in range(len(waiting))]
 
 
-def test_higher_priority_first_and_equal_in_order_of_arrival():
-    waiting = queue(("a", 0), ("b", 0), ("c", 5), ("d", 5), ("e", -1))
-    assert waiting.first == "c"
-    assert list(waiting) == popped(waiting) == ["c", "d", "a", "b", "e"]
-    assert waiting.first is None
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3))), st.sets(st.integers(0, 9)))
 def test_what_is_removed_never_comes_and_the_rest_keeps_its_order(items, unwanted):
     waiting = queue(*items)

@@ -33,42 +33,6 @@ def batch(rows=8):
     return RunningBatch(rows, 8, 8, TargetVocabulary(2, EOS))
 
 
-def test_new_rows_start_with_the_start_token_at_position_zero():
-    running = batch()
-    running.add([job(), job()])
-    assert running.inputs[0].tolist() == [2, 2]
-    assert running.inputs[1].tolist() == [0, 0]
-
-
-def test_a_row_ends_with_the_end_of_sentence_token_which_is_not_part_of_the_hypothesis():
-    running = batch()
-    first, _ = running.add([job(), job()])
-    assert running.advance(candidates(10, 11)).done == []
-    assert running.inputs[0].tolist() == [10, 11]
-    (search,) = running.advance(candidates(EOS, 12)).done
-    assert search is first
-    (hypothesis,) = search.hypotheses()
-    assert hypothesis.token_ids == (10,)
-    assert hypothesis.score == -0.5
-    assert hypothesis.token_log_probs == (-0.25, -0.25)
-    assert hypothesis.is_complete
-
-
-def test_a_row_ends_at_its_own_max_length():
-    running = batch()
-    running.add([job(max_length=1), job(max_length=2)])
-    (hypothesis,) = only(running.advance(candidates(10, 11))).hypotheses()
-    assert hypothesis.token_ids == (10,)
-    assert not hypothesis.is_complete
-
-
-def test_end_of_sentence_at_max_length_counts_as_the_end_of_the_sentence():
-    running = batch()
-    running.add([job(max_length=1)])
-    (hypothesis,) = only(running.advance(candidates(EOS))).hypotheses()
-    assert hypothesis.is_complete
-
-
 def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
     running = batch()
     running.add([job(scores=False)])
@@ -88,24 +52,6 @@ def test_rows_with_rules_take_log_probabilities_whoever_tells_scores():
     running = batch()
     running.add([job(scores=False, min_length=2)])
     assert running.needs.log_probs
-
-
-def test_a_sentence_without_scores_tells_none_also_beside_one_that_does():
-    running = batch()
-    running.add([job(max_length=2), job(max_length=2, scores=False)])
-    running.advance(candidates(10, 11))
-    (scored,), (plain,) = (search.hypotheses() for search in running.advance(candidates(12, 13)).done)
-    assert (scored.token_ids, scored.score, scored.token_log_probs) == ((10, 12), -0.5, (-0.25, -0.25))
-    assert (plain.token_ids, plain.score, plain.token_log_probs) == ((11, 13), None, ())
-
-
-def test_steps_without_log_probabilities():
-    running = batch()
-    running.add([job(max_length=2, scores=False)])
-    running.advance(Candidates(np.array([[10]])))
-    (hypothesis,) = only(running.advance(Candidates(np.array([[EOS]])))).hypotheses()
-    assert (hypothesis.token_ids, hypothesis.score, hypothesis.token_log_probs) == ((10,), None, ())
-    assert hypothesis.is_complete
 
 
 def test_newcomers_fill_the_rows_of_those_that_have_left():

@@ -108,27 +108,49 @@ def chi_square(drawn, probabilities):
     return (((counts - expected) ** 2 / expected).sum() - degrees) / (2 * degrees) ** 0.5
 
 
+def mixed(bits):
+    """SplitMix64's next number, in whole numbers without a limit."""
+    bits = (bits + 0x9E3779B97F4A7C15) % 2**64
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB % 2**64
+    return bits ^ bits >> 31
+
+
+def test_the_hash_is_that_of_splitmix64():
+    assert mixed(1234567) == 6457827717110365317, "the first number that its reference draws from this seed"
+
+
+COORDINATES = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
+
+
+@given(st.lists(COORDINATES, min_size=1, max_size=8))
+def test_a_number_is_a_hash_of_its_coordinates(coordinates):
+    seeds, streams, positions = zip(*coordinates, strict=True)
+    found = uniforms(np.array(seeds, np.uint64), np.array(streams, np.int64), np.array(positions, np.int32))
+    assert found.tolist() == [
+        (mixed(mixed(mixed(seed) ^ stream) ^ position) >> 11) / 2**53 for seed, stream, position in coordinates
+    ]
+
+
 def numbers(seed):
     return uniforms(np.full(DRAWS, seed, np.uint64), np.arange(DRAWS), np.zeros(DRAWS, np.int32))
 
 
-@pytest.mark.parametrize("draw", [draw_candidates, draw_all])
-@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (1.7, 1.0), (1.0, 0.8), (1.3, 0.95)])
-def test_draws_follow_the_softmax(draw, temperature, top_p):
+SOFTMAXES = [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.7, 0, 1.0), (1.0, 0, 0.8), (1.3, 0, 0.95)]
+
+
+@pytest.mark.parametrize(
+    ("draw", "temperature", "top_k", "top_p"),
+    [(draw, *how) for draw in (draw_candidates, draw_all) for how in SOFTMAXES] + [(draw_candidates, 0.9, 10, 1.0)],
+)
+def test_draws_follow_the_softmax(draw, temperature, top_k, top_p):
     scores = np.random.default_rng(2).normal(scale=1.5, size=60).astype(np.float32)
-    drawn = draw(scores, numbers(11), temperature, top_p=top_p)
-    kept = kept_by_hugging_face(scores, temperature, 0, top_p)
+    drawn = draw(scores, numbers(11), temperature, top_k, top_p)
+    kept = kept_by_hugging_face(scores, temperature, top_k, top_p)
     probabilities = np.array([kept.get(token, 0.0) for token in range(len(scores))])
     assert abs(chi_square(drawn, probabilities)) < 4
     wrong = probabilities**1.1 / (probabilities**1.1).sum()
     assert chi_square(drawn, wrong) > 4, "a distribution slightly too sharp is told apart"
-
-
-def test_draws_of_the_k_best_follow_their_softmax():
-    scores = np.random.default_rng(3).normal(size=60).astype(np.float32)
-    drawn = draw_candidates(scores, numbers(12), 0.9, 10, 1.0)
-    kept = kept_by_hugging_face(scores, 0.9, 10, 1.0)
-    assert abs(chi_square(drawn, np.array([kept.get(token, 0.0) for token in range(60)]))) < 4
 
 
 def test_a_large_vocabulary_is_drawn_from_by_its_softmax():

@@ -1,9 +1,7 @@
 """Deltas of text while tokens come, with SentencePiece models that fall back to bytes."""
 
-import gzip
 import io
 from functools import cache
-from pathlib import Path
 
 import pytest
 import regex
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
 
-DATA = Path(__file__).parents[5] / "shared" / "data"
 KINDS = ["char", "bpe", "unigram"]
 TEXTS = (
     "I have a cat, and you have two.",
@@ -98,23 +95,6 @@ def test_deltas_of_any_ids_are_the_text_and_end_with_characters(kind, drawn):
 def test_deltas_of_any_text_are_the_text_and_end_with_characters(kind, text):
     tokenizer = model(kind)
     check(tokenizer, *tokenizer.encode_target([text]))
-
-
-def tatoeba(folder, column):
-    path = DATA / folder / "test.tsv.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [line.split("\t")[column] for line in lines]
-
-
-@pytest.mark.parametrize(("folder", "column"), [("tatoeba-zh-en", 0), ("tatoeba-zh-en", 1), ("tatoeba-de-en", 0)])
-def test_deltas_of_real_sentences_are_the_sentences(folder, column):
-    tokenizer = model("unigram")
-    sentences = tatoeba(folder, column)[:300]
-    for sentence in sentences:
-        deltas = check(tokenizer, *tokenizer.encode_target([sentence]))
-        assert len(deltas[-1]) <= 4, "no more than the last token is left"
 
 
 class Words:

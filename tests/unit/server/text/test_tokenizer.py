@@ -72,19 +72,10 @@ def test_sources_end_with_the_end_of_sentence():
     assert second[-1] == EOS
 
 
-def test_targets_have_no_end_of_sentence():
-    assert bundled.encode_target(["I am here.", ""]) == [TARGET.encode("I am here."), []]
-
-
 @pytest.mark.parametrize("text", ["", " ", "\t \n"])
 def test_a_text_without_tokens_has_no_ids(text):
     assert letters.encode([text, "fox"])[0] == []
     assert letters.source_surfaces(text) == []
-
-
-def test_there_and_back():
-    ids = letters.encode(["the lazy dog"])[0]
-    assert letters.decode([ids[:-1], []]) == ["the lazy dog", ""]
 
 
 def test_ids_without_a_piece_are_nothing():
@@ -92,12 +83,6 @@ def test_ids_without_a_piece_are_nothing():
     assert letters.decode([[*LETTERS.encode("fox"), size, size + PADDED - 1]]) == ["fox"]
     assert letters.target_surfaces[size:] == (b"",) * PADDED
     assert letters.target_pieces([size]) == [f"<{size}>"]
-
-
-@kinds
-def test_control_tokens_are_nothing(tokenizer, pieces):
-    assert [tokenizer.target_surfaces[i] for i in (0, 2, EOS)] == [b"", b"", b""]
-    assert len(tokenizer.target_surfaces) == pieces.get_piece_size() + PADDED
 
 
 @kinds
@@ -130,11 +115,6 @@ def test_a_broken_character_is_replaced():
     half = [BYTES.piece_to_id("<0xE4>"), BYTES.piece_to_id("<0xBD>")]
     whole = [*half, BYTES.piece_to_id("<0xA0>")]
     assert with_bytes.decode([whole, [*half, *BYTES.encode("fox")]]) == ["\u4f60", "\ufffd fox"]
-
-
-@pytest.mark.parametrize("text", ["\x00", "🦊", "\u202efox", "e\u0301", "\U0010ffff", "fox\r\nfox"])
-def test_any_unicode_has_ids_and_a_text(text):
-    assert isinstance(letters.decode([letters.encode([text])[0][:-1]])[0], str)
 
 
 def test_unknown_tokens_are_replaced_where_they_are():
