@@ -11,7 +11,7 @@ from translane.requests import TranslationRequest
 from translane_server.core.errors import InvalidRequestError
 from translane_server.engine.options import DecodingOptions
 from translane_server.translation.limits import limits_of
-from translane_server.translation.options import decoding_defaults, search_options, with_defaults
+from translane_server.translation.options import decoding_defaults
 from translane_server.translation.reader import TranslateReader
 
 DEFAULTS: dict[str, Any] = {
@@ -167,9 +167,3 @@ def test_empty_texts_are_checked_with_the_defaults():
     with pytest.raises(InvalidRequestError) as caught:
         reader.check(TranslationRequest([], options=Options(num_hypotheses=4)))
     assert [each.field for each in caught.value.violations] == ["texts"]
-
-
-def test_what_a_request_sets_stays():
-    merged = with_defaults(Options(top_k=3, suppressed_phrases=("x",)), search_options(limits()))
-    assert merged.suppressed_phrases == ("x",)
-    assert (merged.beam_size, merged.length_penalty) == (None, 0.5)

@@ -63,9 +63,11 @@ def test_other_options_or_languages_are_planned_anew(prepare, planned):
 
 
 def test_every_sampled_text_has_a_seed_of_its_own(prepare, planned):
-    seeds = {prepare(top_k=2).sentences[0].options.sampling.seed for _ in range(8)}
-    assert len(seeds) == 8
+    seeds = {prepare(top_k=2).sentences[0].options.sampling.seed for _ in range(20)}
+    assert len(seeds) == 20
+    assert max(seeds) > 2**32
     assert len(planned) == 1
+    assert {prepare(top_k=2, seed=0).sentences[0].options.sampling.seed for _ in range(3)} == {0}
 
 
 def test_what_is_wrong_stays_wrong(prepare):

@@ -21,12 +21,11 @@ from translane.results import (
     Treatment,
 )
 from translane_server.core import errors
-from translane_server.core.budget import Budget, OverBudgetError
+from translane_server.core.budget import OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.translation import routing
-from translane_server.translation.routing import ByLanguage
 from translane_server.translation.translator import FREE, Ticket
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
@@ -328,27 +327,6 @@ async def test_refusals(make_registry, steps, request_, expected):
     assert steps.requests == []
 
 
-class Models:
-    def __init__(self, *languages):
-        self.languages = languages
-        self.asked = []
-
-    def source_languages(self, name, target_language):
-        self.asked.append((name, target_language))
-        return self.languages
-
-
-class Workers:
-    """Does work at once, and remembers its size."""
-
-    def __init__(self):
-        self.sizes = []
-
-    async def read(self, size, work, _caller):
-        self.sizes.append(size)
-        return work(Budget(1.0))
-
-
 class Identifier:
     made = 0
 
@@ -361,28 +339,6 @@ class Identifier:
         return [candidates["de" in text] for text in texts]
 
 
-class Echo:
-    """Translates each text to itself."""
-
-    name = "m"
-    metrics = ()
-
-    async def translate(self, request, ticket):
-        translations = [Translation((Hypothesis(text, None),), 1) for text in request.texts]
-        return Translations(translations, (self.name,), Timing(0, 0, 0, 0))
-
-
-def by_language(models: Any, workers: Any) -> ByLanguage:
-    route: Any = lambda *_names: Echo()  # noqa: E731
-    return ByLanguage(models.source_languages, route, workers, most_texts=4)
-
-
-async def found(languages, request):
-    translated = await languages.translate(request)
-    assert [each.text for each in translated.translations] == list(request.texts)
-    return [each.treatment.source_language for each in translated.translations]
-
-
 @pytest.fixture
 def identifier(monkeypatch):
     Identifier.made = 0
@@ -390,28 +346,25 @@ def identifier(monkeypatch):
     return Identifier
 
 
-async def test_one_language_needs_no_search(identifier):
-    models, workers = Models("zh"), Workers()
-    request = TranslationRequest(["a", "b"], model="m", target_language="en")
-    assert await found(by_language(models, workers), request) == ["zh", "zh"]
-    assert models.asked == [("m", "en")]
-    assert (workers.sizes, identifier.made) == ([], 0)
+async def test_the_identifier_is_loaded_once_and_sees_no_tags(make_registry, identifier, monkeypatch):
+    registry = make_registry("en.de--fr")
+    sizes, read = [], registry.pool.read
+    monkeypatch.setattr(registry.pool, "read", lambda size, *others: sizes.append(size) or read(size, *others))
 
+    async def found(*texts, **fields):
+        answer = await translate(registry, automatic(*texts, target="fr", **fields))
+        return [each.treatment.source_language for each in answer.translations]
 
-async def test_the_identifier_is_loaded_once_and_sees_no_tags(identifier):
-    languages = by_language(Models("en", "de"), workers := Workers())
-    assert await found(languages, TranslationRequest(["x de", "x", "<de>x"])) == ["de", "en", "de"]
-    html = TranslationRequest(["<p lang=de>x</p>"], format=Format.HTML)
-    assert await found(languages, html) == ["en"]
+    assert await found("x de", "x", "<de>x") == ["de", "en", "de"]
+    assert await found(html := "<p lang=de>x</p>", format=Format.HTML) == ["en"]
     assert identifier.made == 1
-    assert len(workers.sizes) == 2
-    assert workers.sizes[0] > workers.sizes[1] > len(html.texts[0])
+    of_three, of_one = sizes
+    assert of_three > of_one > len(html)
 
 
 @pytest.mark.parametrize(("streamed", "field"), [(False, "texts"), (True, "text")])
-async def test_what_takes_too_long_is_refused(identifier, streamed, field):
-    languages = by_language(Models("en", "de"), Workers())
-    request = TranslationRequest(["slow"], streamed=streamed)
+async def test_what_takes_too_long_is_refused(make_registry, identifier, streamed, field):
+    answered = stream if streamed else translate
     with pytest.raises(InvalidRequestError, match="to read; send less text") as caught:
-        await (anext(languages.stream(request)) if streamed else languages.translate(request))
+        await answered(make_registry("en.de--fr"), automatic("slow", target="fr"))
     assert [each.field for each in caught.value.violations] == [field]
