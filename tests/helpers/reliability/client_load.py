@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
 from helpers.client_calls import Answer, ClientCall, ask, ask_async
-from helpers.reliability.pace import Pace
+from helpers.reliability.callers import Callers
 from translane import AsyncClient, Client, RetryPolicy, TranslaneError
 
 
@@ -33,10 +33,8 @@ class ClientOracle:
         return self._answers[call.name] == answer
 
 
-class ClientLoad(Pace):
+class ClientLoad(Callers):
     """Callers of a service, who share one client.
-
-    Use it with `async with`: at the end, the callers wait for the answers that they still expect.
 
     Args:
         address: of the service, as a client takes it.
@@ -44,15 +42,13 @@ class ClientLoad(Pace):
         callers: how many callers there are.
         timeout: the deadline of each call [seconds].
         retry: when the client tries again. None: the client's default.
+        ca: the authority of the service's certificate, if it has one.
         seed: of the callers' choices.
 
     Attributes:
         calls: how many calls were made.
         answers: how often each call was answered, by the call's number.
         retries: how often the client tried again.
-        wrong: the calls whose answers were not the undisturbed ones.
-        failed: the calls that ended with an error, by its class and reason.
-        latencies: of the answered calls [seconds].
     """
 
     def __init__(
@@ -64,36 +60,21 @@ class ClientLoad(Pace):
         calls: Sequence[ClientCall] | None = None,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
+        ca: Path | None = None,
         seed: int = 0,
     ) -> None:
-        self._client = AsyncClient(address, timeout=timeout, retry=retry, sleep=self._pause)
+        super().__init__(callers, timeout, seed)
+        self._client = AsyncClient(address, timeout=timeout, retry=retry, ca=ca, sleep=self._pause)
         self._oracle = oracle
         self._choices = list(calls or oracle.calls)
-        self._timeout = timeout
-        self._seed = seed
-        self._callers = callers
-        self._stopping = False
-        self._tasks: list[asyncio.Task[None]] = []
         self.calls = 0
         self.answers: Counter[int] = Counter()
         self.retries = 0
-        self.wrong: list[str] = []
-        self.failed: Counter[str] = Counter()
-        self.latencies: list[float] = []
-
-    async def __aenter__(self) -> ClientLoad:
-        self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopping = True
-        _, late = await asyncio.wait(self._tasks, timeout=self._timeout + 10)
-        for task in late:  # the client itself ends each call at its deadline
-            task.cancel()
-            self.failed["no end"] += 1
-        await asyncio.gather(*self._tasks, return_exceptions=error is not None)
+        await super().__aexit__(kind, error, trace)
         await self._client.close()
 
     @property
@@ -112,12 +93,9 @@ class ClientLoad(Pace):
         return {
             "calls": self.calls,
             "tried_again_by_the_client": self.retries,
-            "wrong": len(self.wrong),
-            "failed": dict(self.failed),
             "lost": self.lost,
             "doubled": self.doubled,
-            "longest_answer_s": max(self.latencies, default=0.0),
-            "median_answer_s": statistics.median(self.latencies) if self.latencies else 0.0,
+            **super().figures,
         }
 
     def assert_nothing_lost(self, calls: int) -> None:
@@ -127,11 +105,8 @@ class ClientLoad(Pace):
         assert (self.lost, self.doubled) == (0, 0)
         assert self.calls >= calls
 
-    async def wait_for_answers(self, count: int, seconds: float = 60.0) -> None:
-        """Wait until `count` more calls are answered. Returns after `seconds` in any case."""
-        goal, deadline = len(self.answers) + count, time.monotonic() + seconds
-        while len(self.answers) < goal and time.monotonic() < deadline:  # noqa: ASYNC110 other tasks count
-            await asyncio.sleep(0.02)
+    def _answers(self) -> int:
+        return len(self.answers)
 
     async def _caller(self, number: int) -> None:
         pick = random.Random(f"{self._seed} {number}")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import grpc
 
 from helpers.reliability.answers import Answer, Oracle, stream_answer, unary_answer
+from helpers.reliability.callers import Callers
 from helpers.reliability.cases import Case
 from helpers.reliability.failures import Failure, failure_of
-from helpers.reliability.pace import Pace
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -26,10 +24,8 @@ CHANNEL_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries"
 _PAUSE = 0.05  # after a refusal or a failure [seconds]
 
 
-class Load(Pace):
+class Load(Callers):
     """Callers of a server, each with a connection of its own.
-
-    Use it with `async with`: at the end, the callers wait for the answers that they still expect.
 
     Args:
         address: of the server.
@@ -44,10 +40,7 @@ class Load(Pace):
     Attributes:
         answered: how many calls were answered rightly.
         left: how many calls the callers cancelled.
-        wrong: what calls were answered with another answer than the undisturbed one.
-        refused: calls that were refused in the promised form, by code and reason.
-        failed: all other calls, by code and reason.
-        latencies: of the answered calls [seconds].
+        refused: calls that were refused in the promised form, by code and reason; all others have failed.
     """
 
     def __init__(
@@ -63,37 +56,16 @@ class Load(Pace):
         leaving: float = 0.0,
         seed: int = 0,
     ) -> None:
+        super().__init__(callers, timeout, seed)
         self._address = address
         self._oracle = oracle
         self._cases = list(cases or oracle.cases)
-        self._timeout = timeout
         self._metadata = tuple(metadata)
         self._options = options
         self._leaving = leaving
-        self._seed = seed
-        self._callers = callers
-        self._stopping = False
-        self._tasks: list[asyncio.Task[None]] = []
         self.answered = 0
         self.left = 0
-        self.wrong: list[str] = []
         self.refused: Counter[str] = Counter()
-        self.failed: Counter[str] = Counter()
-        self.latencies: list[float] = []
-
-    async def __aenter__(self) -> Load:
-        self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping = True
-        _, late = await asyncio.wait(self._tasks, timeout=self._timeout + 10)
-        for task in late:  # gRPC itself ends each call at its deadline
-            task.cancel()
-            self.failed["no end"] += 1
-        await asyncio.gather(*self._tasks, return_exceptions=error is not None)
 
     @property
     def lost(self) -> int:
@@ -106,18 +78,12 @@ class Load(Pace):
         return {
             "answered": self.answered,
             "refused": dict(self.refused),
-            "wrong": len(self.wrong),
-            "failed": dict(self.failed),
             "lost": self.lost,
-            "longest_answer_s": max(self.latencies, default=0.0),
-            "median_answer_s": statistics.median(self.latencies) if self.latencies else 0.0,
+            **super().figures,
         }
 
-    async def wait_for_answers(self, count: int, seconds: float = 30.0) -> None:
-        """Wait until `count` more calls are answered rightly. Returns after `seconds` in any case."""
-        goal, deadline = self.answered + count, time.monotonic() + seconds
-        while self.answered < goal and time.monotonic() < deadline:  # noqa: ASYNC110 other tasks count
-            await asyncio.sleep(0.02)
+    def _answers(self) -> int:
+        return self.answered
 
     async def _caller(self, number: int) -> None:
         pick = random.Random(f"{self._seed} {number}")

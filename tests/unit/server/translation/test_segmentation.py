@@ -100,7 +100,26 @@ def test_blank_lines_bullets_and_indents_stand_between_sentences():
     assert text.gaps == [["  ", "\n\n  - ", "\n  * ", "\n"]]
 
 
-def test_what_is_kept_is_taken_out_and_its_white_space_too():
+@pytest.mark.parametrize(
+    ("text", "left", "spaces"),
+    [
+        ("a {x} b", "a b", (True, True)),
+        ("a {x}, b", "a, b", (True, False)),
+        ("{x} a", "a", (False, True)),
+        ("a {x}", "a", (True, False)),
+        ("({x} a)", "(a)", (False, True)),
+        ("a{x}b", "ab", (False, False)),
+        ("北京{x}。", "北京。", (False, False)),
+    ],
+)
+def test_what_is_kept_is_taken_out_with_the_white_space_that_it_leaves_double(text, left, spaces):
+    (found,) = prepared(text).texts[0].segments
+    (mark,) = found.marked.marks
+    assert found.text == left
+    assert (mark.space_before, mark.space_after) == spaces
+
+
+def test_what_is_kept_is_told_and_may_be_translated():
     assert sentences("Hello {name}, is it %s?") == [["Hello, is it?"]]
     assert marks("Hello {name}, is it %s?") == [[("{name}", ""), ("%s", "")]]
     assert sentences("Hello {name}!", preserve_untranslatable=False) == [["Hello {name}!"]]

@@ -10,7 +10,6 @@ from fakes.replicas import fake_replica
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import checked_options
 from translane.requests import TranslationRequest
-from translane_server.core.errors import QueueFullError, UnavailableError
 from translane_server.observation.metrics import Metrics
 from translane_server.translation import translations, translator
 from translane_server.translation.limits import RequestLimits, TokenLimits
@@ -95,20 +94,6 @@ async def test_a_sentence_from_which_something_is_taken_out_is_sent_when_it_ends
     assert reader.deltas[0] == text[: text.index("!") + 1]
 
 
-async def test_a_caller_who_goes_while_text_is_sent_frees_the_row(engine, backend):
-    backend.hold()
-    reader = Reader(engine, LONG, read=0)
-    backend.release(3)
-    await reader.arrived.acquire()
-    await until(lambda: len(backend.step_rows) == 3)
-    reader.task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reader.task
-    backend.release()
-    await until(lambda: engine.active_rows == 0)
-    assert len(backend.step_rows) <= 4
-
-
 async def test_a_slow_reader_holds_up_no_step_and_gets_the_rest_at_once(engine, backend):
     backend.hold()
     slow = Reader(engine, LONG, read=0)
@@ -119,27 +104,6 @@ async def test_a_slow_reader_holds_up_no_step_and_gets_the_rest_at_once(engine, 
     slow.read_on()
     assert await slow.text() == LONG
     assert len(slow.deltas) == 2
-
-
-async def test_an_engine_that_stops_ends_the_stream(engine, backend):
-    backend.hold()
-    reader = Reader(engine, "abc")
-    await until(lambda: engine.active_rows == 1)
-    stopping = asyncio.create_task(engine.stop())
-    with pytest.raises(UnavailableError):
-        await reader.task
-    backend.release()
-    await stopping
-
-
-async def test_sentences_are_accepted_all_or_none(backend):
-    engine = Dispatcher([fake_replica(backend)], waiting_limit=3)
-    await engine.start()
-    with pytest.raises(QueueFullError):
-        await Reader(engine, "A! B! C! D!").task
-    assert engine.waiting == engine.active_rows == 0
-    assert backend.log == []
-    await engine.stop()
 
 
 async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend, monkeypatch):

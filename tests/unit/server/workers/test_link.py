@@ -7,7 +7,7 @@ import pytest
 from translane_server.engine.loop import ServerGoneError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
-from translane_server.workers.messages import Frames, framed, pack_input, unpack_output
+from translane_server.workers.messages import framed, pack_input
 from translane_server.workers.worker_process import SocketLink
 
 INPUT = EngineInput([Sequence(4, 0, 1.5, False, Sentence([7, 3], DecodingOptions(9)))], [4, 9])
@@ -20,24 +20,6 @@ def ends():
     with ours, theirs:
         ours.settimeout(5)
         yield ours, SocketLink(theirs)
-
-
-def test_orders_are_taken_as_they_come(ends):
-    server, connection = ends
-    assert connection.inputs(wait=False) == []
-    server.sendall(framed(pack_input(INPUT)))
-    server.sendall(framed(pack_input(INPUT)))
-    found = connection.inputs(wait=True)
-    while len(found) < 2:
-        found += connection.inputs(wait=True)
-    assert [pack_input(each) for each in found] == [pack_input(INPUT)] * 2
-    assert connection.inputs(wait=False) == []
-
-
-def test_a_report_reaches_the_server(ends):
-    server, connection = ends
-    connection.put(NOTHING)
-    assert [unpack_output(message) for message in Frames().feed(server.recv(1 << 16))] == [NOTHING]
 
 
 def test_the_server_goes(ends):

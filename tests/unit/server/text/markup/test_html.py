@@ -79,6 +79,14 @@ def test_lines_between_blocks_are_blocks(source, blocks):
 
 
 @pytest.mark.parametrize(
+    "source", ["<p><b><i>a c</i></b> <img></p>", "<p><img> <img>a c<img></p>", "<b>a c</b> &nbsp;<img><br>"]
+)
+def test_what_is_at_the_ends_of_a_block_is_no_part_of_it(source):
+    (block,) = parse_html(source).blocks
+    assert (block.text, list(block.marks)) == ("a c", [])
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "<pre>a b</pre>",

@@ -122,6 +122,10 @@ def test_emphasis_that_markdown_cannot_write_is_html():
     assert document.render([f"a{mark.opening}{mark.closing}"]) == "a<em></em>"
 
 
+def test_emphasis_around_all_of_a_block_stays_outside_but_where_it_depends_on_other_emphasis():
+    assert [len(parse_markdown(source).blocks[0].marks) for source in ("**a**", "***a***")] == [0, 2]
+
+
 def test_code_side_by_side_stays_apart():
     document = parse_markdown("a `b` c `d`")
     first, second = document.blocks[0].marks
