@@ -28,7 +28,6 @@ from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.cache import TranslationCache
 from translane_server.translation.limits import RequestLimits, limits_of
-from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
 
 UNKNOWN = 1 + OFFSET
@@ -129,37 +128,15 @@ def checked_model(model: FakeModel, limits: RequestLimits, name: str = "") -> Ch
 
 
 class FakeLoader:
-    """Loads one version, which decodes with the dispatcher that `make` returns. Implements `Loader`."""
+    """Loads one version, which `make` makes. Implements `Loader`."""
 
-    def __init__(
-        self,
-        model: FakeModel,
-        limits: RequestLimits,
-        metrics: ModelMetrics,
-        make: Callable[[], Dispatcher],
-        glossaries: GlossaryFolder,
-        cache: Callable[[], TranslationCache | None],
-        pool: Callable[[], TokenizerPool],
-    ) -> None:
-        self._cache = cache
-        self._pool = pool
-        self._model = model
-        self._limits = limits
-        self._metrics = metrics
+    def __init__(self, make: Callable[[], LoadedModel]) -> None:
         self._make = make
-        self._glossaries = glossaries
 
     async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
         if running:
             return None
-        loaded = LoadedModel(
-            checked_model(self._model, self._limits),
-            self._make(),
-            self._metrics,
-            self._pool(),
-            stored=lambda: self._glossaries.current,
-            cache=self._cache(),
-        )
+        loaded = self._make()
         await loaded.start()
         return loaded
 
@@ -179,19 +156,18 @@ def make_registry(
     glossaries = glossaries or GlossaryFolder()
     name = model.manifest.name
     of_model = metrics.of_model(name)
-    served = ServedModel(
-        checked_model(model, limits).description,
-        FakeLoader(
-            model,
-            limits,
+
+    def loaded() -> LoadedModel:
+        return LoadedModel(
+            checked_model(model, limits),
+            make(of_model),
             of_model,
-            lambda: make(of_model),
-            glossaries,
-            lambda: cache(of_model),
-            lambda: registry.pool,
-        ),
-        of_model,
-    )
+            registry.pool,
+            stored=lambda: glossaries.current,
+            cache=cache(of_model),
+        )
+
+    served = ServedModel(checked_model(model, limits).description, FakeLoader(loaded), of_model)
     registry = Registry(
         lambda: {name: Path()},
         lambda _registry, _name, _folder: served,
