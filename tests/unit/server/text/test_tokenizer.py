@@ -126,11 +126,6 @@ def test_unknown_tokens_are_replaced_where_they_are():
     ]
 
 
-def test_only_unknown_tokens_are_replaced():
-    with pytest.raises(AssertionError):
-        letters.decode([LETTERS.encode("fox")], [{0: "x"}])
-
-
 def test_pieces():
     ids = letters.encode(["a fox"])[0]
     assert letters.source_pieces(ids) == ["\u2581", "a", "\u2581", "f", "o", "x", "</s>"]

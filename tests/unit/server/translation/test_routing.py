@@ -26,7 +26,7 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError, Qu
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.translation import routing
-from translane_server.translation.translator import FREE, Ticket
+from translane_server.translation.translator import FREE
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
@@ -136,14 +136,6 @@ async def stream(registry, request, ticket=FREE):
 
 
 # Two models
-
-
-@pytest.mark.parametrize("streams", [False, True])
-async def test_the_sentences_of_both_steps_are_paid_for_once(make_registry, streams):
-    paid: list[int] = []
-    registry, ticket = make_registry("de--en", "en--zh"), Ticket(pay=paid.append)
-    await (stream(registry, pivoted("a"), ticket) if streams else translate(registry, pivoted("a", "b"), ticket))
-    assert paid == [1 if streams else 2]
 
 
 async def test_the_answer_tells_of_both_steps(make_registry):

@@ -64,10 +64,6 @@ def test_wrong_inputs_are_named():
     assert violations(request(source_language="de")) == ["inputs", "source_language"]
 
 
-def test_what_is_too_large_is_named_alone():
-    assert violations(request(("a", "b" * 1000), target_language="xx")) == ["inputs[0].target"]
-
-
 def test_reading_and_building_end_with_the_caller():
     asked = request(("ab", "xy"))
     budget = Budget()

@@ -10,7 +10,6 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Term, checked_options
 from translane.requests import TranslationRequest
 from translane.results import TermOutcome, Treatment
-from translane_server.core.errors import InvalidRequestError
 from translane_server.engine import offline
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.text.glossaries import StoredGlossaries, StoredGlossary
@@ -239,15 +238,6 @@ def request_for(texts, *glossaries):
 def reader_with(stored):
     limits = RequestLimits(4, 8, TokenLimits(SOURCES, TARGET, TARGET), max_beam_size=6)
     return TranslateReader(make_manifest(), TOKENIZER, limits, stored)
-
-
-def test_a_glossary_that_is_not_there_is_named_with_what_there_is():
-    stored = StoredGlossaries([StoredGlossary("zh", "en", glossary("law", ("a", "b")))])
-    with pytest.raises(InvalidRequestError) as caught:
-        reader_with(lambda: stored).read(request_for(["a"], "law", "lax"))
-    assert str(caught.value) == (
-        "options.glossaries[1]: 'lax' is not a glossary of this server; for zh to en there is law"
-    )
 
 
 def test_a_request_keeps_its_glossaries_and_the_next_one_has_the_new_ones():

@@ -100,20 +100,6 @@ async def test_one_goes_on_while_the_other_is_in_a_step(decoding, backends):
     assert await calls[0] == expected([[9] * 20])
 
 
-async def test_cancelled_rows_are_free_at_the_next_step(decoding, backends):
-    for backend in backends:
-        backend.hold()
-    call = asyncio.create_task(decoded(decoding, [[9] * 20] * 6))
-    for backend in backends:
-        assert await asyncio.to_thread(backend.step_started.acquire, timeout=10)
-    call.cancel()
-    await asyncio.gather(call, return_exceptions=True)
-    for backend in backends:
-        backend.release()
-    await until(lambda: decoding.active_rows == 0)
-    assert [backend.step_rows for backend in backends] == [[3], [3]]
-
-
 async def test_what_a_backend_has_when_it_fails_is_decoded_elsewhere(decoding, backends, caplog):
     backends[1].fail_at_step = 3
     request = asyncio.create_task(decoded(decoding, [[9] * 20] * 4))
