@@ -98,16 +98,6 @@ class Calls:
         return [entry[1] for entry in self.backend.log if entry[0] == "encode"]
 
 
-def test_what_waits_is_encoded_together_however_few_rows_are_free():
-    calls = Calls(rows=4)
-    for token in range(10, 18):
-        calls.submit(token, length=3)
-    calls.run()
-    assert calls.encoded == [8]
-    assert calls.backend.step_rows == [4] * 8
-    assert len(calls.results) == 8
-
-
 def test_whoever_is_encoded_enters_as_soon_as_there_is_a_row_and_nothing_is_moved_for_that():
     calls = Calls(rows=4)
     for token, length in ((10, 1), (11, 6), (12, 2), (13, 6), (14, 4), (15, 3)):
@@ -115,15 +105,6 @@ def test_whoever_is_encoded_enters_as_soon_as_there_is_a_row_and_nothing_is_move
     calls.run()
     # The last two enter after the second and the third step, so that all others end with the seventh.
     assert calls.backend.log == [("encode", 6), *[("step", 4)] * 7]
-
-
-def test_a_lone_sentence_is_encoded_at_once():
-    calls = Calls(rows=4)
-    calls.submit(10, length=4)
-    calls.at_step[2] = lambda: calls.submit(11, length=1)
-    calls.run()
-    assert calls.encoded == [1, 1]
-    assert calls.backend.step_rows == [1, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
@@ -148,16 +129,6 @@ def test_what_is_cancelled_after_it_was_encoded_gets_no_row():
     assert calls.encoded == [4]
     assert calls.server.dropped == [12]
     assert set(calls.order) == {10, 11, 13}
-
-
-def test_cancelling_one_of_those_that_are_encoded_keeps_the_others_apart():
-    calls = Calls(rows=4)
-    for token in range(10, 16):
-        calls.submit(token, length=3)
-    calls.at_step[1] = lambda: calls.cancel(14)
-    calls.run()
-    assert calls.encoded == [6]
-    assert calls.results[15].hypotheses[0].token_ids == (15 + OFFSET,) * 3
 
 
 def test_the_phases_add_up_to_the_whole_time():

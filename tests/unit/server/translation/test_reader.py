@@ -84,11 +84,6 @@ def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
         prepare(streamed=True, **options)
 
 
-def test_log_probabilities_are_computed_for_an_estimated_quality(prepare):
-    assert not prepare().sentences[0].options.scores
-    assert prepare(return_quality=True).sentences[0].options.scores
-
-
 def test_every_hypothesis_has_its_estimated_quality(prepare):
     several = {"num_hypotheses": 2, "return_alternatives": True, "return_quality": True}
     prepared = prepare(target_prefix="p", **several)
