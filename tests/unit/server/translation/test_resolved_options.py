@@ -215,12 +215,15 @@ def test_combinations(options, fields):
     assert list(wrong(**options)) == fields
 
 
-@pytest.mark.parametrize("name", ["return_alignment", "replace_unknowns", "coverage_penalty"])
-def test_alignment_needs_a_bundle_that_gives_it(name):
+@pytest.mark.parametrize(
+    ("name", "value", "none"),
+    [("return_alignment", True, False), ("replace_unknowns", True, False), ("coverage_penalty", 1.0, 0.0)],
+)
+def test_alignment_needs_a_bundle_that_gives_it(name, value, none):
     without = make_manifest().model_copy(update={"alignment": None})
-    assert wrong(**{name: True}) == {}
-    assert list(wrong(manifest=without, **{name: True})) == [name]
-    assert wrong(manifest=without, **{name: False}) == {}
+    assert wrong(**{name: value}) == {}
+    assert list(wrong(manifest=without, **{name: value})) == [name]
+    assert wrong(manifest=without, **{name: none}) == {}
 
 
 def test_terminology_needs_a_server_with_beams():
