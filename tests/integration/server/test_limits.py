@@ -53,6 +53,12 @@ async def outcome(call):
     return "OK"
 
 
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 nothing tells
+            await asyncio.sleep(0.01)
+
+
 def streaming(channel, method="Translate"):
     """A call of a unary method whose message can be held back."""
     return channel.stream_stream(f"/{SERVICE}/{method}", None, None)(None)
@@ -65,6 +71,18 @@ async def test_a_call_that_ends_without_a_message(method):
         await call.done_writing()
         assert await refusal(call.read()) == ("INVALID_ARGUMENT", "INVALID_FIELD", False)
         assert rejected(running, "INVALID_FIELD") == 1
+
+
+async def test_a_call_that_is_cancelled_before_its_message_is_no_wrong_one():
+    """gRPC reports it first as one that has ended without a message."""
+    async with serving() as running:
+        value = running.server.metrics.registry.get_sample_value
+        labels = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Translate", "grpc_code": "CANCELLED"}
+        call = streaming(running.channel)
+        await until(lambda: value("translane_open_calls") == 1)
+        call.cancel()
+        await until(lambda: value("translane_open_calls") == 0)
+        assert value("grpc_server_handled_total", labels) == 1
 
 
 async def test_a_health_check_that_ends_without_a_message():
@@ -137,8 +155,9 @@ async def test_bytes_of_requests_in_flight(of_all, callers):
         assert await outcome(running.stub.Translate(request)) == "OK"
 
 
-async def test_calls_of_one_caller_leave_room_for_health():
-    async with serving(max_calls=4, caller_share=0.5) as running:
+@pytest.mark.parametrize(("of_all", "share"), [(4, 0.5), (2, 1)], ids=["of one caller", "of all"])
+async def test_open_calls_leave_room_for_health(of_all, share):
+    async with serving(max_calls=of_all, caller_share=share) as running:
         running.backend.hold()
         calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"])) for _ in range(5)]
         *refused, fourth, fifth = asyncio.as_completed([outcome(call) for call in calls])
@@ -263,7 +282,5 @@ async def test_callers_who_do_not_read_keep_their_place_until_they_leave(caplog)
         assert value("translane_rows", {"model": "fake", "state": "active"}) == 0
         assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) == "OK"
         writer.close()
-        async with asyncio.timeout(10):
-            while value("translane_open_calls"):  # noqa: ASYNC110 nothing tells
-                await asyncio.sleep(0.01)
+        await until(lambda: value("translane_open_calls") == 0)
     assert "Traceback" not in caplog.text

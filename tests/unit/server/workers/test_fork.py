@@ -1,10 +1,14 @@
 """What replicas fork from: it answers where it cannot, forks again, and goes where nobody is there."""
 
+import gc
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 
+import psutil
 import pytest
 
 from fakes.backend import FakeBackend
@@ -31,6 +35,14 @@ def send(ours, number):
     with theirs:
         socket.send_fds(ours, [number.to_bytes(4, "little")], [theirs.fileno()])
     return connection
+
+
+def ask_and_go(ours):
+    """Ask for the replica 0 over a connection that is closed already."""
+    connection, theirs = socket.socketpair()
+    connection.close()
+    with theirs:
+        socket.send_fds(ours, [bytes(4)], [theirs.fileno()])
 
 
 def never(*_arguments):
@@ -75,19 +87,52 @@ def test_a_fork_that_fails_is_told(control, monkeypatch):
 
 def test_nothing_is_loaded_where_the_server_has_gone(control):
     ours, theirs = control
-    connection, other = socket.socketpair()
-    connection.close()
-    with other:
-        socket.send_fds(ours, [bytes(4)], [other.fileno()])
+    ask_and_go(ours)
     ours.shutdown(socket.SHUT_WR)
     assert ForkingProcess(theirs, never, never).run() == 0
     assert reports(ours) == ["0 code 0"]
 
 
+def test_it_has_one_thread_whatever_libraries_begin_with(control, monkeypatch):
+    """Only such a process forks safely. OpenBLAS starts a thread for each CPU."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    ours, theirs = control
+    ours.settimeout(60)
+    command = [sys.executable, "-P", "-m", "translane_server.workers", "fork", str(theirs.fileno())]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
+        try:
+            ask_and_go(ours)
+            assert reports(ours) == ["0 code 0"]
+            assert psutil.Process(process.pid).num_threads() == 1
+        finally:
+            ours.shutdown(socket.SHUT_WR)
+
+
+def test_a_replica_whose_parent_has_ended_before_it_could_notice_ends(control, monkeypatch):
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    ours, theirs = control
+    process = ForkingProcess(theirs, lambda _setup: "model", lambda *_setup: FakeBackend(rows=1))
+    forking = threading.Thread(target=process.run)
+    forking.start()
+    try:
+        with send(ours, 0):
+            told = iter(ours.makefile())
+            assert next(told).startswith("0 pid ")
+            assert next(told) == "0 code 1\n"
+    finally:
+        ours.shutdown(socket.SHUT_WR)
+        forking.join()
+
+
 def test_a_replica_is_forked_again_and_its_end_is_told(control):
     loads = []
 
-    def open_backend(_setup, _model, activity):
+    def load(setup):
+        loads.append(setup.number)
+        return loads
+
+    def open_backend(_setup, model, activity):
+        assert not any(each is model for each in gc.get_objects()), "a collection would copy what is shared"
         assert activity.is_alone(), "the replica before has ended"
         activity.set(True)
         return FakeBackend(rows=1)
@@ -96,20 +141,22 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
     told = iter(ours.makefile())
 
     def kill_and_go_on():
-        for number in (0, 7):
-            connection = send(ours, number)
-            found, what, pid = next(told).split()
-            assert (found, what) == (str(number), "pid")
-            assert answer(connection.dup()) == Ready()
-            os.kill(int(pid), signal.SIGKILL)
-            assert next(told) == f"{number} code -9\n"
-            connection.close()
-        ours.shutdown(socket.SHUT_WR)
+        try:
+            for number in (0, 7):
+                connection = send(ours, number)
+                found, what, pid = next(told).split()
+                assert (found, what) == (str(number), "pid")
+                assert answer(connection.dup()) == Ready()
+                os.kill(int(pid), signal.SIGKILL)
+                assert next(told) == f"{number} code -9\n"
+                connection.close()
+        finally:
+            ours.shutdown(socket.SHUT_WR)
 
     server = threading.Thread(target=kill_and_go_on)
     server.start()
     try:
-        assert ForkingProcess(theirs, lambda setup: loads.append(setup.number), open_backend).run() == 0
+        assert ForkingProcess(theirs, load, open_backend).run() == 0
     finally:
         server.join()
     assert loads == [0], "the model is loaded once"
