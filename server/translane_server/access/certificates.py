@@ -39,7 +39,7 @@ class Identity:
     """A certificate with its key, and the authorities of callers, as they were read.
 
     Attributes:
-        context: for ports of Python's ssl. Such a port takes the newest certificate for each new connection.
+        context: for connections of Python's ssl; see `ssl_context`.
         configuration: for ports of gRPC; see `grpc_credentials`.
         names: the names and addresses that the certificate is for; empty if it is not valid now.
         expires: when the certificate expires, as OpenSSL writes it; empty if it is not valid now.
@@ -92,6 +92,12 @@ class Certificates:
             handed, newest, require_client_authentication=self._client_ca is not None
         )
 
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a context for an HTTP port. The port takes the newest certificate for each new connection."""
+        context = _NewestContext(ssl.PROTOCOL_TLS_SERVER)
+        context.newest = lambda: self.current.context
+        return context
+
     def refresh(self) -> None:
         """Read the files again if they have changed. Wrong files are logged, and the certificate before goes on."""
         if not self._changes.look():
@@ -100,9 +106,6 @@ class Certificates:
             self.current = self._read()
         except CertificateError as error:
             _log.error("%s; the certificate before goes on", error)
-
-    def _use_newest(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _old: ssl.SSLContext) -> None:
-        connection.context = self.current.context
 
     def _read(self) -> Identity:
         """Read and check the files.
@@ -117,8 +120,6 @@ class Certificates:
         _check_key_of(self._cert, cert)
         context = self._context()
         names, expires, problem = _seen_by(caller, context)
-        # OpenSSL calls it for every connection, whether the client names a server or not.
-        context.sni_callback = self._use_newest
         if self._client_ca:
             _trust(context, self._client_ca, authorities[0])
             context.verify_mode = ssl.CERT_REQUIRED
@@ -154,6 +155,22 @@ class Certificates:
         except OSError as error:
             raise CertificateError(f"certificate {self._cert}: it cannot be read: {error.strerror}") from None
         return context
+
+
+class _NewestContext(ssl.SSLContext):
+    """Makes each connection of asyncio with another context: the newest one.
+
+    A context keeps the sessions of its connections. To change only the context of a connection that has begun would
+    let a caller go on with a session whose authority has been removed meanwhile.
+
+    Attributes:
+        newest: returns the newest context.
+    """
+
+    newest: Callable[[], ssl.SSLContext]
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        return self.newest().wrap_bio(*arguments, **named)
 
 
 def _content(path: Path) -> bytes:

@@ -118,7 +118,7 @@ class Server:
         """Open the ports of metrics, of ModelService and of health checks, as far as the settings have them."""
         settings, metrics = self._settings, self.metrics
         certificates = self.guard.certificates if settings.metrics_tls else None
-        context = certificates.current.context if certificates else None
+        context = certificates.ssl_context() if certificates else None
         with listening_on(settings.metrics_address, settings.metrics_port):
             self._metrics_port = MetricsPort(metrics.registry, settings.metrics_address, settings.metrics_port, context)
         self.metrics_port = self._metrics_port.port

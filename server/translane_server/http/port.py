@@ -50,7 +50,7 @@ class HttpPort(HttpServer):
             Listener(settings.host, settings.http_port, connections),
             times,
             BYTES_OF_JSON * settings.max_message_bytes,
-            certificates.current.context if certificates else None,
+            certificates.ssl_context() if certificates else None,
         )
         self._settings = settings
         self._metrics = metrics

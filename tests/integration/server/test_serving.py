@@ -16,6 +16,7 @@ from fakes.serving import serving
 from helpers.ports import free_port
 from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
+from translane_server.app import server as app_server
 from translane_server.core.errors import StartupError
 from translane_server.workers import worker
 
@@ -360,6 +361,18 @@ async def test_draining_loses_nothing():
         assert running.backend.closed
         with pytest.raises(grpc.aio.AioRpcError):
             await translate(running, "gone")
+
+
+async def test_a_call_after_the_last_translation_is_told_that_the_server_ends(monkeypatch):
+    monkeypatch.setattr(app_server, "_LAST_CALLS_TIME", 60)
+    async with serving() as running:
+        over = asyncio.Event()
+        stopping = asyncio.create_task(running.server.stop(grace=10, hurry=over))
+        await asyncio.sleep(0.1)
+        code, reason, _ = await failure(running.stub.Translate(request("late")))
+        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+        over.set()
+        assert await stopping
 
 
 @pytest.mark.parametrize("hurried", [False, True])

@@ -203,6 +203,27 @@ def test_reads_no_file_that_still_changes(files, another, caplog):
     assert caplog.messages == []
 
 
+def test_keeps_the_certificate_before_when_files_change_while_they_are_read(files, authority, caplog, monkeypatch):
+    certificates = Certificates(files.cert, files.key)
+    files.write(authority)
+    load = ssl.SSLContext.load_cert_chain
+
+    def load_after_change(*arguments, **named):
+        files.write(authority)
+        load(*arguments, **named)
+
+    caplog.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(ssl.SSLContext, "load_cert_chain", load_after_change)
+        settle(certificates)
+    assert [
+        line.endswith("have changed while they were read; the certificate before goes on") for line in caplog.messages
+    ] == [True]
+    with caplog.at_level(logging.INFO):
+        settle(certificates)
+    assert "valid until" in caplog.messages[-1]
+
+
 async def served_over_http(context):
     """Serve one line to each connection; yields the port."""
 
@@ -266,6 +287,33 @@ async def test_http_follows_the_authorities_of_callers(files, authority, another
     settle(certificates)
     assert [await is_served(port, client_of(authority, issuer)) for issuer in issuers] == [False, False, True]
     server.close()
+
+
+def resume(port, client, session=None):
+    """What the server sends to a connection that goes on with `session`, and the connection's session."""
+    with (
+        socket.create_connection(("localhost", port), timeout=10) as plain,
+        client.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
+    ):
+        return connection.recv(100), connection.session
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_no_session_outlives_the_authority_of_its_caller(files, authority, another, version):
+    certificates = Certificates(files.cert, files.key, files.ca)
+    client = client_of(authority, authority, maximum_version=version)
+    async with await served_over_http(certificates.ssl_context()) as server:
+        port = server.sockets[0].getsockname()[1]
+        sent, session = await asyncio.to_thread(resume, port, client)
+        assert sent == b"hello\n"
+        assert not session.has_ticket
+        files.write(authority, callers=another)
+        settle(certificates)
+        try:
+            sent, _ = await asyncio.to_thread(resume, port, client, session)
+        except (ssl.SSLError, ConnectionError):
+            sent = b""
+        assert sent == b""
 
 
 @pytest.fixture

@@ -215,8 +215,12 @@ async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
 async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_service, engine, monkeypatch):
     monkeypatch.setattr(FakeTokenizer, "encode", None)
     engine.refusal = errors.QueueFullError("full", retry_after=1.0)
+    monkeypatch.setattr(FakeTokenizer, "encode_target", None)
+    service = await make_service()
     with pytest.raises(errors.QueueFullError):
-        await translate(await make_service(), "x")
+        await translate(service, "x")
+    with pytest.raises(errors.QueueFullError):
+        await service.Score(pb.ScoreRequest(inputs=[pb.ScoreInput(source="x", target="x")]), make_call())
 
 
 async def test_list_models_fills_every_field(make_service, tmp_path):

@@ -1,5 +1,7 @@
 """When work must end."""
 
+import time
+
 import pytest
 
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError, WorkEndedError
@@ -15,6 +17,13 @@ def test_work_may_go_on_for_its_seconds_from_its_start():
     now = 102.1
     with pytest.raises(OverBudgetError):
         budget.check()
+
+
+def test_time_in_which_the_thread_waits_does_not_count():
+    budget = Budget(0.2)
+    budget.start()
+    time.sleep(0.3)
+    budget.check()
 
 
 def test_work_that_is_ended_ends_at_its_next_check():

@@ -1,6 +1,8 @@
 """How the version changes that requests of a model get."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -75,7 +77,8 @@ async def test_a_load_that_fails_is_not_tried_by_every_request(model, caplog, er
     model.loader.newest = error
     before = model.loader.loads
     for _ in range(3):
-        assert "cannot be loaded; the server's log has the details" in await model.refuses()
+        for told in await asyncio.gather(*[model.refuses() for _ in range(3)]):
+            assert "cannot be loaded; the server's log has the details" in told
     assert model.loader.loads == before + 1
     assert sum("it cannot be loaded" in record.getMessage() for record in caplog.records) == 1
     now += served_model._RETRY_LOADING
@@ -107,6 +110,20 @@ async def test_a_request_that_does_not_end_keeps_no_version_for_ever(model, capl
         await old.retire(patience=0.01)
         assert old.dispatcher.stopped
     assert any("1 requests were not finished" in record.getMessage() for record in caplog.records)
+
+
+async def test_the_memory_of_a_version_that_has_ended_is_collected(model, monkeypatch):
+    monkeypatch.setattr(served_model, "_COLLECTING_DELAY", 0.01)
+    await model.load()
+    model.ready.itself = model.ready  # as readers and their caches refer to each other
+    old = weakref.ref(model.ready)
+    gc.disable()
+    try:
+        await model.unload()
+        await asyncio.sleep(0.1)
+        assert old() is None
+    finally:
+        gc.enable()
 
 
 async def test_stopping_ends_waiting_requests_and_running_changes(model):

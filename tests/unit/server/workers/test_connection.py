@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import random
+import socket
 import time
 
 import pytest
@@ -206,4 +207,26 @@ async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(ba
     messages = await asyncio.to_thread(host.messages, 2)
     sent = [([each[0] for each in sequences], cancelled) for sequences, cancelled, _ in messages]
     assert sent == [([1, 2], [1]), ([8, 9], [])]
+    await replica.stop()
+
+
+async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop():
+    host, loop = ObservedHost(), asyncio.get_running_loop()
+    sent = loop.create_future()
+
+    def look():
+        try:
+            sent.set_result(host.connection.recv(1 << 16, socket.MSG_DONTWAIT))
+        except BlockingIOError as error:
+            sent.set_exception(error)
+
+    def send_one_more(connection, _output):
+        loop.call_soon(look)
+        connection.submit(sequence(8))
+
+    replica = WorkerConnection(SETUP, host)
+    await replica.start(send_one_more, never)
+    await asyncio.to_thread(host.messages, 1)  # the setup
+    host.connection.sendall(framed(pack_output(EngineOutput.none())))
+    assert await sent
     await replica.stop()

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import time
 from typing import Any
 
 import pytest
@@ -247,6 +248,20 @@ async def test_a_silent_replica_that_computes_gets_longer(listener):
         await asyncio.sleep(0.01)
         assert silent < 500
     assert silent > 20, "several times its patience"
+    await worker.stop()
+
+
+async def test_a_pause_of_the_whole_machine_is_no_fault_of_the_replica(listener):
+    lives = Lives()
+    worker = Worker(lives, patience=0.4)
+    await worker.start(listener)
+    lives[0].answers = False
+    await asyncio.sleep(0.15)
+    time.sleep(2)  # noqa: ASYNC251 the replica pauses, too
+    await asyncio.sleep(0.05)
+    lives[0].heard += 1
+    await asyncio.sleep(0.15)
+    assert not lives[0].ended
     await worker.stop()
 
 
