@@ -2,7 +2,7 @@
 
 FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow the server down. FAKE_FAIL_AT_STEP makes each replica
 fail. FAKE_MOST_LOSSES is how often a replica may be lost. FAKE_POISON is a character: a sentence that has it kills the
-replica that encodes it.
+replica that encodes it. FAKE_IGNORES_ENDS lets the server ignore how its children end, as if its parent did so.
 """
 
 import contextlib
@@ -67,6 +67,8 @@ def run_replica() -> int:
 def run_server() -> int:
     environ = {name: value for name, value in os.environ.items() if name.startswith(("TRANSLANE_", "OTEL_", "NOTIFY_"))}
     worker._MOST_LOSSES = MOST_LOSSES
+    if os.environ.get("FAKE_IGNORES_ENDS"):
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with (
         mock.patch.object(folders, "manifest_names", return_value=["fake"]),
         mock.patch.multiple(
