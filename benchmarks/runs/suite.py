@@ -30,7 +30,7 @@ from benchmarks import places
 from benchmarks.machine import has_vnni, processor
 from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, prepare
 from translane_client.bench.sentences import BUILT_IN
-from translane_server.bundle.devices import choose_device
+from translane_server.bundle.devices import choose_precision
 from translane_server.core.errors import DeviceError
 
 GRACE = 30.0  # seconds that a benchmark gets to end
@@ -237,7 +237,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the benchmark that runs is ended, too
     if arguments.device == "cuda":
         try:
-            choose_device("cuda", "fp16")
+            choose_precision("cuda", ["fp16"])
         except DeviceError as error:
             print(f"suite: skipped: {error}")
             return

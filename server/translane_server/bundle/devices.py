@@ -21,6 +21,9 @@ RequestedDevice = Literal["auto", "cpu", "cuda"]
 ON_CUDA: tuple[Precision, ...] = ("fp16", "bf16")
 ON_CPU: tuple[Precision, ...] = ("int8", "fp32", "fp16")
 
+# The names of the folders that a model's folder may have, one for each precision.
+PRECISIONS = tuple(dict.fromkeys((*ON_CUDA, *ON_CPU)))
+
 _FOR_CUDA, _FOR_CPU = "--precision fp16", "--precision int8"
 
 # -P: Python imports nothing from the working directory.
@@ -28,11 +31,6 @@ _PROBE = (sys.executable, "-P", "-m", "translane_server.runtime.cuda.probe")
 _PATIENCE = 120.0  # seconds; the libraries of CUDA take a while to load
 
 _log = logging.getLogger(__name__)
-
-
-def choose_device(requested: RequestedDevice, precision: Precision) -> Device:
-    """The device that runs a bundle of this precision; see `choose_precision`."""
-    return choose_precision(requested, [precision])[1]
 
 
 def choose_precision(requested: RequestedDevice, held: Sequence[Precision]) -> tuple[Precision, Device]:
@@ -50,13 +48,12 @@ def choose_precision(requested: RequestedDevice, held: Sequence[Precision]) -> t
     """
     names = " and ".join(held)
     why_not = ""
-    if requested != "cpu":
-        for precision in ON_CUDA:
-            if precision in held:
-                reason = why_no_cuda(precision)
-                if not reason:
-                    return precision, "cuda"
-                why_not = why_not or reason
+    for precision in ON_CUDA if requested != "cpu" else ():
+        if precision in held:
+            reason = why_no_cuda(precision)
+            if not reason:
+                return precision, "cuda"
+            why_not = why_not or reason
     if requested == "cuda":
         wrong = (
             f"the model bundle is {names}, and CUDA runs fp16 and bf16 bundles; export the checkpoint with {_FOR_CUDA}"
@@ -87,20 +84,11 @@ def why_no_cuda(precision: Precision) -> str:
     if asked.returncode == 0:
         return ""
     if asked.returncode < 0:
-        return f"the process that tried CUDA was ended by {_name_of_signal(-asked.returncode)}"
+        names = {each.value: each.name for each in signal.Signals}  # a real-time signal has none
+        number = -asked.returncode
+        return f"the process that tried CUDA was ended by {names.get(number, f'signal {number}')}"
     reason = asked.stdout.strip().splitlines()
     return reason[-1] if reason else f"the process that tried CUDA ended with exit code {asked.returncode}"
-
-
-def _name_of_signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"
-
-
-# The names of the folders that a model's folder may have, one for each precision.
-PRECISIONS = tuple(dict.fromkeys((*ON_CUDA, *ON_CPU)))
 
 
 def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Device]:
@@ -120,7 +108,7 @@ def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Dev
     names = [precision for precision in PRECISIONS if (folder / precision).is_dir()]
     if not names or (folder / MANIFEST).exists():
         bundle = load_bundle(folder)
-        return bundle, choose_device(requested, bundle.manifest.precision)
+        return bundle, choose_precision(requested, [bundle.manifest.precision])[1]
     for name in names:
         manifest = read_manifest(folder / name)
         if manifest.precision != name:

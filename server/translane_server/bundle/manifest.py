@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -397,114 +399,10 @@ class Manifest(_Model):
     files: dict[str, FileEntry]
 
     @model_validator(mode="after")
-    def _ids_are_in_the_vocabularies(self) -> Manifest:
-        ids, sizes = self.special_ids, self.architecture
-        if ids.pad >= sizes.source_vocab_size:
-            raise ValueError(f"special_ids.pad: {ids.pad} is not one of {sizes.source_vocab_size} source ids")
-        if ids.unk >= (most := max(sizes.source_vocab_size, sizes.target_vocab_size)):
-            raise ValueError(f"special_ids.unk: {ids.unk} is not one of {most} ids")
-        for name in ("bos", "eos", "decoder_start"):
-            if (number := getattr(ids, name)) >= sizes.target_vocab_size:
-                raise ValueError(f"special_ids.{name}: {number} is not one of {sizes.target_vocab_size} target ids")
-        return self
-
-    @model_validator(mode="after")
-    def _what_was_measured_is_finite(self) -> Manifest:
-        for part in ("parity", "quality"):
-            for name, value in getattr(self, part) or ():
-                number = value.value if isinstance(value, Activation) else value
-                if isinstance(number, float) and not math.isfinite(number):
-                    raise ValueError(f"{part}.{name}: {number} is not a finite number")
-        return self
-
-    @model_validator(mode="after")
-    def _templates_fit(self) -> Manifest:
-        sizes = self.architecture
-        pairs = self.language_templates.pair_prefixes
-        for side, tags, templates, named in (
-            ("source", self.source_languages, self.language_templates.source, list(pairs)),
-            (
-                "target",
-                self.target_languages,
-                self.language_templates.target,
-                [tag for by in pairs.values() for tag in by],
-            ),
-        ):
-            if unknown := sorted({*templates, *named} - set(tags)):
-                raise ValueError(f"language_templates: {unknown[0]} is not one of {side}_languages")
-            for tag, tokens in templates.items():
-                wrong = [
-                    id_ for id_ in (*tokens.source_prefix, *tokens.source_suffix) if id_ >= sizes.source_vocab_size
-                ]
-                wrong += [id_ for id_ in tokens.forced if id_ >= sizes.target_vocab_size]
-                if wrong:
-                    raise ValueError(f"language_templates.{side}.{tag}: the model has no id {wrong[0]}")
-        return self
-
-    @model_validator(mode="after")
-    def _alignment_is_complete(self) -> Manifest:
-        alignment, sizes = self.alignment, self.architecture
-        if (alignment is None) != (self.graphs.alignment is None):
-            raise ValueError("alignment: must be given together with graphs.alignment")
-        if alignment is None:
-            return self
-        if alignment.layer >= sizes.decoder_layers:
-            raise ValueError(f"alignment.layer: {alignment.layer} is not one of {sizes.decoder_layers} decoder layers")
-        if len(set(alignment.heads)) < len(alignment.heads) or not set(alignment.heads) <= set(range(sizes.heads)):
-            raise ValueError(f"alignment.heads: {list(alignment.heads)} must be distinct and among {sizes.heads} heads")
-        return self
-
-    @model_validator(mode="after")
-    def _cuda_form_is_complete(self) -> Manifest:
-        graphs = self.graphs
-        takes_blocks = any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs)
-        if takes_blocks != (graphs.vocabulary_blocks is not None):
-            raise ValueError("graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks")
-        if (graphs.vocabulary_blocks or 0) > self.architecture.target_vocab_size:
-            raise ValueError(
-                f"graphs.vocabulary_blocks: {graphs.vocabulary_blocks} exceeds the size of the target vocabulary"
-            )
-        for_cuda = self.precision in ("fp16", "bf16")
-        if for_cuda and graphs.decoder.file.endswith(".onnx") and graphs.greedy is None:
-            raise ValueError(f"graphs.greedy: it is missing, and {self.precision} bundles have one")
-        return self
-
-    @model_validator(mode="after")
-    def _shortlist_is_complete(self) -> Manifest:
-        if (self.shortlist is None) != (self.graphs.shortlist is None):
-            raise ValueError("shortlist: must be given together with graphs.shortlist")
-        if self.decoding_defaults.use_shortlist is not None and self.shortlist is None:
-            raise ValueError("decoding_defaults.use_shortlist: the bundle has no shortlist")
-        if self.shortlist is None:
-            return self
-        if self.precision not in ("fp32", "int8"):
-            raise ValueError(f"shortlist: {self.precision} bundles have none")
-        return self
-
-    @model_validator(mode="after")
-    def _tensors_are_of_the_precision(self) -> Manifest:
-        wanted = COMPUTED_IN[self.precision]
-        for tensor in self.graphs.decoder.inputs:
-            if tensor.name.startswith("self_") and tensor.dtype != wanted:
-                raise ValueError(
-                    f"graphs.decoder: {tensor.name} is {tensor.dtype}, and precision {self.precision} computes in"
-                    f" {wanted}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _named_files_are_listed(self) -> Manifest:
-        named = {self.graphs.encoder.file, self.graphs.decoder.file, *self.tokenizer.files}
-        graphs = (self.graphs.greedy, self.graphs.alignment, self.graphs.shortlist)
-        named |= {graph.file for graph in graphs if graph} | {name for name in (self.shortlist,) if name}
-        if missing := sorted(named - self.files.keys()):
-            raise ValueError(f"files: no entry for {', '.join(missing)}")
-        for name in self.files:
-            path = Path(name)
-            if not name.isprintable() or len(name) > _MOST_CHARACTERS:
-                raise ValueError(f"files: {shown(name)} is no name of a file")
-            if path.is_absolute() or ".." in path.parts or "\\" in name:
-                raise ValueError(f"files: {name!r} leaves the bundle")
+    def _parts_fit_together(self) -> Manifest:
+        for check in (_numbers, _templates, _parts_of_graphs, _names_of_files):
+            for problem in check(self):
+                raise ValueError(problem)
         return self
 
     @property
@@ -516,3 +414,84 @@ class Manifest(_Model):
     def model_files(self) -> list[str]:
         """The files of the graphs and their weights. Others are the tokenizer's, or a text for people."""
         return [name for name in self.files if name not in self.tokenizer.files and not name.endswith(".md")]
+
+
+# What is wrong between the parts of a manifest: each function yields sentences, of which the first one is told.
+
+
+def _numbers(manifest: Manifest) -> Iterator[str]:
+    ids, sources, targets = manifest.special_ids, *_vocabularies(manifest)
+    if ids.pad >= sources:
+        yield f"special_ids.pad: {ids.pad} is not one of {sources} source ids"
+    if ids.unk >= max(sources, targets):
+        yield f"special_ids.unk: {ids.unk} is not one of {max(sources, targets)} ids"
+    for name in ("bos", "eos", "decoder_start"):
+        if (number := getattr(ids, name)) >= targets:
+            yield f"special_ids.{name}: {number} is not one of {targets} target ids"
+    for part in ("parity", "quality"):
+        for name, value in getattr(manifest, part) or ():
+            number = value.value if isinstance(value, Activation) else value
+            if isinstance(number, float) and not math.isfinite(number):
+                yield f"{part}.{name}: {number} is not a finite number"
+
+
+def _templates(manifest: Manifest) -> Iterator[str]:
+    templates, (sources, targets) = manifest.language_templates, _vocabularies(manifest)
+    pairs = templates.pair_prefixes
+    for side, tags, tokens_of, named in (
+        ("source", manifest.source_languages, templates.source, pairs),
+        ("target", manifest.target_languages, templates.target, chain.from_iterable(pairs.values())),
+    ):
+        if unknown := sorted({*tokens_of, *named} - set(tags)):
+            yield f"language_templates: {unknown[0]} is not one of {side}_languages"
+        for tag, tokens in tokens_of.items():
+            wrong = [id_ for id_ in (*tokens.source_prefix, *tokens.source_suffix) if id_ >= sources]
+            wrong += [id_ for id_ in tokens.forced if id_ >= targets]
+            if wrong:
+                yield f"language_templates.{side}.{tag}: the model has no id {wrong[0]}"
+
+
+def _parts_of_graphs(manifest: Manifest) -> Iterator[str]:
+    graphs, sizes, precision = manifest.graphs, manifest.architecture, manifest.precision
+    alignment, blocks, shortlist = manifest.alignment, graphs.vocabulary_blocks, manifest.shortlist
+    if (alignment is None) != (graphs.alignment is None):
+        yield "alignment: must be given together with graphs.alignment"
+    if alignment:
+        if alignment.layer >= sizes.decoder_layers:
+            yield f"alignment.layer: {alignment.layer} is not one of {sizes.decoder_layers} decoder layers"
+        if len(set(alignment.heads)) < len(alignment.heads) or not set(alignment.heads) <= set(range(sizes.heads)):
+            yield f"alignment.heads: {list(alignment.heads)} must be distinct and among {sizes.heads} heads"
+    if any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs) != (blocks is not None):
+        yield "graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks"
+    if (blocks or 0) > sizes.target_vocab_size:
+        yield f"graphs.vocabulary_blocks: {blocks} exceeds the size of the target vocabulary"
+    if precision in ("fp16", "bf16") and graphs.decoder.file.endswith(".onnx") and graphs.greedy is None:
+        yield f"graphs.greedy: it is missing, and {precision} bundles have one"
+    if (shortlist is None) != (graphs.shortlist is None):
+        yield "shortlist: must be given together with graphs.shortlist"
+    if shortlist is None and manifest.decoding_defaults.use_shortlist is not None:
+        yield "decoding_defaults.use_shortlist: the bundle has no shortlist"
+    if shortlist is not None and precision not in ("fp32", "int8"):
+        yield f"shortlist: {precision} bundles have none"
+    wanted = COMPUTED_IN[precision]
+    for tensor in graphs.decoder.inputs:
+        if tensor.name.startswith("self_") and tensor.dtype != wanted:
+            yield f"graphs.decoder: {tensor.name} is {tensor.dtype}, and precision {precision} computes in {wanted}"
+
+
+def _names_of_files(manifest: Manifest) -> Iterator[str]:
+    graphs = manifest.graphs
+    used = (graphs.encoder, graphs.decoder, graphs.greedy, graphs.alignment, graphs.shortlist)
+    named = {*manifest.tokenizer.files, *(graph.file for graph in used if graph), *filter(None, [manifest.shortlist])}
+    if missing := sorted(named - manifest.files.keys()):
+        yield f"files: no entry for {', '.join(missing)}"
+    for name in manifest.files:
+        path = Path(name)
+        if not name.isprintable() or len(name) > _MOST_CHARACTERS:
+            yield f"files: {shown(name)} is no name of a file"
+        if path.is_absolute() or ".." in path.parts or "\\" in name:
+            yield f"files: {name!r} leaves the bundle"
+
+
+def _vocabularies(manifest: Manifest) -> tuple[int, int]:
+    return manifest.architecture.source_vocab_size, manifest.architecture.target_vocab_size

@@ -65,7 +65,10 @@ class Shortlist:
                 f"an n-gram has {longest} tokens, and at most {longest_ngram(source_size)} are possible with"
                 f" {source_size:,} source tokens"
             )
-        keyed = sorted((_key(ngram, base), tokens) for ngram, tokens in rules.items())
+        keyed = sorted(
+            (sum((id_ + 1) * base**place for place, id_ in enumerate(reversed(ngram))), tokens)
+            for ngram, tokens in rules.items()
+        )
         lists = [np.unique(np.array(tokens, np.int64)) for _, tokens in keyed]
         return cls(
             source_size,
@@ -120,14 +123,23 @@ def write_shortlist(shortlist: Shortlist, path: Path) -> None:
         file.write(_MAGIC + numbers.astype(_NUMBER).tobytes())
 
 
-def read_shortlist(path: Path, source_size: int, target_size: int) -> Shortlist:
-    """Read the shortlist of a model with these numbers of source and target ids.
+def load_shortlist(bundle: Bundle) -> Shortlist:
+    """Return the shortlist of a bundle that has one.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is no shortlist of such a model.
+        BundleError: the file is no shortlist of this model.
     """
-    content = read_regular(path)
+    name, sizes = bundle.manifest.shortlist, bundle.manifest.architecture
+    assert name is not None, "the bundle has no shortlist"
+    try:
+        return _read(read_regular(bundle.path(name)), sizes.source_vocab_size, sizes.target_vocab_size)
+    except OSError as error:
+        raise BundleError(f"model bundle {bundle.folder}: {name} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BundleError(f"model bundle {bundle.folder}: {name} is no shortlist of this model: {error}") from None
+
+
+def _read(content: bytes, source_size: int, target_size: int) -> Shortlist:
     if not content.startswith(_MAGIC) or len(content) % _NUMBER.itemsize or len(content) < _HEADER:
         raise ValueError("it does not start and end as a shortlist does")
     numbers: IntArray = np.frombuffer(content, _NUMBER)[1:]
@@ -145,26 +157,3 @@ def read_shortlist(path: Path, source_size: int, target_size: int) -> Shortlist:
     if not len(always):
         raise ValueError("it has no token that is always allowed")
     return Shortlist(source_size, always, keys, starts, targets)
-
-
-def load_shortlist(bundle: Bundle) -> Shortlist:
-    """Return the shortlist of a bundle that has one.
-
-    Raises:
-        BundleError: the file is no shortlist of this model.
-    """
-    name, sizes = bundle.manifest.shortlist, bundle.manifest.architecture
-    assert name is not None, "the bundle has no shortlist"
-    try:
-        return read_shortlist(bundle.path(name), sizes.source_vocab_size, sizes.target_vocab_size)
-    except OSError as error:
-        raise BundleError(f"model bundle {bundle.folder}: {name} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BundleError(f"model bundle {bundle.folder}: {name} is no shortlist of this model: {error}") from None
-
-
-def _key(ngram: Sequence[int], base: int) -> int:
-    key = 0
-    for id_ in ngram:
-        key = key * base + id_ + 1
-    return key

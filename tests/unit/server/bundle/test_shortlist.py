@@ -1,19 +1,27 @@
 """A shortlist gives the tokens that its rules say, and survives its file."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.shortlist import (
     LONGEST_NGRAM,
     Shortlist,
+    load_shortlist,
     longest_ngram,
-    read_shortlist,
     write_shortlist,
 )
+from translane_server.core.errors import BundleError
 
 SOURCES, TARGETS = 20, 50
+
+
+def load(path):
+    sizes = SimpleNamespace(source_vocab_size=SOURCES, target_vocab_size=TARGETS)
+    return load_shortlist(Bundle(path.parent, SimpleNamespace(shortlist=path.name, architecture=sizes)))
 
 
 def naive_tokens(rules, always, source_ids, more):
@@ -38,7 +46,7 @@ def test_tokens_are_those_of_all_ngrams(seed, tmp_path):
     rules, always = random_rules(draw), draw.sample(range(TARGETS), 5)
     shortlist = Shortlist.of(rules, always, SOURCES)
     write_shortlist(shortlist, tmp_path / "shortlist.bin")
-    again = read_shortlist(tmp_path / "shortlist.bin", SOURCES, TARGETS)
+    again = load(tmp_path / "shortlist.bin")
     for length in (1, 2, 3, 10, 40):
         source_ids = draw.choices(range(SOURCES), k=length)
         more = draw.sample(range(TARGETS), 2)
@@ -95,10 +103,10 @@ def content(always=(1,), keys=(1, 2), starts=(0, 1, 2), targets=(3, 4), counts=N
 )
 def test_wrong_files_are_refused(tmp_path, wrong, message):
     (tmp_path / "wrong.bin").write_bytes(wrong)
-    with pytest.raises(ValueError, match=message):
-        read_shortlist(tmp_path / "wrong.bin", SOURCES, TARGETS)
+    with pytest.raises(BundleError, match=f"wrong.bin is no shortlist of this model: .*{message}"):
+        load(tmp_path / "wrong.bin")
 
 
 def test_a_right_file(tmp_path):
     (tmp_path / "right.bin").write_bytes(content())
-    assert read_shortlist(tmp_path / "right.bin", SOURCES, TARGETS).tokens([0, 1]).tolist() == [1, 3, 4]
+    assert load(tmp_path / "right.bin").tokens([0, 1]).tolist() == [1, 3, 4]
