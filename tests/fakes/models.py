@@ -12,6 +12,7 @@ import pytest
 
 from fakes.serving import FakeModel, checked_model, make_manifest, make_settings
 from translane_server.core.errors import UnavailableError
+from translane_server.models.loader import ModelLoader
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import CheckedModel, LoadedModel
 from translane_server.observation.metrics import Metrics, ModelMetrics
@@ -52,8 +53,8 @@ class FakeDispatcher(FakeDecoder):
         self.stopped = True
 
 
-class FakeLoader:
-    """Loads `newest`, a version or an error, after `gate` is open. Implements `Loader`."""
+class FakeLoader(ModelLoader):
+    """Loads `newest`, a version or an error, after `gate` is open."""
 
     def __init__(
         self, name: str, newest: str | Exception, limits: RequestLimits, metrics: ModelMetrics, languages: Any

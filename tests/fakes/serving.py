@@ -17,7 +17,7 @@ from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.loader import translation_cache
+from translane_server.models.loader import ModelLoader, translation_cache
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription
@@ -127,8 +127,8 @@ def checked_model(model: FakeModel, limits: RequestLimits, name: str = "") -> Ch
     return CheckedModel(description, cast("Any", None), tokenizer, manifest.version)
 
 
-class FakeLoader:
-    """Loads one version, which `make` makes. Implements `Loader`."""
+class FakeLoader(ModelLoader):
+    """Loads one version, which decodes with the dispatcher that `make` returns."""
 
     def __init__(self, make: Callable[[], LoadedModel]) -> None:
         self._make = make
@@ -170,7 +170,7 @@ def make_registry(
     served = ServedModel(checked_model(model, limits).description, FakeLoader(loaded), of_model)
     registry = Registry(
         lambda: {name: Path()},
-        lambda _registry, _name, _folder: served,
+        lambda _name, _folder: served,
         most_texts=most_texts,
         idle_timeout=idle_timeout,
         glossaries=glossaries,

@@ -16,7 +16,7 @@ from translane_export.distill.unique_sources import UniqueSource
 from translane_export.settings import ExportSettings
 from translane_export.train.errors import ResumeError
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
-from translane_server.bundle.devices import choose_device
+from translane_server.bundle.devices import choose_precision
 from translane_server.core.errors import EngineError, SettingsError
 from translane_server.engine import offline
 from translane_server.engine.options import DecodingOptions
@@ -63,7 +63,7 @@ def open_teacher(settings: DistillSettings, exported: Path, log: Log) -> TaughtP
             )
         folder = exported
     bundle = load_bundle(folder)
-    choose_device("cpu", bundle.manifest.precision)  # refuses bundles for GPUs alone
+    choose_precision("cpu", [bundle.manifest.precision])  # refuses bundles for GPUs alone
     pairs = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle))
     languages, wrong = pairs.find(settings.source_language, settings.target_language)
     if wrong:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Container, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from translane_server.core.cpus import available_cpus, available_memory
@@ -51,12 +50,39 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         if name not in folders:
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
-    of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
     of_folders = {model.folder: model for model in remote.values()}
     shared = SharedCpus(cpus or available_cpus())
+
+    def serve(name: str, folder: Path) -> ServedModel:
+        """Check the files in `folder`, and make a model that is not loaded. Raises StartupError."""
+        try:
+            of_model = settings.of_model(name)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        measured = metrics.of_model(name)
+        loader = ModelLoader(
+            name,
+            folder,
+            of_model,
+            measured,
+            cpus=lambda: divide_cpus({*registry.models, name}, shared.count)[name],
+            shared=shared,
+            pool=registry.pool,
+            named_by_manifest=named.get(name) in by_manifest,
+            stored=lambda: registry.stored,
+            remote=of_folders.get(folder),
+        )
+        try:
+            described = loader.check().description
+        except BaseException:
+            measured.remove()
+            raise
+        measured.description = described.labels
+        return ServedModel(described, loader, measured)
+
     registry = Registry(
         lambda: find_models(fixed, settings.models),
-        partial(_serve, settings, metrics, of_manifests, shared, of_folders),
+        serve,
         pivots=settings.pivot,
         needs_all=settings.ready == "all",
         most_texts=settings.max_request_texts,
@@ -65,7 +91,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
     )
     for name, folder in folders.items():
         try:
-            registry.add(registry.serve(name, folder))
+            registry.add(serve(name, folder))
         except StartupError as error:
             if len(folders) == 1:
                 raise
@@ -156,44 +182,3 @@ def _local(place: ModelPlace | RemotePlace, remote: Mapping[RemotePlace, RemoteM
             digest,
         )
     return ModelPlace(model.folder, place.name)
-
-
-def _serve(
-    settings: ServerSettings,
-    metrics: Metrics,
-    named_by_manifest: Container[str],
-    shared: SharedCpus,
-    remote: Mapping[Path, RemoteModel],
-    registry: Registry,
-    name: str,
-    folder: Path,
-) -> ServedModel:
-    """Check the files in `folder`, and make a model that is not loaded.
-
-    Raises:
-        StartupError: the model is wrong.
-    """
-    try:
-        of_model = settings.of_model(name)
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
-    measured = metrics.of_model(name)
-    loader = ModelLoader(
-        name,
-        folder,
-        of_model,
-        measured,
-        lambda: divide_cpus({*registry.models, name}, shared.count)[name],
-        shared,
-        registry.pool,
-        named_by_manifest=name in named_by_manifest,
-        stored=lambda: registry.stored,
-        remote=remote.get(folder),
-    )
-    try:
-        described = loader.check().description
-    except BaseException:
-        measured.remove()
-        raise
-    measured.description = described.labels
-    return ServedModel(described, loader, measured)

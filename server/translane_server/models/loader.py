@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,10 +37,11 @@ _PROCESS_BYTES = 60_000_000  # of a process, beside weights and rows; measured o
 _log = logging.getLogger(__name__)
 
 
+@dataclass
 class ModelLoader:
     """Loads the versions of one model.
 
-    Args:
+    Attributes:
         name: the name under which the model is served.
         folder: the model's folder; see `folders`.
         settings: the settings of this model.
@@ -52,31 +54,19 @@ class ModelLoader:
         remote: brings new versions from a URL into the folder; None if other people bring them.
     """
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        settings: ModelSettings,
-        metrics: ModelMetrics,
-        cpus: Callable[[], int],
-        shared: SharedCpus,
-        pool: TokenizerPool,
-        *,
-        named_by_manifest: bool = False,
-        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
-        remote: RemoteModel | None = None,
-    ) -> None:
-        self._name = name
-        self._stored = stored
-        self._folder = folder
-        self._settings = settings
-        self._metrics = metrics
-        self._cpus = cpus
-        self._shared = shared
-        self._pool = pool
-        self._named_by_manifest = named_by_manifest
-        self._remote = remote
-        self._wanted = settings.model_version  # the only version to load; "" for the highest that is good
+    name: str
+    folder: Path
+    settings: ModelSettings
+    metrics: ModelMetrics
+    cpus: Callable[[], int]
+    shared: SharedCpus
+    pool: TokenizerPool
+    named_by_manifest: bool = False
+    stored: Callable[[], StoredGlossaries] = StoredGlossaries
+    remote: RemoteModel | None = None
+
+    def __post_init__(self) -> None:
+        self._wanted = self.settings.model_version  # the only version to load; "" for the highest that is good
         self._checked: CheckedModel | None = None  # the first version, until it is loaded
 
     def check(self) -> CheckedModel:
@@ -86,15 +76,11 @@ class ModelLoader:
             StartupError: no version is valid; the message is about the highest one.
         """
         refused: list[StartupError] = []
-        for version in self._candidates(self._wanted):
-            try:
-                self._checked = self._check(version)
-            except StartupError as error:
-                refused.append(error)
-            else:
-                self._tell(refused)
-                return self._checked
-        raise refused[0]
+        self._checked = self._next(iter(self._candidates(self._wanted)), refused)
+        if self._checked is None:
+            raise refused[0]
+        self._tell(refused)
+        return self._checked
 
     async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
         """Load the highest version that is valid and starts, or the version that is wanted.
@@ -112,23 +98,20 @@ class ModelLoader:
                 highest version. What is wanted stays as it was.
         """
         await self._refresh(keeps_running=running is not None)
-        wanted = self._wanted if version is None else version or self._settings.model_version
-        refused: list[StartupError] = []
-        for candidate in await asyncio.to_thread(self._candidates, wanted):
+        wanted = self._wanted if version is None else version or self.settings.model_version
+        candidates = iter(await asyncio.to_thread(self._candidates, wanted))
+        loaded, refused = None, list[StartupError]()
+        while loaded is None and (checked := await asyncio.to_thread(self._next, candidates, refused, running)):
             try:
-                if running and await asyncio.to_thread(_fingerprint, candidate) == running.fingerprint:
-                    break
-                loaded = await self._load(candidate, running)
+                loaded = await self._started(checked)
             except StartupError as error:
                 refused.append(error)
-            else:
-                self._tell(refused)
-                self._wanted = wanted
-                return loaded
-        if refused:
+        if loaded:
+            self._tell(refused)
+        elif refused:
             raise refused[0]
         self._wanted = wanted
-        return None
+        return loaded
 
     def _candidates(self, wanted: str) -> list[Path]:
         """Return the versions to try, the best first.
@@ -136,15 +119,36 @@ class ModelLoader:
         Raises:
             BundleError: the wanted version is not there.
         """
-        found = versions(self._folder)
+        found = versions(self.folder)
         if not wanted:
             return found
-        named = [version for version in found if version.name == wanted and version != self._folder]
-        if not named:
-            there = [version.name for version in found if version != self._folder]
+        there = [version.name for version in found if version != self.folder]
+        if wanted not in there:
             known = f"; there is {listed(there)}" if there else ", because the folder has no versions"
-            raise BundleError(f"model bundle {self._folder}: there is no version {shown(wanted)}{known}")
-        return named
+            raise BundleError(f"model bundle {self.folder}: there is no version {shown(wanted)}{known}")
+        return [version for version in found if version.name == wanted]
+
+    def _next(
+        self, candidates: Iterator[Path], refused: list[StartupError], running: LoadedModel | None = None
+    ) -> CheckedModel | None:
+        """Return the next version that is right, or None if there is none before the one that runs.
+
+        Why others are `refused` is added there.
+        """
+        for version in candidates:
+            try:
+                first, self._checked = self._checked, None
+                known = running or first
+                if known and known.fingerprint == fingerprint(pinned(version)):
+                    return None if running else first
+                checked = self._check(version)
+                if running:
+                    self._compare(running.description, checked.description)
+            except StartupError as error:
+                refused.append(error)
+            else:
+                return checked
+        return None
 
     async def _refresh(self, *, keeps_running: bool) -> None:
         """Bring the newest version of a URL into the folder.
@@ -152,33 +156,22 @@ class ModelLoader:
         Raises:
             BundleError: that fails, and a version runs, or there is none to load.
         """
-        if self._remote is None or self._checked is not None:
+        if self.remote is None or self._checked is not None:
             return
         try:
-            await asyncio.to_thread(self._remote.refresh, or_keep=not keeps_running)
+            await asyncio.to_thread(self.remote.refresh, or_keep=not keeps_running)
         except asyncio.CancelledError:
-            self._remote.close()  # the server stops, and the thread must not go on
+            self.remote.close()  # the server stops, and the thread must not go on
             raise
 
-    async def _load(self, version: Path, running: LoadedModel | None) -> LoadedModel:
-        checked, self._checked = self._checked, None
-        if checked is None or checked.fingerprint != await asyncio.to_thread(_fingerprint, version):
-            checked = await asyncio.to_thread(self._check, version)
-        if running:
-            self._compare(running.description, checked.description)
-        hold = await asyncio.to_thread(self._remote.hold, checked.bundle.folder) if self._remote else None
+    async def _started(self, checked: CheckedModel) -> LoadedModel:
+        hold = await asyncio.to_thread(self.remote.hold, checked.bundle.folder) if self.remote else None
         release = hold.release if hold else lambda: None
         try:
-            dispatcher, pids = make_dispatcher(self._settings, checked, self._metrics, self._cpus(), self._shared)
+            dispatcher, pids = make_dispatcher(self.settings, checked, self.metrics, self.cpus(), self.shared)
+            cache = translation_cache(self.settings, self.metrics, self.stored)
             loaded = LoadedModel(
-                checked,
-                dispatcher,
-                self._metrics,
-                self._pool,
-                pids=pids,
-                stored=self._stored,
-                cache=translation_cache(self._settings, self._metrics, self._stored),
-                release=release,
+                checked, dispatcher, self.metrics, self.pool, pids, stored=self.stored, cache=cache, release=release
             )
             await loaded.start()
         except BaseException:
@@ -194,41 +187,41 @@ class ModelLoader:
         """
         if not (reason := suspicion(old, new)):
             return
-        if self._settings.strict_reload:
+        if self.settings.strict_reload:
             raise BundleError(f"version {new.identity} {reason}, and --strict-reload is set")
-        _log.warning("version %s %s", new.identity, reason, extra=data(model=self._name))
+        _log.warning("version %s %s", new.identity, reason, extra=data(model=self.name))
 
     def _check(self, version: Path) -> CheckedModel:
         try:
             return self._check_files(version)
         except BundleError:
-            if self._remote is None or not self._remote.mend():
-                raise
-        return self._check_files(version)
+            if self.remote and self.remote.mend():
+                return self._check_files(version)
+            raise
 
     def _check_files(self, version: Path) -> CheckedModel:
         # The manifest may be replaced while the files are checked. Then the fingerprint is that of the older manifest,
         # and the next reload finds a difference.
         folder = pinned(version)
         found = fingerprint(folder)
-        if self._remote:
-            self._remote.hold(folder).release()
-        bundle, device = choose_bundle(folder, self._settings.device)
+        if self.remote:
+            self.remote.hold(folder).release()
+        bundle, device = choose_bundle(folder, self.settings.device)
         manifest = bundle.manifest
         with bundle.unchanged(manifest.tokenizer.files):
             tokenizer = load_tokenizer(bundle)
-        if self._named_by_manifest and self._name not in manifest_names(folder):
-            raise BundleError(f"model bundle {version}: its name is {manifest.name}, and {self._name} is served")
-        label = manifest.version if version == self._folder else version.name
-        limits = limits_of(self._settings, manifest)
+        if self.named_by_manifest and self.name not in manifest_names(folder):
+            raise BundleError(f"model bundle {version}: its name is {manifest.name}, and {self.name} is served")
+        label = manifest.version if version == self.folder else version.name
+        limits = limits_of(self.settings, manifest)
         digest = bundle.digest[:_SHOWN_DIGITS]
         return CheckedModel(
-            ModelDescription(self._name, label, digest, manifest, device, limits), bundle, tokenizer, found
+            ModelDescription(self.name, label, digest, manifest, device, limits), bundle, tokenizer, found
         )
 
     def _tell(self, refused: list[StartupError]) -> None:
         for error in refused:
-            _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self._name))
+            _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self.name))
 
 
 def suspicion(old: ModelDescription, new: ModelDescription) -> str:
@@ -248,10 +241,6 @@ def suspicion(old: ModelDescription, new: ModelDescription) -> str:
     if old.version == new.version and old.digest != new.digest:
         found.append(f"has other files than {old.identity}")
     return " and ".join(found)
-
-
-def _fingerprint(version: Path) -> str:
-    return fingerprint(pinned(version))
 
 
 def placement_of(settings: ModelSettings, model: ModelDescription, cpus: int, all_cpus: int) -> Placement:
@@ -286,14 +275,7 @@ def estimated_memory(model: ModelDescription, plan: Placement) -> int:
 def make_dispatcher(
     settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int, shared: SharedCpus
 ) -> tuple[Dispatcher, Pids]:
-    """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
-
-    Args:
-        settings: the settings of the model.
-        model: the version to decode with.
-        metrics: takes the measurements of the replicas.
-        cpus: number of CPUs of the model.
-        shared: the CPUs of all models.
+    """Make the dispatcher of a version, and the replicas that decode with it on so many CPUs. They are not started.
 
     Returns:
         The dispatcher, and the processes of its replicas.

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +35,7 @@ class Registry:
 
     Args:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
-        serve: makes the model of a name and a folder for this registry. The model is not loaded.
+        serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
         pivots: whether two models may translate one after the other.
         most_texts: maximum number of texts of a request.
         needs_all: whether all models have to translate before the server is ready.
@@ -44,16 +43,16 @@ class Registry:
         glossaries: the stored glossaries; by default none.
 
     Attributes:
+        models: the models by name.
         changed: called when the state of any model has changed.
         choice: finds the model of a request. After each change of the models it is another one.
-        serve: makes the model of a name and a folder. It may block, so it is called on a thread once the server runs.
         pool: turns texts into tokens, and tokens into texts, for all models.
     """
 
     def __init__(
         self,
         find: Callable[[], Mapping[str, Path]],
-        serve: Callable[[Registry, str, Path], ServedModel],
+        serve: Callable[[str, Path], ServedModel],
         *,
         pivots: bool = True,
         needs_all: bool = True,
@@ -61,6 +60,7 @@ class Registry:
         idle_timeout: float = 0.0,
         glossaries: GlossaryFolder | None = None,
     ) -> None:
+        self.models: dict[str, ServedModel] = {}
         self.changed: Callable[[], None] = lambda: None
         self.pool = TokenizerPool()
         self.choice = Choice({})
@@ -71,22 +71,16 @@ class Registry:
             most_texts,
         )
         self._find = find
-        self.serve = partial(serve, self)
+        self._serve = serve
         self._pivots = pivots
         self._needs_all = needs_all
         self._idle_timeout = idle_timeout
         self._glossaries = glossaries or GlossaryFolder()
-        self._models: dict[str, ServedModel] = {}
         self._reload_wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finding = asyncio.Lock()
         self._started = False
         self._closed = False
-
-    @property
-    def models(self) -> Mapping[str, ServedModel]:
-        """The models by name."""
-        return self._models
 
     @property
     def stored(self) -> StoredGlossaries:
@@ -96,24 +90,24 @@ class Registry:
     @property
     def can_translate(self) -> bool:
         """Whether any model translates."""
-        return any(model.can_translate for model in self._models.values())
+        return any(model.can_translate for model in self.models.values())
 
     @property
     def is_ready(self) -> bool:
         """Whether the models translate that have to. A model that an operator has unloaded does not count."""
-        states = [model.can_translate for model in self._models.values() if model.state is not ModelState.UNLOADED]
+        states = [model.can_translate for model in self.models.values() if model.state is not ModelState.UNLOADED]
         return any(states) and (all(states) or not self._needs_all)
 
     @property
     def has_failed(self) -> bool:
         """Whether decoding has failed, and no model translates or will translate."""
-        states = {model.state for model in self._models.values()}
+        states = {model.state for model in self.models.values()}
         return ModelState.FAILED in states and states <= {ModelState.FAILED, ModelState.UNLOADED}
 
     def add(self, model: ServedModel) -> None:
         """Serve `model` under its name."""
         model.changed = self._model_changed
-        self._models[model.name] = model
+        self.models[model.name] = model
         self._model_changed()
 
     async def start(self) -> None:
@@ -122,11 +116,11 @@ class Registry:
         Raises:
             StartupError: a model cannot be loaded. If there are several models, the message names the model.
         """
-        for model in list(self._models.values()):
+        for model in list(self.models.values()):
             try:
                 await model.load()
             except StartupError as error:
-                if len(self._models) == 1:
+                if len(self.models) == 1:
                     raise
                 raise type(error)(f"model {model.name}: {error}") from None
         self._started = True
@@ -146,7 +140,7 @@ class Registry:
             task.cancel()
         self.pool.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(model.stop() for model in self._models.values()))
+        await asyncio.gather(*(model.stop() for model in self.models.values()))
 
     # Requests
 
@@ -165,7 +159,7 @@ class Registry:
 
     def infos(self) -> list[ModelInfo]:
         """Return what callers are told of each model, in the order of their names."""
-        return [model.info(self.stored) for _, model in sorted(self._models.items())]
+        return [model.info(self.stored) for _, model in sorted(self.models.items())]
 
     # Changes of the operator
 
@@ -202,19 +196,19 @@ class Registry:
         return model, await self._finished(model.reload(version))
 
     async def _load(self, name: str) -> ServedModel:
-        if name not in self._models:
+        if name not in self.models:
             async with self._finding:
                 folder = (await asyncio.to_thread(self._find)).get(name)
-                if folder and name not in self._models:
+                if folder and name not in self.models:
                     await self._add_loaded(name, folder)
         model = self._named(name)
         await model.load()
         return model
 
     def _named(self, name: str) -> ServedModel:
-        if model := self._models.get(name):
+        if model := self.models.get(name):
             return model
-        raise ModelNotFoundError(f"name: there is no model {shown(name)}; this server has {listed(self._models)}")
+        raise ModelNotFoundError(f"name: there is no model {shown(name)}; this server has {listed(self.models)}")
 
     async def _finished(self, change: Coroutine[Any, Any, _Result]) -> _Result:
         """Run `change` to its end."""
@@ -253,7 +247,7 @@ class Registry:
     async def _reload_all(self) -> None:
         """Replace each model by its newest version, one after the other. Add models that are new; remove others."""
         changed = 0
-        for model in list(self._models.values()):
+        for model in list(self.models.values()):
             try:
                 changed += await model.reload()
             except StartupError:  # the model has told the log
@@ -277,16 +271,16 @@ class Registry:
             folders = await asyncio.to_thread(self._find)
             added = 0
             for name, folder in folders.items():
-                if name not in self._models:
+                if name not in self.models:
                     try:
                         await self._add_loaded(name, folder)
                     except StartupError as error:
                         _log.error("a new model is refused: %s", error, extra=data(model=name))
                     else:
                         added += 1
-            gone = [name for name in self._models if name not in folders]
+            gone = [name for name in self.models if name not in folders]
             for name in gone:
-                model = self._models.pop(name)
+                model = self.models.pop(name)
                 self._model_changed()
                 await model.remove()
                 _log.info("removed", extra=data(model=name))
@@ -298,7 +292,7 @@ class Registry:
         Raises:
             StartupError: the model cannot be loaded.
         """
-        model = await asyncio.to_thread(self.serve, name, folder)
+        model = await asyncio.to_thread(self._serve, name, folder)
         try:
             await model.load()
         except BaseException:
@@ -309,9 +303,9 @@ class Registry:
     async def _unload_unused(self) -> None:
         while not self._closed:
             await asyncio.sleep(max(self._idle_timeout / _CHECKS, _SHORTEST_CHECK))
-            for model in list(self._models.values()):
+            for model in list(self.models.values()):
                 await model.unload_if_unused(self._idle_timeout)
 
     def _model_changed(self) -> None:
-        self.choice = Choice(self._models, pivots=self._pivots)
+        self.choice = Choice(self.models, pivots=self._pivots)
         self.changed()

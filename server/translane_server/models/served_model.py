@@ -8,11 +8,11 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Protocol
 
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, ModelInfo, ModelState, Scores, Translations
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
+from translane_server.models.loader import ModelLoader
 from translane_server.models.version import LoadedModel, ModelDescription
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics
@@ -28,17 +28,6 @@ _COLLECTING_DELAY = 1.0  # from the end of a version until its memory is collect
 _log = logging.getLogger(__name__)
 
 
-class Loader(Protocol):
-    """Loads versions of a model."""
-
-    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
-        """Load the newest version, or the one that is wanted; None if it is `running`. See `ModelLoader.load`.
-
-        Raises:
-            StartupError: the version cannot be loaded.
-        """
-
-
 class ServedModel:
     """A model, its state, and the version that requests get.
 
@@ -49,20 +38,13 @@ class ServedModel:
         description: the model as callers see it before it is loaded.
         loader: loads versions.
         metrics: the metrics of the model.
-        clock: monotonic clock [seconds].
 
     Attributes:
         changed: called when the state has changed.
         ready: the version that new requests get; None if requests have to wait, or are refused.
     """
 
-    def __init__(
-        self,
-        description: ModelDescription,
-        loader: Loader,
-        metrics: ModelMetrics,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, description: ModelDescription, loader: ModelLoader, metrics: ModelMetrics) -> None:
         self.name = description.name
         self.description = description
         self.changed: Callable[[], None] = lambda: None
@@ -70,7 +52,7 @@ class ServedModel:
         self._state = ModelState.LOADING
         self._loader = loader
         self._metrics = metrics
-        self._clock = clock
+        self._clock = time.monotonic
         self._turn = asyncio.Lock()
         self._retirement: asyncio.Task[None] | None = None  # of the version before
         self._waiting = 0  # requests that wait until the model is loaded
@@ -110,7 +92,9 @@ class ServedModel:
         """
         async with self._change():
             if self.ready is None or self.ready.dispatcher.is_failing:
-                await self._load()
+                new = await self._loader.load()
+                assert new is not None, "there is no version to be the same"
+                await self._take(new)
 
     async def reload(self, version: str | None = None) -> bool:
         """Replace the version that is loaded by the newest one, which is loaded meanwhile. No request is lost.
@@ -259,11 +243,6 @@ class ServedModel:
             if self._retirement:
                 await asyncio.wait([self._retirement])
             yield
-
-    async def _load(self) -> None:
-        new = await self._loader.load()
-        assert new is not None, "there is no version to be the same"
-        await self._take(new)
 
     async def _take(self, new: LoadedModel) -> None:
         """Let all new requests use `new`, and end the version before when its requests are answered."""

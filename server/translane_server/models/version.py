@@ -106,26 +106,17 @@ def shared_memory(pids: Iterable[int], proc: Path = _PROC) -> int:
     itself. The result is 0 on systems without /proc (https://docs.kernel.org/filesystems/proc.html).
     """
     running = {pid for pid in pids if pid > 0}
-    running |= {_parent(proc / str(pid)) for pid in running}
-    return sum(_proportional_set_size(proc / str(pid)) for pid in running - {0, 1, os.getpid()})
+    running |= {_number(proc / str(pid) / "status", "PPid") for pid in running}
+    # Pss, the proportional set size, has a share of each page that several processes have.
+    return sum(1024 * _number(proc / str(pid) / "smaps_rollup", "Pss") for pid in running - {0, 1, os.getpid()})
 
 
-def _parent(process: Path) -> int:
-    found = re.search(r"^PPid:\s*(\d+)", _read(process / "status"), re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-def _proportional_set_size(process: Path) -> int:
-    """Memory of a process [bytes], with its share of each page that several processes have."""
-    found = re.search(r"^Pss:\s*(\d+) kB", _read(process / "smaps_rollup"), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
-
-
-def _read(path: Path) -> str:
+def _number(path: Path, name: str) -> int:
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        found = re.search(rf"^{name}:\s*(\d+)", path.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
     except OSError:  # the process has ended
-        return ""
+        return 0
+    return int(found[1]) if found else 0
 
 
 # Time for the running requests of a version that is replaced or unloaded [seconds]. Then they are answered with
@@ -145,13 +136,13 @@ class LoadedModel:
         stored: returns the glossaries of the server.
         cache: the cache of this version's translations; None without one.
         release: called when the files of the version are not needed any more.
-        clock: monotonic clock [seconds].
 
     Attributes:
         description: the version as callers see it.
         fingerprint: identifies the version and its place; see `folders.fingerprint`.
         translator: translates with the version.
-        last_used: when the last request ended [seconds of the clock].
+        users: number of requests that use the model now.
+        last_used: when the last request ended [seconds, monotonic].
     """
 
     def __init__(
@@ -160,12 +151,11 @@ class LoadedModel:
         dispatcher: Dispatcher,
         metrics: ModelMetrics,
         pool: TokenizerPool,
-        *,
         pids: Pids = (),
+        *,
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
         cache: TranslationCache | None = None,
         release: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.description = described = model.description
         self.fingerprint = model.fingerprint
@@ -185,16 +175,10 @@ class LoadedModel:
         self._metrics = metrics
         self._pids = pids
         self._release = release
-        self._clock = clock
-        self._users = 0
+        self.users = 0
         self._unused = asyncio.Event()
         self._unused.set()
-        self.last_used = clock()
-
-    @property
-    def users(self) -> int:
-        """Number of requests that use the model now."""
-        return self._users
+        self.last_used = time.monotonic()
 
     async def start(self) -> None:
         """Load the model in its replicas, and warm them up.
@@ -203,7 +187,7 @@ class LoadedModel:
             StartupError: the dispatcher cannot start.
         """
         await self.dispatcher.start()
-        self.last_used = self._clock()
+        self.last_used = time.monotonic()
 
     async def announce(self) -> None:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
@@ -228,14 +212,14 @@ class LoadedModel:
 
     def __enter__(self) -> LoadedModel:
         """Count a request that uses the model. `retire` waits for its end."""
-        self._users += 1
+        self.users += 1
         self._unused.clear()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.last_used = self._clock()
-        self._users -= 1
-        if not self._users:
+        self.last_used = time.monotonic()
+        self.users -= 1
+        if not self.users:
             self._unused.set()
 
     async def retire(self, patience: float = _RETIREMENT_TIME) -> None:
@@ -250,7 +234,7 @@ class LoadedModel:
             await asyncio.wait_for(self._unused.wait(), patience)
         except TimeoutError:
             facts = data(model=self.description.name, version=self.description.version)
-            _log.warning("%d requests were not finished after %g seconds", self._users, patience, extra=facts)
+            _log.warning("%d requests were not finished after %g seconds", self.users, patience, extra=facts)
         finally:
             await self.stop()
 

@@ -102,7 +102,7 @@ class Load(Callers):
         try:
             answer = await ask(stub, case, self._timeout, self._metadata)
         except grpc.aio.AioRpcError as error:
-            self._count(failure_of(error))
+            self._note_failure(failure_of(error))
             await asyncio.sleep(_PAUSE)
             return
         except ValueError as error:
@@ -124,12 +124,12 @@ class Load(Callers):
         except asyncio.CancelledError:
             self.left += 1
         except grpc.aio.AioRpcError as error:
-            self._count(failure_of(error))
+            self._note_failure(failure_of(error))
         else:
             self.left += not done
             self.answered += len(done)
 
-    def _count(self, failure: Failure) -> None:
+    def _note_failure(self, failure: Failure) -> None:
         (self.refused if failure.is_refusal else self.failed)[failure.name] += 1
 
 

@@ -2,6 +2,7 @@
 
 import random
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ SOURCES, TARGETS = 20, 50
 
 def load(path):
     sizes = SimpleNamespace(source_vocab_size=SOURCES, target_vocab_size=TARGETS)
-    return load_shortlist(Bundle(path.parent, SimpleNamespace(shortlist=path.name, architecture=sizes)))
+    manifest: Any = SimpleNamespace(shortlist=path.name, architecture=sizes)
+    return load_shortlist(Bundle(path.parent, manifest))
 
 
 def naive_tokens(rules, always, source_ids, more):

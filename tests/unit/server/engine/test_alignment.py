@@ -12,7 +12,7 @@ from translane_server.engine.sequence import AlignedToken
 @given(st.lists(st.lists(st.integers(0, 8), min_size=5, max_size=5), max_size=6), st.integers(1, 5))
 def test_a_token_comes_from_where_it_attends_most_before_the_end_of_the_sentence(rows, source_length):
     """Of equal weights, which eighths often are, the first one counts."""
-    attention = np.array(rows, np.float32).reshape(-1, 5) / 8
+    attention = np.array(rows, np.float32).reshape(-1, 5) / np.float32(8)
     considered = [row[: max(1, source_length - 1)] for row in attention.tolist()]
     aligned = aligned_tokens(attention, source_length)
     assert aligned == tuple(AlignedToken(row.index(max(row)), max(row)) for row in considered)

@@ -8,7 +8,7 @@ from translane_server.models.choice import Choice
 from translane_server.models.registry import Registry
 
 
-def never(_registry, name, _folder):
+def never(name, _folder):
     """No model is found in a folder here."""
     raise AssertionError(name)
 

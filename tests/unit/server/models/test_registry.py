@@ -31,7 +31,7 @@ class Library:
             raise self.problem
         return {name: Path(name) for name in self.names}
 
-    def serve(self, _registry, name, _folder):
+    def serve(self, name, _folder):
         if name not in self.models:
             source, target = LANGUAGES[name]
             self.models[name] = Model(self.metrics, name, source_languages=[source], target_languages=[target])
@@ -47,7 +47,7 @@ def library(metrics):
 async def registry(library):
     registry = Registry(library.find, library.serve)
     for name in library.names:
-        registry.add(registry.serve(name, Path(name)))
+        registry.add(library.serve(name, Path(name)))
     await registry.start()
     yield registry
     await registry.stop()
@@ -68,7 +68,7 @@ async def test_models_come_and_go_at_a_reload(registry, library, metrics):
 
 async def test_a_new_model_that_is_bad_is_left_out(registry, library, caplog):
     library.names.append("de-fr")
-    library.serve(registry, "de-fr", Path()).loader.newest = BundleError("it is broken")
+    library.serve("de-fr", Path()).loader.newest = BundleError("it is broken")
     await registry._reload_all()
     assert list(registry.models) == ["zh-en", "de-en"]
     assert any(record.getMessage() == "a new model is refused: it is broken" for record in caplog.records)
@@ -134,10 +134,10 @@ async def test_no_change_before_the_start_and_after_closing(library, registry):
 
 
 async def test_a_model_that_cannot_be_loaded_at_the_start_is_named(library):
-    library.serve(None, "de-en", Path()).loader.newest = BundleError("it is broken")
+    library.serve("de-en", Path()).loader.newest = BundleError("it is broken")
     registry = Registry(library.find, library.serve)
     for name in library.names:
-        registry.add(registry.serve(name, Path()))
+        registry.add(library.serve(name, Path()))
     with pytest.raises(BundleError, match=r"^model de-en: it is broken$"):
         await registry.start()
     await registry.stop()
@@ -147,7 +147,7 @@ async def test_a_model_that_cannot_be_loaded_at_the_start_is_named(library):
 async def test_the_server_is_ready_when_all_models_are_or_any(library, needs_all):
     registry = Registry(library.find, library.serve, needs_all=needs_all)
     for name in library.names:
-        registry.add(registry.serve(name, Path()))
+        registry.add(library.serve(name, Path()))
     library.models["de-en"].loader.gate.clear()
     starting = asyncio.create_task(registry.start())
     await turns()

@@ -34,7 +34,7 @@ CUT = FinishReason.MAX_LENGTH
 END = FinishReason.END_OF_SENTENCE
 
 
-def never(_registry, name, _folder):
+def never(name, _folder):
     """No model is found in a folder here."""
     raise AssertionError(name)
 

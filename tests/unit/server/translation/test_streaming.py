@@ -30,8 +30,10 @@ async def streamed(engine, text, **options):
     request = TranslationRequest([text], options=checked_options(options), streamed=True)
     async with aclosing(made.stream(request)) as stream:
         parts = [part async for part in stream]
-    assert "".join(part.text for part in parts) == parts[-1].translation.text
-    return parts[-1].translation.text
+    whole = parts[-1].translation
+    assert whole
+    assert "".join(part.text for part in parts) == whole.text
+    return whole.text
 
 
 @pytest.fixture
