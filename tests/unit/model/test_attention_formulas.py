@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 - the field's spelling
 from torch import Tensor
 
 from translane_export.model.attention_kernels import Formula, attend_by_blocks, attend_plainly
 from translane_export.model.distance_biases import Alibi, ProximalBias, alibi_slopes
-from translane_export.model.masks import BlockRule, CausalRule, WindowRule
+from translane_export.model.masks import BlockRule, CausalRule
 from translane_export.model.normalizers import normalize_scores
 from translane_export.model.relative_embeddings import RelativeEmbeddings
 from translane_export.model.views import View
@@ -115,37 +114,6 @@ def test_relative_vectors_join_keys_and_values(clipped, shared, window):
     torch.testing.assert_close(ours(given, relative=relative), expected, **EXACT)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 5, 9])
-@pytest.mark.parametrize("shared", [True, False])
-def test_unclipped_vectors_are_those_of_glow_tts_and_vits(size, shared):
-    """Their encoders skew a matrix by padding and reshaping it: distances become places, and places distances."""
-    window = 3
-    relative = relative_embeddings(clipped=False, shared=shared, window=window)
-    queries, weights = torch.randn(B, H, size, D).double(), torch.rand(B, H, size, size).double()
-
-    def for_size(table: Tensor) -> Tensor:
-        """A vector for each distance of this size: [1 or H, 2 · size - 1, D]."""
-        missing, first = max(size - window - 1, 0), max(window + 1 - size, 0)
-        return F.pad(table, (0, 0, missing, missing))[:, first : first + 2 * size - 1]
-
-    def places_of(by_distance: Tensor) -> Tensor:
-        """[B, H, T, 2T - 1] by distance -> [B, H, T, T] by place."""
-        flat = F.pad(by_distance, (0, 1)).flatten(2)  # 2T numbers a query
-        return F.pad(flat, (0, size - 1)).view(B, H, size + 1, 2 * size - 1)[:, :, :size, size - 1 :]
-
-    def distances_of(by_place: Tensor) -> Tensor:
-        """[B, H, T, T] by place -> [B, H, T, 2T - 1] by distance."""
-        flat = F.pad(by_place, (0, size - 1)).flatten(2)  # 2T - 1 numbers a query
-        return F.pad(flat, (size, 0)).view(B, H, size, 2 * size)[:, :, :, 1:]
-
-    at = torch.arange(size)
-    places = relative.places(at[:, None], at)
-    raised = places_of(queries @ for_size(relative.keys).transpose(1, 2))
-    torch.testing.assert_close(relative.raise_scores(queries, places), raised, **EXACT)
-    mixed = distances_of(weights) @ for_size(relative.values)
-    torch.testing.assert_close(relative.mix(weights, places), mixed, **EXACT)
-
-
 # ---- what distance does to scores ----
 
 
@@ -196,29 +164,7 @@ def test_block_local_attention_ends_on_either_side(length, causal):
     torch.testing.assert_close(ours(given, rules), expected, **EXACT)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize(("size", "backward", "forward"), [(1, 1, 1), (2, 1, 0), (3, 0, 1), (4, 2, 1), (20, 1, 1)])
-def test_windows_see_windows(size, backward, forward, exact):
-    given = inputs()
-
-    def sees(i: int, j: int) -> bool:
-        near = -backward * size <= j - i <= forward * size or not exact
-        return near and -backward <= j // size - i // size <= forward
-
-    expected, rules = by_loops(given, sees=sees), [WindowRule(size, backward, forward, exact)]
-    torch.testing.assert_close(ours(given, rules), expected, **EXACT)
-
-
 # ---- softmax₁ ----
-
-
-def test_softmax1_is_softmax_beside_a_key_of_zero():
-    scores = torch.randn(3, 4, 7, dtype=torch.float64) * 5
-    exponentials = scores.exp()
-    weights = normalize_scores(scores, one_in_denominator=True)
-    torch.testing.assert_close(weights, exponentials / (1 + exponentials.sum(-1, keepdim=True)), **EXACT)
-    beside = torch.cat((scores, torch.zeros(3, 4, 1).double()), dim=-1).softmax(-1)[..., :-1]
-    torch.testing.assert_close(weights, beside, **EXACT)
 
 
 def test_softmax1_attends_to_nothing_where_all_scores_are_very_negative():

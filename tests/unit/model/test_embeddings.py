@@ -36,32 +36,8 @@ def test_positions_up_to_the_limit_and_no_further(kind):
         positions(torch.tensor([3, -1]))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_a_step_at_ragged_positions_equals_the_whole_sequence(make_config, positions):
-    embedding = Embedding(make_config(positions=positions), vocab_size=13).eval()
-    ids = torch.tensor([[2, 4, 5], [2, 6, 7]])
-    whole = embedding(ids)
-
-    step = embedding(torch.tensor([[5], [6]]), torch.tensor([[2], [1]]))
-
-    torch.testing.assert_close(step[:, 0], torch.stack((whole[0, 2], whole[1, 1])))
-
-
 @pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])
 def test_tokens_are_scaled_by_the_root_of_d_model(make_config, scaled, factor):
     embedding = Embedding(make_config(d_model=16, scale_embeddings=scaled), vocab_size=13).eval()
     expected = embedding.tokens.weight[5] * factor + sinusoid_table(1, 16)[0]
     torch.testing.assert_close(embedding(torch.tensor([[5]]))[0, 0], expected)
-
-
-def test_a_graph_with_any_sequence_length_can_be_captured(make_config):
-    embedding = Embedding(make_config(), vocab_size=13).eval()
-    ids = torch.tensor([[2, 4, 5], [2, 6, 7]])
-    size = torch.export.Dim("size", max=1000)
-
-    whole = torch.export.export(embedding, (ids,), dynamic_shapes={"ids": {1: size}})
-    step = torch.export.export(embedding, (ids[:, :1], torch.tensor([[2], [1]])))
-
-    longer = ids.repeat(1, 4)
-    torch.testing.assert_close(whole.module()(longer), embedding(longer))
-    assert step.module()(ids[:, 1:2], torch.tensor([[0], [5]])).shape == (2, 1, 16)

@@ -29,23 +29,6 @@ def _sources(count: int) -> list[list[int]]:
     return [torch.randint(4, 40, (length,), generator=draw).tolist() for length in lengths]
 
 
-def test_batched_equals_alone() -> None:
-    model, sources = _model(), _sources(40)
-    together = greedy_decode(model, sources)
-    assert together == [greedy_decode(model, [source])[0] for source in sources]
-    assert len({len(ids) for ids in together}) > 3
-
-
-def test_each_token_is_the_models_best() -> None:
-    model, (source,) = _model(), _sources(1)
-    (ids,) = greedy_decode(model, [source])
-    model.eval()
-    logits = model(torch.tensor([[*source, 3]]), torch.tensor([len(source) + 1]), torch.tensor([[2, *ids]]))
-    best = logits[0].argmax(dim=-1).tolist()
-    assert best[: len(ids)] == ids
-    assert 3 not in ids
-
-
 def test_translations_end_at_the_limits_and_the_mode_is_restored() -> None:
     model, sources = _model().train(), _sources(20)
     with torch.no_grad():

@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's spelling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_export.model import label_smoothed_cross_entropy, loss
+from translane_export.model import label_smoothed_cross_entropy
 
 PAD = 0
 EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
@@ -23,11 +23,7 @@ def batch(rows: int, size: int, vocabulary: int, seed: int = 0) -> tuple[torch.T
     return logits.requires_grad_(), targets
 
 
-@settings(max_examples=25, deadline=None)
-@given(rows=st.integers(1, 3), size=st.integers(2, 5), vocabulary=st.integers(2, 9), seed=st.integers(0, 99),
-       smoothing=st.sampled_from([0.0, 0.1, 0.7]))  # fmt: skip
-def test_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, smoothing):
-    logits, targets = batch(rows, size, vocabulary, seed)
+def check(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> None:
     theirs = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
     ours = label_smoothed_cross_entropy(logits, targets, PAD, smoothing)
@@ -40,34 +36,15 @@ def test_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, sm
     assert (gradient[targets == PAD] == 0).all()
 
 
-@pytest.mark.parametrize("rows_at_a_time", [1, 2, 6, 100])
-def test_working_in_chunks_changes_nothing(monkeypatch, rows_at_a_time):
-    logits, targets = batch(2, 3, 5)
-    whole = label_smoothed_cross_entropy(logits, targets, PAD, 0.1)
-    (whole_gradient,) = torch.autograd.grad(whole.mean, logits)
-    monkeypatch.setattr(
-        loss, "_chunks", lambda z: (slice(at, at + rows_at_a_time) for at in range(0, len(z), rows_at_a_time))
-    )
-
-    chunked = label_smoothed_cross_entropy(logits, targets, PAD, 0.1)
-    (chunked_gradient,) = torch.autograd.grad(chunked.mean, logits)
-
-    torch.testing.assert_close(chunked.mean, whole.mean, **EXACT)
-    torch.testing.assert_close(chunked_gradient, whole_gradient, **EXACT)
+@settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 3), size=st.integers(2, 5), vocabulary=st.integers(2, 9), seed=st.integers(0, 99),
+       smoothing=st.sampled_from([0.0, 0.1, 0.7]))  # fmt: skip
+def test_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, smoothing):
+    check(*batch(rows, size, vocabulary, seed), smoothing)
 
 
-def test_chunks_cover_every_row_once():
-    logits = torch.empty(1000, 5000)
-    chunks = list(loss._chunks(logits))
-    assert len(chunks) > 1
-    assert [row for rows in chunks for row in range(1000)[rows]] == list(range(1000))
-
-
-def test_flat_and_batched_shapes_agree():
-    logits, targets = batch(2, 3, 5)
-    batched = label_smoothed_cross_entropy(logits, targets, PAD, 0.1)
-    flat = label_smoothed_cross_entropy(logits.flatten(0, 1), targets.flatten(), PAD, 0.1)
-    assert torch.equal(batched.mean, flat.mean)
+def test_rows_that_do_not_fit_a_cache_at_once_equal_torch_too():
+    check(*batch(3, 401, 1001), smoothing=0.1)
 
 
 def test_a_scaled_loss_scales_its_gradient():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -71,17 +70,6 @@ def test_what_stands_in_the_padding_has_no_part_in_the_statistics(pair, fill):
     assert torch.equal(*outputs)
     assert torch.equal(ours.running_mean, other.running_mean)
     assert torch.equal(ours.running_var, other.running_var)
-
-
-def test_batch_norm_has_the_gradients_of_finite_differences(pair):
-    ours, _ = pair
-    x = given()
-
-    def normed(x: Tensor, *_: Tensor) -> Tensor:
-        output: Tensor = ours(x, REAL)
-        return output
-
-    assert torch.autograd.gradcheck(normed, (x, ours.weight, ours.bias))
 
 
 def test_processes_that_share_a_batch_normalise_it_as_one_does(pair, monkeypatch):
@@ -166,20 +154,6 @@ def test_a_config_s_norms_are_all_of_its_kind(make_config, kind):
     # 2 of an encoder layer, 3 of a decoder layer; at the end of each stack, and after its embeddings
     assert len(norms) == 2 * 2 + 3 * 3 + 2 + 2
     assert {(type(norm), norm.eps) for norm in norms} == {(kinds[kind], 1e-4)}
-
-
-def test_running_statistics_are_saved_and_copied(make_config):
-    model = Transformer(make_config(norm_kind="batch"))
-    ids, lengths = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0]]), torch.tensor([4, 2])
-    model.train()(ids, lengths, ids)
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    others = [torch.load(file, weights_only=False), copy.deepcopy(model), Transformer(model.config)]
-    others[2].load_state_dict(model.state_dict())
-    model.eval()
-    for other in others:
-        assert torch.equal(other.eval()(ids, lengths, ids), model(ids, lengths, ids))
 
 
 def test_padding_of_either_side_has_no_part_in_a_model_s_statistics(make_config):

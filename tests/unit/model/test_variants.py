@@ -1,4 +1,4 @@
-"""Every variant of attention and norms, as a whole model: what may depend on what, gradients, and what is saved."""
+"""Every architecture and variant, as a whole model: what may depend on what, gradients, and what is saved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers.architectures import VARIANTS
+from helpers.architectures import ARCHITECTURES, VARIANTS
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.norms import BatchNorm
 
@@ -16,7 +16,8 @@ from translane_export.model.norms import BatchNorm
 SOURCE_LENGTHS, TARGET_LENGTHS = torch.tensor([13, 6, 1]), torch.tensor([5, 11, 3])
 EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
+EVERY = VARIANTS | ARCHITECTURES
+every_variant = pytest.mark.parametrize("variant", EVERY.values(), ids=EVERY.keys())
 
 
 @pytest.fixture

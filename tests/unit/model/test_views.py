@@ -1,7 +1,4 @@
-"""What queries see: rules, padding and biases together, for all queries or some.
-
-Windows are those of the package `local-attention`.
-"""
+"""What queries see: windows are those of the package `local-attention`, with padding and other rules."""
 
 from __future__ import annotations
 
@@ -14,20 +11,6 @@ from local_attention import LocalAttention
 from translane_export.model.attention_kernels import Formula, attend_plainly
 from translane_export.model.masks import CausalRule, MaskRule, WindowRule
 from translane_export.model.views import View
-
-LENGTHS = torch.tensor([7, 3])
-
-
-def test_a_bias_that_is_trained_gets_the_gradients_of_every_layer(make_model):
-    """The layers share one view, and so one bias."""
-    model = make_model(relative_buckets=8, relative_max_distance=12)
-    memory = model.encode(torch.tensor([[4, 5, 6, 3]]), torch.tensor([4]))
-    memory.square().sum().backward()
-    assert model.encoder.relative_positions.weight.grad.abs().sum() > 0
-    assert model.decoder.relative_positions.weight.grad is None
-
-
-# ---- local-attention ----
 
 
 def differences(draw: random.Random) -> int:

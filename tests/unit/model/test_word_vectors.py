@@ -56,17 +56,6 @@ def test_vectors_can_be_brought_to_a_deviation(embedding, write):
     assert (dog[1] / dog[0]).item() == pytest.approx(2)
 
 
-def test_no_match_is_a_count_of_zero(embedding, write):
-    assert load_word_vectors(write("1 3\nfish 1 2 3"), embedding, PIECES) == 0
-
-
-def test_the_gradient_still_reaches_loaded_rows(embedding, write):
-    load_word_vectors(write("1 3\ndog 1 2 3\n"), embedding, PIECES)
-    embedding(torch.tensor([6])).sum().backward()
-    assert embedding.weight.grad is not None
-    assert embedding.weight.grad[6].tolist() == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("content", "line", "reason"),
     [
