@@ -144,21 +144,6 @@ def test_giant_headers(shared_server, figures):
     assert memory.growth < MEMORY_GROWTH
 
 
-def test_a_half_closed_call_without_a_message_is_refused(shared_server, figures):
-    methods = dict(zip(streams(4), ["Translate", "TranslateStream", "Score", "ListModels"], strict=True))
-    with RawConnection(shared_server.address) as connection:
-        for stream, method in methods.items():
-            block = connection.block(f"/translane.v1.TranslationService/{method}")
-            connection.write(raw_http2.headers(stream, block, end_stream=True))
-        connection.wait_for_ends(len(methods), seconds=5)
-        ended = dict(connection.ended)
-    named = {methods[stream]: failure.name if failure else "OK" for stream, failure in ended.items()}
-    figures.add(calls=len(methods), ended=named)
-    assert set(named) == set(methods.values())
-    assert all(failure and failure.code is grpc.StatusCode.INVALID_ARGUMENT for failure in ended.values())
-    assert all(failure and failure.reason for failure in ended.values())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("calls", "size"), [(form(40, 80), 4_000_000), (form(150, 600), 1_000_000)])
 async def test_bytes_in_flight_are_bounded(shared_server, figures, calls, size):

@@ -1,4 +1,4 @@
-"""SIGHUP under load: a new version takes over in one moment, a broken one does not, and no call is lost."""
+"""SIGHUP under load: a new version takes over in one moment, and no call is lost."""
 
 import asyncio
 import signal
@@ -104,24 +104,3 @@ async def test_a_replica_that_is_killed_during_a_reload_loses_nothing(start, mod
     assert back
     assert load.lost == 0
     assert load.refused == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", form(["weights.bin"], ["weights.bin", "manifest.json", "decoder.onnx", "source.spm"]))
-async def test_a_broken_version_is_refused_and_the_old_one_serves_on(start, models, oracle, figures, file):
-    with start(f"--models={models.folder}") as server, bystander(server.address) as seen:
-        async with Load(server.address, oracle, callers=4, timeout=60) as load:
-            await load.wait_for_answers(10)
-            lines = len(server.log.splitlines())
-            models.publish_broken(file)
-            server.process.send_signal(signal.SIGHUP)
-            await asyncio.sleep(2.0)
-            await load.wait_for_answers(10)
-        served = await asyncio.to_thread(served_versions, server.address) if server.is_alive else []
-        told = server.log.splitlines()[lines:]
-    figures.add(served=served, log_lines=len(told), **load.figures, **seen.figures)
-    assert served == ["1"]
-    assert any("ERROR" in line or "WARNING" in line for line in told)
-    assert "Traceback" not in "\n".join(told)
-    assert load.lost == 0
-    assert not seen.failed

@@ -35,7 +35,7 @@ async def replaced(server, count):
     return server.log.count(REPLACED) >= count
 
 
-async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0, may_be_down=False, deadline=60.0):
+async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0, may_be_down=False):
     """Strike again and again under load, and wait each time until the server has all its replicas again.
 
     Args:
@@ -45,7 +45,7 @@ async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0
     chaos = Chaos(server)
     back = True
     with bystander(server.address) as seen:
-        async with Load(server.address, oracle, CALLERS, timeout=deadline) as load:
+        async with Load(server.address, oracle, CALLERS, timeout=60) as load:
             for number in range(1, faults + 1):
                 await load.wait_for_answers(BETWEEN)
                 await chaos.pause(*PAUSE)
@@ -85,28 +85,6 @@ async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
 
     with start(f"--replicas={replicas}", "--threads=1", f"--replica-timeout={REPLICA_TIMEOUT}") as server:
         await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=1, may_be_down=replicas == 1)
-
-
-@pytest.mark.slow
-async def test_all_replicas_killed_at_once(server, oracle, figures):
-    async def strike(chaos):
-        chaos.kill(server.replicas())
-
-    losses = len(server.replicas())
-    await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=losses, may_be_down=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["kill", "stop"])
-async def test_the_process_that_forks_replicas(server, oracle, figures, fault):
-    if not server.forkers():
-        pytest.skip("this server's replicas do not fork from one process")
-
-    async def strike(chaos):
-        getattr(chaos, fault)(server.forkers())
-        await asyncio.sleep(0.5)
-
-    await under_load(server, oracle, figures, strike, faults=form(1, 5), may_be_down=fault == "kill")
 
 
 @pytest.mark.slow

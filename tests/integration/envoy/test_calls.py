@@ -27,7 +27,6 @@ pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-ser
 
 PATH = "/translane.v1.TranslationService/"
 TEXT = "我有一只猫"
-TRANSLATED = 'grpc_server_handled_total{grpc_code="OK",grpc_method="Translate"'
 ORIGIN = {"origin": "https://app.example.org"}
 ONCE = RetryPolicy(attempts=1)
 
@@ -76,30 +75,6 @@ def test_the_shipped_files_are_valid_with_and_without_tls_to_the_servers(tmp_pat
         configuration = yaml.safe_load((tmp_path / "envoy.yaml").read_text())
         (cluster,) = configuration["static_resources"]["clusters"]
         assert ("transport_socket" in cluster) == tls
-
-
-def test_the_descriptors_have_the_services_and_the_types_of_errors(tmp_path: Path):
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.descriptor_pool import DescriptorPool
-
-    write_files(tmp_path, ["translane:50051"])
-    pool = DescriptorPool()
-    for file in FileDescriptorSet.FromString((tmp_path / "translane.pb").read_bytes()).file:
-        pool.Add(file)  # fails where an import is missing
-    assert pool.FindServiceByName("translane.v1.TranslationService").methods_by_name["TranslateStream"]
-    assert pool.FindMessageTypeByName("google.rpc.ErrorInfo")
-
-
-@pytest.mark.slow
-def test_curl_gets_json(envoy: Envoy, expected: str):
-    curl = shutil.which("curl")
-    if not curl:
-        pytest.skip("curl is not installed")
-    command = [curl, "--silent", "--cacert", str(envoy.authority.file), "--max-time", "20"]
-    command += ["-H", "content-type: application/json", "-d", json.dumps({"texts": [TEXT]})]
-    done = subprocess.run([*command, f"https://{envoy.address}{PATH}Translate"], capture_output=True, timeout=30)
-    (translation,) = json.loads(done.stdout)["translations"]
-    assert translation["hypotheses"][0]["text"] == expected
 
 
 @pytest.mark.slow
@@ -194,19 +169,6 @@ def calls(envoy: Envoy) -> list[dict[str, Any]]:
     """The calls of the service in Envoy's log. The log has checks of health too."""
     lines = [json.loads(line) for line in envoy.log.splitlines()]
     return [line for line in lines if line["path"].startswith(PATH)]
-
-
-def test_two_servers_share_the_calls(envoy: Envoy, servers: list[ServerProcess]):
-    def translated() -> list[float]:
-        return [sum(v for k, v in server.metrics().items() if k.startswith(TRANSLATED)) for server in servers]
-
-    before = translated()
-    with through(envoy) as client:
-        for _ in range(60):
-            client.translate("你好", max_length=2)
-    shares = [now - then for now, then in zip(translated(), before, strict=True)]
-    assert sum(shares) == 60
-    assert min(shares) >= 15
 
 
 def test_a_caller_cannot_remove_a_server_by_short_deadlines(envoy: Envoy):

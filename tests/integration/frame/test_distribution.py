@@ -118,13 +118,6 @@ def test_the_servers_never_install_torch_or_both_runtimes(metadata):
     assert not base & {"torch", "onnx", "onnxruntime", "onnxruntime-gpu"}
 
 
-def test_the_page_is_the_readme(metadata):
-    assert (
-        metadata.get_payload(decode=True).decode().strip() == (ROOT / "README.md").read_text(encoding="utf-8").strip()
-    )
-    assert metadata["License-Expression"] == "Apache-2.0"
-
-
 def test_it_serves_the_model_beside_it(release, environment, tmp_path):
     """Nothing of the repository is used: neither its folder nor its environment."""
     with tarfile.open(next(release.glob("zh-en-*.tar.gz"))) as archive:

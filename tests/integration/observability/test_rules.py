@@ -1,4 +1,4 @@
-"""promtool reads the rules, the panels' queries and Prometheus's configuration, and tests the rules."""
+"""promtool reads the rules and Prometheus's configuration, and tests the rules."""
 
 import subprocess
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.dashboard import FOLDER, queries
+from helpers.dashboard import FOLDER
 from helpers.helm import manifests, of_kind
 
 
@@ -26,25 +26,6 @@ def test_rules_and_configuration_are_right():
 def test_alerts_fire_when_they_should():
     code, said = promtool("test", "rules", FOLDER / "rules.test.yaml")
     assert code == 0, said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("} > 0.8", "} > 0.95"),
-        ("} > 0.01", "} > 0.001"),
-        ("* 0.001", "* 0.0005"),
-        ("for: 10m", "for: 1m"),
-    ],
-)
-def test_the_tests_notice_a_rule_that_is_wrong(tmp_path, right, wrong):
-    rules = (FOLDER / "rules.yaml").read_text(encoding="utf-8")
-    assert right in rules
-    (tmp_path / "rules.yaml").write_text(rules.replace(right, wrong), encoding="utf-8")
-    (tmp_path / "rules.test.yaml").write_bytes((FOLDER / "rules.test.yaml").read_bytes())
-    code, _ = promtool("test", "rules", tmp_path / "rules.test.yaml")
-    assert code == 1
 
 
 @pytest.mark.slow
@@ -87,11 +68,3 @@ def test_two_releases_have_alerts_of_their_own(tmp_path):
     (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": files, "tests": [test]}), encoding="utf-8")
     code, said = promtool("test", "rules", tmp_path / "test.yaml")
     assert code == 0, said
-
-
-def test_every_query_of_the_dashboard_is_promql(tmp_path):
-    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries("1m"))]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    code, said = promtool("check", "rules", tmp_path / "rules.yaml")
-    assert code == 0, said
-    assert f"{len(rules)} rules found" in said

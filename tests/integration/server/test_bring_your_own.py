@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import re
 from pathlib import Path
@@ -16,7 +15,6 @@ from helpers.decomposition import no_decomposition
 from helpers.real_server import serving_bundle
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.settings import ExportSettings
-from translane_export.sources.notebook import bring
 from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
@@ -89,16 +87,3 @@ async def test_the_page_brings_a_model_that_translates_as_in_the_notebook(tmp_pa
     for each in translations:
         expected = " ".join("⁇" if word == "<unk>" else word for word in each.tokens if word not in silent)
         assert each.text == expected
-
-
-def test_the_page_names_every_argument():
-    rows = re.findall(r"^\| (`.*?) \| ", TEXT, re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    parts = {"folder", "transformer", "source_embedding", "target_embedding", "generator"}
-    assert named == set(inspect.signature(bring).parameters) - parts
-    assert all(f"{part}=" in BRING or part in BRING for part in parts)
-
-
-def test_links_lead_somewhere():
-    for link in re.findall(r"\]\(([^)#]+)", TEXT):
-        assert "://" in link or (PAGE.parent / link).exists(), link

@@ -113,23 +113,6 @@ def test_a_signal_while_the_model_loads(start, call):
     assert not any("Traceback" in line for line in server.lines)
 
 
-@pytest.mark.slow
-def test_a_server_whose_replicas_are_lost_too_often_goes_on(start, call):
-    server = start("--replicas=1", FAKE_FAIL_AT_STEP="3", FAKE_MOST_LOSSES="3")
-    server.wait_for("serving on")
-    answer = call(server, "ten letters")
-    assert (answer.code(), answer.details()) == (
-        grpc.StatusCode.INTERNAL,
-        "a sentence of this request ends every replica that decodes it",
-    )
-    assert server.process.poll() is None
-    codes = [call(server, f"ten letters {other}").code() for other in range(3)]
-    assert codes == [*[grpc.StatusCode.INTERNAL] * 2, grpc.StatusCode.UNAVAILABLE]
-    server.wait_for("replica 0 was lost 4 times in a row; it is tried again model=fake")
-    server.signal()
-    assert server.exit_code() == 0
-
-
 @pytest.fixture
 def serving(start):
     """A server of two replicas that are slow to decode, their processes, and the one these have forked from."""
@@ -217,22 +200,6 @@ def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
     assert server.exit_code() == 1
     server.wait_for("^translane serve: replica [01] was ended by SIGKILL while it loaded the model$")
     assert_gone(*found)
-
-
-@pytest.mark.slow
-def test_a_port_in_use(start):
-    first = start()
-    port = first.wait_for(r"listening on 127\.0\.0\.1:(\d+)")[1]
-    second = start(f"--port={port}")
-    assert second.exit_code() == 1
-    second.wait_for(f"^translane serve: cannot listen on 127.0.0.1:{port}: Address already in use$")
-    assert len(second.lines) == 1
-
-
-@pytest.mark.slow
-def test_json_logs(start):
-    server = start("--log-format=json")
-    server.wait_for(r'"message": "serving on cpu with 64 rows", "model": "fake", "version": "2.1"')
 
 
 @pytest.mark.slow

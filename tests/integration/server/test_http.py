@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,7 +20,6 @@ from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.service import SERVICE_NAME
 from translane_server.bundle.bundle import load_bundle
-from translane_server.core.errors import StartupError
 
 ROOT = Path(__file__).parents[3]
 TEXTS = [
@@ -154,27 +152,6 @@ async def test_an_error_within_a_stream_is_its_last_line():
     assert answer.status == 200
     assert last["error"]["code"] == 14
     assert last["error"]["details"][0]["reason"] == "UNAVAILABLE"
-
-
-async def curl(*arguments):
-    process = await asyncio.create_subprocess_exec(
-        "curl", "--silent", "--max-time", "20", *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await process.communicate()
-    return output
-
-
-@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-async def test_curl_calls_it():
-    async with serving(http_port=0) as running:
-        address = f"http://127.0.0.1:{running.server.http_port}"
-        kind = ("-H", "content-type: application/json")
-        answer = json.loads(await curl(*kind, "-d", '{"texts":["hello"]}', f"{address}/v1/translate"))
-        assert answer["translations"][0]["hypotheses"][0]["text"] == "hello"
-        lines = (await curl("-N", *kind, "-d", '{"text":"hello"}', f"{address}/v1/stream")).splitlines()
-        assert "".join(json.loads(line).get("textDelta", "") for line in lines) == "hello"
-        refused = json.loads(await curl(*kind, "-d", '{"texts":[', f"{address}/v1/translate"))
-        assert (refused["code"], refused["details"][0]["reason"]) == (3, "INVALID_FIELD")
 
 
 @pytest.mark.parametrize("size", [2_200_000, 12_000_000])
@@ -324,13 +301,6 @@ async def test_the_server_drains():
         assert (await held).status == 200
         with pytest.raises(ConnectionError):
             await call(port, "Translate", {"texts": ["a"]})
-
-
-async def test_a_port_that_is_taken_is_named():
-    async with serving(http_port=0) as running:
-        with pytest.raises(StartupError, match=f"^cannot listen on 127.0.0.1:{running.server.http_port}: Address"):
-            async with serving(http_port=running.server.http_port):
-                pass
 
 
 @pytest.mark.parametrize("origin", ["example.org", "https://a.example/", "https://a.example/page", "file://a", "null"])

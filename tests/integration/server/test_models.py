@@ -10,13 +10,12 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from helpers.reliability.failures import failure_of
 from helpers.tiny_bundle import TINY
 from translane.v1 import log_pb2, log_pb2_grpc, models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
@@ -127,11 +126,8 @@ async def refusal(call):
     """The code, the reason and the message of a call that fails."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
-    status, info = status_pb2.Status(), error_details_pb2.ErrorInfo()
-    metadata: Any = caught.value.trailing_metadata()  # pairs, whatever its type says
-    status.ParseFromString(dict(metadata)["grpc-status-details-bin"])
-    status.details[0].Unpack(info)
-    return caught.value.code(), info.reason, status.message
+    failure = failure_of(caught.value)
+    return failure.code, failure.reason, failure.message
 
 
 @pytest.fixture
@@ -169,49 +165,6 @@ async def test_the_name_or_the_languages_choose_the_model(library, tmp_path):
         assert {name: model.max_beam_size for name, model in models.items()} == {"de-en": 2, "zh-en": 8}
         for name in ("", SERVICE, f"{SERVICE}/zh-en", f"{SERVICE}/de-en"):
             assert await running.health(name) == SERVING
-
-
-async def test_a_reload_under_load_loses_no_call(library):
-    """Versions change several times while calls come in; each call is answered."""
-    answered = 0
-    stopping = asyncio.Event()
-
-    async def call(running):
-        nonlocal answered
-        while not stopping.is_set():
-            assert (await running.translate(source_language="zh")).model == "zh-en"
-            answered += 1
-
-    async def stream(running, expected):
-        nonlocal answered
-        while not stopping.is_set():
-            assert await running.stream("zh-en") == expected
-            answered += 1
-
-    async with serving(f"--models={library}") as running:
-        await running.wait_for("serving on cpu", 2)
-        expected = (await running.translate(model="zh-en")).translations[0].hypotheses[0].text
-        calls = [asyncio.create_task(call(running)) for _ in range(CALLERS)]
-        calls += [asyncio.create_task(stream(running, expected)) for _ in range(CALLERS)]
-        for version in ("2", "10"):
-            put(library / "zh-en" / version, version=version)
-            before = answered
-            await running.reload()
-            assert (await running.models())["zh-en"].version == version
-            assert answered > before
-        shutil.rmtree(library / "zh-en" / "10")
-        await running.reload()
-        assert (await running.models())["zh-en"].version == "2"
-        stopping.set()
-        await asyncio.gather(*calls)
-        assert sum("serving on cpu" in line and "model=zh-en" in line for line in running.lines) == 4
-        await running.reload()
-        assert "reloaded: 0 changed" in running.lines[-1]
-        processes = await asyncio.create_subprocess_exec(
-            "ps", "--ppid", str(running.process.pid), "-o", "pid=", stdout=-1
-        )
-        output, _ = await processes.communicate()
-        assert len(output.split()) == 2, "the processes of one version of each model"
 
 
 async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):

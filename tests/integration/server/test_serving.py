@@ -13,7 +13,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
-from helpers.ports import free_port
 from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
 from translane_server.app import server as app_server
@@ -390,15 +389,6 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
         assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
         assert not await stopping
-
-
-@pytest.mark.parametrize("setting", ["port", "metrics_port", "http_port", "health_port", "admin_port"])
-async def test_two_servers_cannot_share_a_port(setting):
-    ports: dict[str, Any] = {setting: free_port()}
-    async with serving(**ports):
-        with pytest.raises(StartupError, match=rf"^cannot listen on \S+:{ports[setting]}: Address already in use$"):
-            async with serving(**ports):
-                pass
 
 
 @pytest.mark.parametrize("setting", ["port", "metrics_port", "http_port", "health_port", "admin_port"])

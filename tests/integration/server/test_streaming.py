@@ -3,14 +3,13 @@
 import asyncio
 import gzip
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2
 
 from fakes.serving import serving
 from helpers.real_server import serving_bundle
+from helpers.reliability.failures import failure_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
 
@@ -61,12 +60,8 @@ async def failure(call):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         async for _ in call:
             pass
-    info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-    metadata: Any = caught.value.trailing_metadata()  # pairs, whatever its type says
-    status = status_pb2.Status.FromString(dict(metadata)["grpc-status-details-bin"])
-    for detail in status.details:
-        detail.Unpack(info) or detail.Unpack(bad)
-    return caught.value.code().name, info.reason, {each.field: each.description for each in bad.field_violations}
+    failure = failure_of(caught.value)
+    return failure.code.name, failure.reason, failure.fields
 
 
 async def until(condition):
@@ -296,11 +291,3 @@ async def test_a_sentence_with_what_is_kept_is_sent_when_it_ends(split):
         assert last.treatment.sentences == (0 if split is False else 3)
         _, last = await stream(running, "One two! Three", options=options)
         assert last.HasField("treatment") == (split is not False)
-
-
-async def test_several_sentences_are_streamed_by_default():
-    async with serving() as running:
-        text = "One.\n\n  Two two. Three!"
-        _, last = await stream(running, text)
-        assert last.hypothesis.text == text
-        assert last.treatment == pb.Treatment(sentences=3)
