@@ -28,6 +28,12 @@ class Running:
     stub: translation_pb2_grpc.TranslationServiceStub
 
 
+def small_settings(**values: Any) -> ServerSettings:
+    """Settings of a server as small as can be, on free ports, with these values in place of others."""
+    small = {"port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "max_batch_size": 4, "device": "cpu"}
+    return ServerSettings.model_validate(small | values)
+
+
 @asynccontextmanager
 async def serving_models(
     settings: ServerSettings, tracer: Tracer | None = None, cpus: int | None = None
@@ -49,15 +55,7 @@ async def serving_models(
 async def serving_bundle(
     bundle: Bundle, *, max_batch_size: int, replicas: int = 1, **changes: Any
 ) -> AsyncIterator[Running]:
-    settings = ServerSettings(
-        model=(ModelPlace(bundle.folder),),
-        port=0,
-        metrics_port=0,
-        replicas=replicas,
-        threads=1,
-        max_batch_size=max_batch_size,
-        device="cpu",
-        **changes,
-    )
+    model = (ModelPlace(bundle.folder),)
+    settings = small_settings(model=model, replicas=replicas, max_batch_size=max_batch_size, **changes)
     async with serving_models(settings) as running:
         yield running

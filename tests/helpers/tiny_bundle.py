@@ -6,6 +6,19 @@ Its weights are random, and its translations have some tokens. The name of the m
     random_bundle(TINY, seed=4, eos_bias=0.5, export={"name": "reference", "precision": "int8"}, **sizes)
 """
 
+import json
+import shutil
 from pathlib import Path
 
 TINY = Path(__file__).parents[1] / "data" / "bundle"
+
+
+def put_bundle(folder: Path, **changes: object) -> Path:
+    """Write the bundle to `folder`, all at once, with changes of its manifest."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    hidden = folder.parent / f".{folder.name}"
+    shutil.copytree(TINY, hidden)
+    manifest = json.loads((hidden / "manifest.json").read_text(encoding="utf-8"))
+    (hidden / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
+    hidden.rename(folder)
+    return folder

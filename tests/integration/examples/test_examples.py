@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from helpers.certificates import Authority
+from helpers.key_files import holder, key_file
 from helpers.real_server import serving_bundle
 from translane import AsyncClient
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 from translane_server.bundle.bundle import load_bundle
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
@@ -48,10 +50,9 @@ async def places(tmp_path_factory):
     authority = Authority(folder)
     files = authority.files("localhost", stem="server")
     token = make_token()
-    keys = folder / "keys.toml"
-    keys.write_text(write_keys({"caller": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    keys = key_file(folder, caller=holder(token))
     bundle = load_bundle(ROOT / "models/zh-en")
-    secret = {"tls_cert": files.cert, "tls_key": files.key, "keys_file": keys}
+    secret: dict[str, Any] = {"tls_cert": files.cert, "tls_key": files.key, "keys_file": keys}
     shown = {"TRANSLANE_CLIENT_CA": str(authority.file), "TRANSLANE_CLIENT_TOKEN": token}
     async with AsyncExitStack() as opened:
         plain = (await opened.enter_async_context(serving_bundle(bundle, max_batch_size=8, http_port=0))).server

@@ -5,12 +5,13 @@ import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
+from helpers.key_files import holder, key_file
 from helpers.reliability.failures import failure_of
 from helpers.reliability.server_process import BUNDLE
 from translane import Client, InvalidArgument, NotFound
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,8 +31,7 @@ def token():
 @pytest.fixture(scope="module")
 def address(ray_cluster, token, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ray")
-    keys = folder / "keys.toml"
-    keys.write_text(write_keys({"me": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    keys = key_file(folder, me=holder(token))
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0", "--keys-file", str(keys)]
     models = [f"a={BUNDLE}", f"b={BUNDLE}", "--separate-models"]
     ray_cluster.deploy([*models, *engine])

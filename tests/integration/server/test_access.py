@@ -19,12 +19,13 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from fakes.serving import serving
 from helpers.commands import keys as run_keys
 from helpers.commands import serve
+from helpers.key_files import holder
 from helpers.ports import free_port
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.access import authenticator
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import digest_of, make_token, write_keys
 from translane_server.app import healthcheck
 
 trustme = pytest.importorskip("trustme")
@@ -84,10 +85,6 @@ def secrets(tmp_path, authority):
 @pytest.fixture
 def tokens():
     return [make_token() for _ in range(4)]
-
-
-def holder(*tokens, **limits):
-    return KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex()) for token in tokens), **limits)
 
 
 def bearer(token):

@@ -1,10 +1,8 @@
 """A server with a cache answers as a server without one: the same bytes, the same errors, for the same callers."""
 
 import asyncio
-import json
 import logging
 import random
-import shutil
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,12 +15,12 @@ from grpc_status import rpc_status
 from fakes.backend import VOCAB_SIZE
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.http_calls import call, until
-from helpers.real_server import serving_models
-from helpers.tiny_bundle import TINY
+from helpers.key_files import holder, key_file
+from helpers.real_server import serving_models, small_settings
+from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 from translane_server.observation.logs import PlainFormatter
-from translane_server.settings.server_settings import ServerSettings
 
 CACHE = 1 << 20
 TEXTS = [
@@ -173,23 +171,14 @@ async def test_thousands_of_random_requests_have_the_same_answers(size):
 @asynccontextmanager
 async def serving_library(library, **changes):
     """A server of all models in a folder."""
-    values = {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "max_batch_size": 16}
-    settings = ServerSettings.model_validate(values | {"device": "cpu"} | changes)
-    async with serving_models(settings) as running:
+    async with serving_models(small_settings(models=library, max_batch_size=16, **changes)) as running:
         yield running.server, running.stub
-
-
-def put(folder, **changes):
-    """Write a bundle whose manifest has these changes."""
-    shutil.copytree(TINY, folder)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
 
 
 @pytest.mark.slow
 async def test_a_model_and_a_third_language_give_the_same_answers(tmp_path):
     for source, target in (("zh", "en"), ("en", "fr")):
-        put(tmp_path / f"{source}-{target}", source_languages=[source], target_languages=[target])
+        put_bundle(tmp_path / f"{source}-{target}", source_languages=[source], target_languages=[target])
     texts = ["我有一只猫。", "你好", "", "谢谢！再见。", "他 <b>好</b> {name}", "明天會下雨嗎？我在 https://a.b 等你"]
     languages = [
         {"source_language": "zh", "target_language": "en"},
@@ -304,16 +293,10 @@ async def test_known_texts_need_no_place_in_the_queue():
 # Whose it is, and how long it is there
 
 
-def holder(token, **limits):
-    return KeyHolder(keys=(Key(sha256=digest_of(token).hex()),), **limits)
-
-
 @pytest.mark.parametrize("shared", [False, True])
 async def test_holders_of_keys_find_their_own_translations(tmp_path, shared):
     tokens = [make_token() for _ in range(3)]
-    one = KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex()) for token in tokens[:2]))
-    keys = tmp_path / "keys.toml"
-    keys.write_text(write_keys({"one": one, "other": holder(tokens[2])}), encoding="utf-8")
+    keys = key_file(tmp_path, one=holder(*tokens[:2]), other=holder(tokens[2]))
     request = pb.TranslateRequest(texts=["one", "two"])
     async with serving(cache_bytes=CACHE, cache_shared=shared, keys_file=keys) as running:
         counts = []
@@ -326,8 +309,8 @@ async def test_holders_of_keys_find_their_own_translations(tmp_path, shared):
 
 
 async def test_a_known_text_counts_as_one_sentence_of_its_key(tmp_path):
-    token, keys = make_token(), tmp_path / "keys.toml"
-    keys.write_text(write_keys({"one": holder(token, sentences_in_flight=3)}), encoding="utf-8")
+    token = make_token()
+    keys = key_file(tmp_path, one=holder(token, sentences_in_flight=3))
     metadata = [("authorization", f"Bearer {token}")]
     text = "One. Two. Three."
     async with serving(cache_bytes=CACHE, keys_file=keys) as running:
@@ -367,7 +350,7 @@ async def test_glossaries_that_change_make_a_text_unknown(tmp_path):
 
 @pytest.mark.slow
 async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
-    put(tmp_path / "fake")
+    put_bundle(tmp_path / "fake")
     request = pb.TranslateRequest(texts=["我有一只猫。"], options={"max_length": 3})
     async with serving_library(tmp_path, cache_bytes=CACHE) as (server, stub):
         found = server.metrics.registry.get_sample_value
@@ -386,11 +369,11 @@ async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
 
 @pytest.mark.slow
 async def test_a_new_version_begins_with_nothing(tmp_path):
-    put(tmp_path / "zh-en" / "1", decoding_defaults={"max_length": 2})
+    put_bundle(tmp_path / "zh-en" / "1", decoding_defaults={"max_length": 2})
     request = pb.TranslateRequest(texts=["我有一只猫。", "你好"])
     async with serving_library(tmp_path, cache_bytes=CACHE) as (server, stub):
         old = [await stub.Translate(request) for _ in range(2)]
-        put(tmp_path / "zh-en" / "2", decoding_defaults={"max_length": 4})
+        put_bundle(tmp_path / "zh-en" / "2", decoding_defaults={"max_length": 4})
         assert await server.models.models["zh-en"].reload()
         new = [await stub.Translate(request) for _ in range(2)]
     assert [each.timing.cached_texts for each in (*old, *new)] == [0, 2, 0, 2]
@@ -399,8 +382,8 @@ async def test_a_new_version_begins_with_nothing(tmp_path):
 
 @pytest.mark.slow
 async def test_a_model_may_have_a_cache_of_its_own_size(tmp_path):
-    put(tmp_path / "zh-en", source_languages=["zh"])
-    put(tmp_path / "ja-en", source_languages=["ja"])
+    put_bundle(tmp_path / "zh-en", source_languages=["zh"])
+    put_bundle(tmp_path / "ja-en", source_languages=["ja"])
     changes = {"cache_bytes": CACHE, "model_settings": {"ja-en": {"cache_bytes": 0}}}
     async with serving_library(tmp_path, **changes) as (server, _):
         assert server.models.models["zh-en"].ready.translator.cache is not None

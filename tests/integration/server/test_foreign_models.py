@@ -80,16 +80,6 @@ async def test_m2m100_translates_between_the_languages_of_the_request():
     assert "".join(score.tokens[:-1]) == "\u2581Hello"
 
 
-@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-async def test_marian_numbers_its_pieces_in_its_own_way():
-    folder = export(FOREIGN_MODELS["Marian"])
-    sources = [folder.tokenizer(text).input_ids for text in TARGETS]
-    async with serving_bundle(folder.bundle, max_batch_size=8) as running:
-        stub = running.stub
-        for beam_size in (1, 4):
-            await check(stub, folder, sources, beam_size=beam_size)
-
-
 async def test_t5_is_told_the_languages_in_words():
     folder = export(FOREIGN_MODELS["T5"])
     async with serving_bundle(folder.bundle, max_batch_size=8) as running:
@@ -97,12 +87,3 @@ async def test_t5_is_told_the_languages_in_words():
         for code, name in NAMES.items():
             sources = [folder.tokenizer(PREFIX.format(name) + text).input_ids for text in TARGETS]
             await check(stub, folder, sources, target_language=code)
-
-
-async def test_bart_begins_and_is_forced_to_begin():
-    folder = export(FOREIGN_MODELS["BART"])
-    sources = [folder.tokenizer(text).input_ids for text in TARGETS]
-    async with serving_bundle(folder.bundle, max_batch_size=8) as running:
-        stub = running.stub
-        forced = 0 if folder.bundle.manifest.language_templates.target else None
-        await check(stub, folder, sources, forced=forced)

@@ -11,7 +11,8 @@ import pytest
 
 from fakes.serving import serving
 from helpers.http_calls import JSON, PATHS, call, request, until
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from helpers.key_files import holder, key_file
+from translane_server.access.keys import make_token
 
 TRANSLATE = PATHS["Translate"]
 
@@ -128,11 +129,7 @@ async def test_the_rest_of_a_refused_body_is_dropped_up_to_a_bound(seconds, piec
 
 
 async def test_no_byte_of_a_body_is_received_without_a_key(tmp_path):
-    file = tmp_path / "keys.toml"
-    file.write_text(
-        write_keys({"shop": KeyHolder(keys=(Key(sha256=digest_of(make_token()).hex()),))}), encoding="utf-8"
-    )
-    file.chmod(0o600)
+    file = key_file(tmp_path, shop=holder(make_token()))
     async with serving(http_port=0, keys_file=file) as running, Raw(running) as raw:
         await raw.send(head("content-type: application/json", "content-length: 1000", "expect: 100-continue"))
         status, error = await raw.answer()
@@ -279,11 +276,7 @@ async def test_a_client_that_takes_no_answer_is_disconnected():
 
 async def test_keys_are_those_of_grpc(tmp_path):
     token = make_token()
-    key = Key(sha256=digest_of(token).hex())
-    file = tmp_path / "keys.toml"
-    file.write_text(write_keys({"shop": KeyHolder(keys=(key,))}), encoding="utf-8")
-    file.chmod(0o600)
-    async with serving(http_port=0, keys_file=file) as running:
+    async with serving(http_port=0, keys_file=key_file(tmp_path, shop=holder(token))) as running:
         port = running.server.http_port
         assert (await call(port, "Translate", {"texts": ["a"]}, {"authorization": f"Bearer {token}"})).status == 200
         for name in ("Translate", "TranslateStream"):

@@ -1,21 +1,19 @@
 """The source language auto, and translation through a third language, from the socket to the decoder and back."""
 
 import asyncio
-import json
-import shutil
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 
+from helpers.key_files import holder, key_file
 from helpers.otlp_receiver import Receiver, tree_of
-from helpers.real_server import serving_models
-from helpers.tiny_bundle import TINY
+from helpers.real_server import serving_models, small_settings
+from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 from translane_server.observation.tracing import traces
-from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -25,37 +23,18 @@ FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
 OPTIONS = pb.DecodingOptions(max_length=8, beam_size=2)
 
 
-def put(folder, source, target):
-    """Write a bundle for a language pair; the weights are the same for all pairs."""
-    shutil.copytree(TINY, folder)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    changes = {"source_languages": [source], "target_languages": [target]}
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
+    """A bundle for each language pair; the weights are the same for all."""
     folder = tmp_path_factory.mktemp("models")
     for name, (source, target) in PAIRS.items():
-        put(folder / name, source, target)
+        put_bundle(folder / name, source_languages=[source], target_languages=[target])
     return folder
 
 
 @asynccontextmanager
 async def serving(library, tracer=None, **changes):
-    settings = ServerSettings.model_validate(
-        {
-            "models": library,
-            "port": 0,
-            "metrics_port": 0,
-            "replicas": 1,
-            "threads": 1,
-            "max_batch_size": 4,
-            "device": "cpu",
-        }
-        | changes
-    )
-    async with serving_models(settings, tracer) as running:
+    async with serving_models(small_settings(models=library, **changes), tracer) as running:
         yield running.server, running.stub
 
 
@@ -108,11 +87,10 @@ async def test_a_pair_that_no_model_has_goes_through_english(library):
 
 
 async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
-    token, keys = make_token(), tmp_path / "keys.toml"
-    keys.write_text(write_keys({"a": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    token = make_token()
     pair: Any = {"source_language": "de", "target_language": "zh"}
     metadata = [("authorization", f"Bearer {token}")]
-    async with serving(library, keys_file=keys) as (server, stub):
+    async with serving(library, keys_file=key_file(tmp_path, a=holder(token))) as (server, stub):
 
         def paid():
             return server.metrics.registry.get_sample_value("translane_key_sentences_total", {"key": ""})

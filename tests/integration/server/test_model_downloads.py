@@ -15,13 +15,12 @@ from urllib.request import urlopen
 import pytest
 
 from helpers.file_server import FileServer, other, serving_files, silent, status, wait_until, whole
-from helpers.real_server import Running, serving_models
+from helpers.real_server import Running, serving_models, small_settings
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.app.check import check
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
-from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
 
 PATIENCE = 60  # seconds, on a busy machine
@@ -47,21 +46,7 @@ def digest_of(store: FileServer) -> str:
 
 def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSettings:
     place = f"{store.url}/zh-en" + (f"@sha256:{digest}" if digest else "")
-    return ServerSettings.model_validate(
-        {
-            "model": place,
-            "model_cache": cache,
-            "port": 0,
-            "metrics_port": 0,
-            "replicas": 1,
-            "threads": 1,
-            "max_batch_size": 4,
-        }
-    )
-
-
-def settings_of_folder() -> ServerSettings:
-    return ServerSettings(model=(ModelPlace(TINY),), port=0, metrics_port=0, replicas=1, threads=1, max_batch_size=4)
+    return small_settings(model=place, model_cache=cache)
 
 
 async def translate(running: Running) -> list[str]:
@@ -96,7 +81,7 @@ async def until(condition) -> None:
 async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     first = digest_of(store)
-    async with serving_models(settings_of_folder()) as running:
+    async with serving_models(small_settings(model=str(TINY))) as running:
         expected = await translate(running)
     settings = settings_of(store, tmp_path)
     async with serving_models(settings) as running:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from helpers.object_store import BUCKET, SECRET, program, serving_objects
-from helpers.real_server import serving_models
+from helpers.real_server import serving_models, small_settings
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
@@ -14,7 +14,6 @@ from translane_server.core.errors import BundleError
 from translane_server.models.cache import ModelCache
 from translane_server.models.remote_model import RemoteModel
 from translane_server.settings.model_sources import ModelUrl
-from translane_server.settings.server_settings import ServerSettings
 
 DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
 
@@ -49,17 +48,7 @@ def model_of(cache, place="zh-en/8", digest=DIGEST):
 
 
 async def test_a_model_from_s3_translates(environ, tmp_path):
-    settings = ServerSettings.model_validate(
-        {
-            "model": f"s3://{BUCKET}/zh-en/8@sha256:{DIGEST}",
-            "model_cache": tmp_path,
-            "port": 0,
-            "metrics_port": 0,
-            "replicas": 1,
-            "threads": 1,
-            "max_batch_size": 4,
-        }
-    )
+    settings = small_settings(model=f"s3://{BUCKET}/zh-en/8@sha256:{DIGEST}", model_cache=tmp_path)
     async with serving_models(settings) as running:
         request = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8))
         answer = await running.stub.Translate(request, timeout=60)

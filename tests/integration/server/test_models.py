@@ -9,14 +9,13 @@ import shutil
 import signal
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from helpers.reliability.failures import failure_of
-from helpers.tiny_bundle import TINY
+from helpers.tiny_bundle import TINY, put_bundle
 from translane.v1 import log_pb2, log_pb2_grpc, models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
 from translane_server.app.lifetime import changed as shown
@@ -29,17 +28,6 @@ SERVICE = "translane.v1.TranslationService"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 PATIENCE = 60  # seconds, on a busy machine
 CALLERS = 4
-
-
-def put(folder: Path, **changes: object) -> Path:
-    """Write a bundle to `folder`, all at once."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    hidden = folder.parent / f".{folder.name}"
-    shutil.copytree(TINY, hidden)
-    manifest = json.loads((hidden / "manifest.json").read_text(encoding="utf-8"))
-    (hidden / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
-    hidden.rename(folder)
-    return folder
 
 
 class Running:
@@ -133,8 +121,8 @@ async def refusal(call):
 @pytest.fixture
 def library(tmp_path):
     """A folder of two models: one in a folder of versions, one without."""
-    put(tmp_path / "models" / "zh-en" / "1", version="1")
-    put(tmp_path / "models" / "de-en", version="5", source_languages=["de"])
+    put_bundle(tmp_path / "models" / "zh-en" / "1", version="1")
+    put_bundle(tmp_path / "models" / "de-en", version="5", source_languages=["de"])
     return tmp_path / "models"
 
 
@@ -170,7 +158,7 @@ async def test_the_name_or_the_languages_choose_the_model(library, tmp_path):
 async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
     async with serving(f"--models={library}") as running:
         await running.wait_for("serving on cpu", 2)
-        unfinished = put(library / "zh-en" / "2", version="2")
+        unfinished = put_bundle(library / "zh-en" / "2", version="2")
         with (unfinished / "weights.bin").open("r+b") as weights:
             weights.truncate(1000)
         await running.reload()
@@ -181,7 +169,7 @@ async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
         # Its files are whole, but the graphs do not fit: only a replica notices.
         manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
         architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
-        put(library / "zh-en" / "3", version="3", architecture=architecture)
+        put_bundle(library / "zh-en" / "3", version="3", architecture=architecture)
         await running.reload()
         assert (await running.models())["zh-en"].version == "1"
         assert (await running.translate(source_language="zh")).model == "zh-en"
@@ -199,7 +187,7 @@ async def test_an_operator_goes_back_to_a_version(library):
     async def answered_by():
         return (await running.translate(model="zh-en")).model_versions["zh-en"]
 
-    put(library / "zh-en" / "2", version="1")  # nobody has changed what the manifest says
+    put_bundle(library / "zh-en" / "2", version="1")  # nobody has changed what the manifest says
     async with serving(f"--models={library}") as running:
         await running.wait_for("serving on cpu", 2)
         newest = (await running.models())["zh-en"]
@@ -223,12 +211,12 @@ async def test_an_operator_goes_back_to_a_version(library):
 async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(library, tmp_path):
     settings = tmp_path / "settings.toml"
     settings.write_text('strict_reload = true\n[model_settings.zh-en]\nmodel_version = "1"\n', encoding="utf-8")
-    put(library / "zh-en" / "2", version="2")
+    put_bundle(library / "zh-en" / "2", version="2")
     async with serving(f"--models={library}", f"--config={settings}") as running:
         await running.wait_for("serving on cpu", 2)
         assert (await running.models())["zh-en"].version == "1"
         (library / "de-en").rename(tmp_path / "old")
-        put(library / "de-en", version="5", source_languages=["fr"])
+        put_bundle(library / "de-en", version="5", source_languages=["fr"])
         await running.reload()
         await running.wait_for(
             "a new version is refused, and version 5@.* goes on: version 5@.* does not translate from de any more and"
@@ -263,12 +251,12 @@ async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(lib
 async def test_models_come_and_go(library):
     async with serving(f"--models={library}") as running:
         await running.wait_for("serving on cpu", 2)
-        put(library / "fr-en", source_languages=["fr"])
+        put_bundle(library / "fr-en", source_languages=["fr"])
         response = await running.operator.LoadModel(models_pb2.LoadModelRequest(name="fr-en"), timeout=PATIENCE)
         assert response.model.state == pb.MODEL_STATE_READY
         assert (await running.translate(source_language="fr")).model == "fr-en"
         shutil.rmtree(library / "de-en")
-        put(library / "it-en", source_languages=["it"])
+        put_bundle(library / "it-en", source_languages=["it"])
         await running.reload()
         assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
         code, _, _ = await refusal(running.translate(model="de-en"))
@@ -309,17 +297,17 @@ async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(library
 
 
 async def test_one_model_as_ever(tmp_path):
-    folder = put(tmp_path / "only", name="only")
+    folder = put_bundle(tmp_path / "only", name="only")
     async with serving(str(folder)) as running:
         await running.wait_for("serving on cpu with 8 rows model=only")
         assert (await running.translate()).model == "only"
-        put(tmp_path / "next", name="only", version="next")
+        put_bundle(tmp_path / "next", name="only", version="next")
         folder.rename(tmp_path / "old")
         (tmp_path / "next").rename(folder)
         await running.reload()
         assert (await running.models())["only"].version == "next"
         folder.rename(tmp_path / "next")
-        put(folder, name="another")
+        put_bundle(folder, name="another")
         await running.reload()
         await running.wait_for("a new version is refused.*its name is another, and only is served")
         assert (await running.translate()).model == "only"
@@ -336,7 +324,7 @@ async def refused_start(*argv: str) -> str:
 
 
 async def test_what_is_wrong_at_the_start_is_a_sentence(library, tmp_path):
-    broken = put(tmp_path / "broken")
+    broken = put_bundle(tmp_path / "broken")
     (broken / "decoder.onnx").unlink()
     (tmp_path / "empty").mkdir()
     settings = tmp_path / "settings.toml"

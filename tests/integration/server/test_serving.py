@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
+from helpers.http_calls import until
 from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
 from translane_server.app import server as app_server
@@ -98,12 +99,6 @@ async def handled(running, method, code, at_least=1):
                 return count
         await asyncio.sleep(0.01)
     raise AssertionError(f"{method} was not answered {at_least} times with {code}")
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 the engine's thread tells nobody
-            await asyncio.sleep(0.002)
 
 
 async def test_translate():

@@ -13,9 +13,10 @@ import pytest_asyncio
 from fakes.serving import make_model, serving
 from helpers.browser import CHROMIUM, chromium, opened
 from helpers.http_calls import call, request, until
+from helpers.key_files import holder, key_file
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 from translane_server.bundle.bundle import load_bundle
 
 pytest.importorskip("playwright")
@@ -282,11 +283,8 @@ async def test_no_script_makes_html_of_text(browser):
 @pytest.mark.slow
 async def test_it_asks_for_a_key(browser, tmp_path):
     token = make_token()
-    keys = tmp_path / "keys.toml"
-    keys.write_text(write_keys({"ada": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
-    keys.chmod(0o600)
     async with (
-        serving(http_port=0, keys_file=keys) as running,
+        serving(http_port=0, keys_file=key_file(tmp_path, ada=holder(token))) as running,
         showing(running, browser, complains=True) as page,
     ):
         refused = await request(running.server.http_port, "GET", "/status.json")

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from fakes.serving import serving
+from helpers.http_calls import until
 from helpers.real_server import serving_bundle
 from helpers.reliability.failures import failure_of
 from translane.v1 import translation_pb2 as pb
@@ -62,12 +63,6 @@ async def failure(call):
             pass
     failure = failure_of(caught.value)
     return failure.code.name, failure.reason, failure.fields
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 the engine's thread tells nobody
-            await asyncio.sleep(0.002)
 
 
 def active(running):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from helpers.client_calls import CALLS, ask
+from helpers.key_files import holder, key_file
 from helpers.targets import TARGETS, running_target
 from translane import Client, RetryPolicy, Unauthenticated
-from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.access.keys import make_token
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
@@ -23,9 +24,7 @@ def token():
 def guarded(request, tmp_path_factory, token):
     """A service that knows one key, and the folder of the key's file."""
     folder = tmp_path_factory.mktemp("guarded")
-    keys = folder / "keys.toml"
-    keys.write_text(write_keys({"ours": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
-    with running_target(request, folder, f"--keys-file={keys}") as running:
+    with running_target(request, folder, f"--keys-file={key_file(folder, ours=holder(token))}") as running:
         yield running
 
 

@@ -110,14 +110,3 @@ def test_some_heads_alone_can_be_averaged(tmp_path, dtype):
         expected = scores[..., 0].softmax(-1)[[1, 3]].mean(0)
         np.testing.assert_allclose(attention[row, :length], expected.numpy(), atol=1e-6)
         assert not attention[row, length:].any()
-
-
-@pytest.mark.slow
-def test_fp16_bundles_give_float32_weights(tmp_path):
-    folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, d_model=16, ffn_size=16, heads=2)
-    backend = OrtBackend(Sessions(load_bundle(folder), threads=1), rows=1, source_capacity=8, target_capacity=8)
-    backend.encode([[5, 6, 3]], 0)
-    attention = backend.decode_step(np.array([2]), np.zeros(1, np.int32), ATTENTION).attention
-    assert attention is not None
-    assert attention.dtype == np.float32
-    np.testing.assert_allclose(attention.sum(), 1, atol=1e-6)

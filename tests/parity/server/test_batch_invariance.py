@@ -4,9 +4,7 @@ The sentences go through the real dispatcher, replica loop and backend: one at a
 running batch in random order at random moments.
 """
 
-import gzip
 import random
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +17,6 @@ from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
-ROOT = Path(__file__).resolve().parents[3]
-DEMO = ROOT / "models" / "zh-en"
-TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 ROWS = 24
 OPTIONS = DecodingOptions(max_length=48)
 
@@ -94,14 +89,3 @@ def test_steps_on_more_threads_now_and_then(tmp_path, precision):
         for seed in range(3):
             assert differences(found(decoder.arriving(sentences, seed)), expected) == {"tokens": 0, "scores": 0}
     assert min(asked.count(True), asked.count(False)) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
-@pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
-def test_demo_model_on_the_test_split():
-    bundle = load_bundle(DEMO)
-    with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
-        texts = [line.split("\t")[0] for line in lines]
-    assert len(texts) > 1000
-    check(bundle, load_tokenizer(bundle).encode(texts), threads=1)

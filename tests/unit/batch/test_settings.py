@@ -92,9 +92,3 @@ def test_all_that_decides_the_outputs_is_compared() -> None:
         "requests", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
     }  # fmt: skip
     assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect
-
-
-@pytest.mark.parametrize("name", ["model_cache", "model_cache_bytes"])
-def test_settings_of_the_cache_are_those_of_the_server(name: str) -> None:
-    own, other = BatchSettings.model_fields[name], ServerSettings.model_fields[name]
-    assert (own.description, own.default, own.metadata) == (other.description, other.default, other.metadata)

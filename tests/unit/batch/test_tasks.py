@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from translane_batch import reading, tasks
+from translane_batch import reading
 from translane_batch.answers import Answer, decoded, encoded, line_of
 from translane_batch.errors import ResumeError
 from translane_batch.reading import numbers_in, sources_of, write_sources
@@ -71,7 +71,3 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         (tmp_path / "work" / "run.json").write_bytes(content)
         with pytest.raises(ResumeError, match=sentence):
             work.plan(identity)
-
-
-def test_constants_fit_together() -> None:
-    assert tasks.TASK_BYTES <= tasks.BUCKET_BYTES

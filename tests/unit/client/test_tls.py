@@ -12,7 +12,7 @@ from unit.client.fake_server import FakeServer, answer
 
 from helpers.certificates import Authority
 from helpers.client_command import Command
-from translane import AsyncClient, Client, Connection, Unavailable
+from translane import Client, Connection, Unavailable
 
 
 @pytest.fixture
@@ -105,21 +105,6 @@ def test_new_certificates_are_taken_without_a_new_client(authority: Authority, t
         release.set()
         under_way.join()
         assert answers == ["<long>"]
-
-
-async def test_new_certificates_are_taken_by_an_asynchronous_client(authority: Authority, tmp_path: Path):
-    others = Authority(tmp_path, "others")
-    trusted = tmp_path / "trusted.pem"
-    trusted.write_bytes(authority.pem)
-    with (
-        FakeServer().start(authority.server_credentials("127.0.0.1")) as first,
-        FakeServer().start(others.server_credentials("127.0.0.1")) as second,
-    ):
-        async with AsyncClient([first.address, second.address], ca=trusted) as client:
-            for round, server in enumerate([first, second, first, second]):
-                trusted.write_bytes((authority if server is first else others).pem + b"\n" * round)
-                assert (await client.translate("a")).text == "<a>"
-            assert (len(first.requests), len(second.requests)) == (2, 2)
 
 
 def test_files_that_do_not_fit_together_yet_change_nothing(authority: Authority, tmp_path: Path):

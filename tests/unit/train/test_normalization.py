@@ -33,11 +33,6 @@ def test_a_rule_read_back_from_its_compiled_form_normalizes_as_the_original(name
     assert different == []
 
 
-def test_multi_code_point_compositions_are_kept() -> None:
-    assert rules("nmt_nfkc")["e\u0301"] == "é"
-    assert rules("nmt_nfkc")["ｶﾞ"] == "ガ"
-
-
 @pytest.mark.parametrize(
     ("traditional", "simplified"),
     [

@@ -204,9 +204,3 @@ def test_failures_are_one_sentence(
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("translane train: ")
     assert sentence in last
-
-
-def test_a_missing_checkpoint_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "test.tsv").write_text("a\tb\n")
-    assert main(["--evaluate", str(tmp_path / "none"), "--test", str(tmp_path / "test.tsv")]) == 1
-    assert "config.json: the file is missing" in capfd.readouterr().err

@@ -23,10 +23,3 @@ def test_a_cool_down_ends_the_run_at_almost_nothing_and_changes_nothing_before()
     assert cooled.rate(91) == pytest.approx(plain.rate(91) / 2)
     assert cooled.rate(100) == pytest.approx(plain.rate(100) / 20)
     assert cooled.rate(101) == 0
-
-
-def test_the_papers_rate_at_its_peak() -> None:
-    # §5.3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)
-    schedule = WarmupInverseSqrt(peak=512**-0.5 * 4000**-0.5, warmup_steps=4000)
-    for step in (1, 1000, 4000, 16000):
-        assert schedule.rate(step) == pytest.approx(512**-0.5 * min(step**-0.5, step * 4000**-1.5))

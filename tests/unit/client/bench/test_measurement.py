@@ -11,7 +11,7 @@ import pytest
 from translane.v1 import translation_pb2 as pb
 from translane_client.bench.load import Bound, Window, tokens_of
 from translane_client.bench.measurement import Measurement, quantile
-from translane_client.bench.report import as_json, headings, notes, row
+from translane_client.bench.report import as_json, notes
 
 
 def measured(*latencies: float, rate: float | None = 50.0, seconds: float = 10.0, **values) -> Measurement:
@@ -61,23 +61,6 @@ def test_tokens_are_those_of_all_hypotheses():
     hypothesis = pb.Hypothesis(tokens=["a", "b", "</s>"])
     translation = pb.Translation(hypotheses=[hypothesis, hypothesis])
     assert tokens_of(pb.TranslateResponse(translations=[translation, translation]).SerializeToString()) == 12
-
-
-def test_a_row_stands_under_its_headings():
-    line = row(measured(0.1, 0.2, seconds=4.0, errors=Counter(UNAVAILABLE=2, ABORTED=1)), tokens=False)
-    head = headings(clients=False, tokens=False)
-    assert head.split() == ["offered/s", "answered/s", "p50", "ms", "p95", "ms", "p99", "ms", "max", "ms", "errors"]
-    assert line.split() == ["50", "0.5", "100.0", "200.0", "200.0", "200.0", "ABORTED", "1,", "UNAVAILABLE", "2"]
-    assert line.index("ABORTED") == head.index("errors")
-    assert line[: head.index("answered/s") + len("answered/s")].endswith("0.5")
-
-
-def test_a_row_with_tokens_and_one_without_answers():
-    measurement = measured(0.1, rate=None, seconds=2.0, tokens_within=5000)
-    assert headings(clients=True, tokens=True).split()[0] == "clients"
-    assert row(measurement, tokens=True).split()[-2:] == ["2,500", "-"]
-    assert row(measurement, tokens=True).split()[0] == "3"
-    assert row(measured(unanswered=4), tokens=True).split() == ["50", "0.0", "-", "-", "-", "-", "-", "unanswered", "4"]
 
 
 def test_notes_tell_of_a_generator_that_fell_behind_and_of_an_early_end():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from itertools import islice, takewhile
+from itertools import islice
 
 import pytest
 
 from translane.v1 import translation_pb2 as pb
 from translane_client.bench.schedule import Text, arrivals, serialized_requests
-from translane_client.bench.sentences import BUILT_IN, built_in
 
 
 def test_arrivals_are_a_poisson_process_that_the_seed_settles():
@@ -53,11 +52,3 @@ def test_a_request_has_the_longest_of_its_lengths():
     assert lengths == {"a": 5, "b": 9}
     (plain,) = parsed(serialized_requests([Text("a")], 1, pb.TranslateRequest(), seed=0), 1)
     assert not plain.options.HasField("max_length")
-
-
-def test_there_are_sentences_of_our_own():
-    assert built_in(["xx", "zh-Hant"]) == BUILT_IN["zh"]
-    assert built_in(["xx"]) == ()
-    for sentences in BUILT_IN.values():
-        assert len(set(sentences)) == len(sentences)
-        assert list(takewhile(str.strip, sentences)) == list(sentences)

@@ -203,13 +203,6 @@ def test_what_is_written_is_read_back(texts: list[str], end: str):
     assert sum(size for _, size in read) == (len(data) if texts else 0)
 
 
-@given(UNICODE)
-def test_a_translation_is_always_one_line(text: str):
-    stdout = io.BytesIO()
-    LineWriter(None, stdout).write(text)
-    assert len(list(texts_of(io.BytesIO(stdout.getvalue()), "memory"))) == 1
-
-
 @given(st.lists(st.text(st.sampled_from("a\r\n猫"), min_size=1)), st.booleans())
 def test_parts_make_the_line_that_their_text_makes(parts: list[str], keep_breaks: bool):
     whole, cut = io.BytesIO(), io.BytesIO()

@@ -19,15 +19,6 @@ from translane_server.bundle.manifest import Activation
 
 pytestmark = pytest.mark.slow
 
-T5 = {
-    "norm": "pre",
-    "norm_kind": "rms",
-    "positions": "none",
-    "biases": False,
-    "attention_scale": False,
-    "relative_buckets": 8,
-    "relative_max_distance": 16,
-}
 GATED = {**SMALL_SIZES, "gated": True, "activation": "silu", "norm": "pre"}
 SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
 SOURCE = [5, 6, 7, 3]
@@ -207,10 +198,3 @@ def test_other_precisions_take_larger_ones(exported, precision):
     parity = load_bundle(exported(1e5, precision=precision)).manifest.parity
     assert parity is not None
     assert parity.max_activation is None
-
-
-def test_a_t5_whose_activations_are_large_is_told_of_bf16(exported):
-    with pytest.raises(
-        ExportError, match=r"the output of encoder\.layers\.0\.self_attention\.v_proj.*--precision bf16"
-    ):
-        exported(60_000.0, **T5)

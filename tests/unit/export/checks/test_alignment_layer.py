@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 from helpers.bundles import SIZES, random_model
 from translane_export.checks import alignment_layer
-from translane_export.checks.alignment_layer import choose_alignment, recorded_attention, score
+from translane_export.checks.alignment_layer import choose_alignment, score
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 
@@ -52,20 +51,3 @@ def test_a_layer_that_is_asked_for_is_taken(model):
     assert choose_alignment(model, SOURCES, layer=0).layer == 0
     with pytest.raises(ExportError, match="--alignment-layer is 3, and the model's decoder layers are 0 to 2"):
         choose_alignment(model, SOURCES, layer=3)
-
-
-@torch.inference_mode()
-def test_recorded_weights_are_what_the_layers_average_values_with(model):
-    source, lengths, target = torch.tensor([SOURCES[0]]), torch.tensor([4]), torch.tensor([[2, 9, 11]])
-    memory = model.encode(source, lengths)
-    attention = model.decoder.layers[1].cross_attention
-    seen = []
-    hook = attention.out_proj.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
-    with recorded_attention(model) as weights:
-        model.decode(target, memory, lengths)
-    hook.remove()
-    model.decode(target, memory, lengths)
-    assert len(weights) == 3  # nothing is recorded afterwards
-    assert weights[1].shape == (1, 2, 3, 4)
-    context = weights[1] @ attention.project_keys_values(memory).values
-    torch.testing.assert_close(context.transpose(1, 2).flatten(2), seen[0])

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -96,7 +95,8 @@ def test_bad_input_is_one_sentence(explain, tiny, tmp_path):
         ((tiny, "", *output), 2, "TEXT: string should have at least 1 character, not ''"),
         ((tiny, "\udcff", *output), 2, "TEXT: "),
         ((tiny, " ", *output), 2, "TEXT: it has no tokens, so there is nothing to translate"),
-        ((tiny, "好" * 30, *output), 2, "tokens, and the model takes 16; give one shorter sentence"),
+        ((tiny, "好" * 40, *output), 2, "TEXT: it has 42 tokens, and the model takes 16; give one shorter sentence"),
+        ((tiny, "好" * 2000, *output), 2, "TEXT: it has 2,000 characters, at most 1,024 are read"),
         (
             (tiny, TEXT, *output, "--target-language", "tlh"),
             2,
@@ -111,21 +111,3 @@ def test_bad_input_is_one_sentence(explain, tiny, tmp_path):
         assert (found[0], found[1]) == (code, "")
         assert sentence in found[2]
         assert not (tmp_path / "seen").exists()
-
-
-def test_torchscript_is_named(explain, tmp_path):
-    folder = tmp_path / "torchscript"
-    folder.mkdir()
-    (folder / "torchscript.json").write_text("{}")
-    assert explain(folder, TEXT, "-o", tmp_path / "seen")[::2] == (
-        1,
-        f"model bundle {folder}: it holds TorchScript files; export the checkpoint as ONNX graphs",
-    )
-
-
-def test_a_damaged_bundle_is_refused(explain, tiny, tmp_path):
-    folder = shutil.copytree(tiny, tmp_path / "damaged")
-    (folder / "weights.bin").write_bytes(b"no")
-    code, _, sentence = explain(folder, TEXT, "-o", tmp_path / "seen")
-    assert code == 1
-    assert "weights.bin is not the file that was exported" in sentence

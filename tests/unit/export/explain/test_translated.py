@@ -57,20 +57,6 @@ def test_several_languages(inspect, name):
     assert ("with prefix" in names) == (name == "T5")
 
 
-def test_texts_are_bounded(opened):
-    bundle, tokenizer = opened
-    for text, sentence in (
-        (" ", "TEXT: it has no tokens, so there is nothing to translate"),
-        ("好" * 40, "TEXT: it has 42 tokens, and the model takes 16; give one shorter sentence"),
-        ("好" * 2000, "TEXT: it has 2,000 characters, at most 1,024 are read"),
-    ):
-        with pytest.raises(SettingsError) as error:
-            read_source(bundle, tokenizer, text)
-        assert str(error.value) == sentence
-    with pytest.raises(SettingsError, match="--max-length: it is 17, and the model writes at most 16 tokens"):
-        translate(Sessions(bundle, threads=1), read_source(bundle, tokenizer, "好"), beam_size=1, max_length=17)
-
-
 def test_the_number_of_weights_is_bounded(opened):
     sizes = opened[0].manifest.architecture
     check_size(sizes, 16, 16)

@@ -32,10 +32,6 @@ def graph():
     )
 
 
-def session(model):
-    return open_session(model)
-
-
 @pytest.fixture
 def changed():
     model = graph()
@@ -44,15 +40,15 @@ def changed():
 
 
 def test_where_asked_for_everything_is_as_before(changed):
-    before = session(graph()).run(None, {"x": X})
-    after = session(changed).run(None, {"asked": np.array(True), "x": X})
+    before = open_session(graph()).run(None, {"x": X})
+    after = open_session(changed).run(None, {"asked": np.array(True), "x": X})
     for expected, actual in zip(before, after, strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
 def test_where_not_it_has_no_entries_and_the_rest_is_as_before(changed):
-    before = session(graph()).run(None, {"x": X})
-    y, rare, z = session(changed).run(None, {"asked": np.array(False), "x": X})
+    before = open_session(graph()).run(None, {"x": X})
+    y, rare, z = open_session(changed).run(None, {"asked": np.array(False), "x": X})
     assert rare.shape == (0, 0)
     np.testing.assert_array_equal(y, before[0])
     np.testing.assert_array_equal(z, before[2])
@@ -70,5 +66,5 @@ def test_inputs_and_outputs_keep_their_order(position):
     compute_on_request(model, "rare", "asked", position)
     names = ["x"]
     names.insert(position, "asked")
-    assert [value.name for value in session(model).get_inputs()] == names
-    assert [value.name for value in session(model).get_outputs()] == ["y", "rare", "z"]
+    assert [value.name for value in open_session(model).get_inputs()] == names
+    assert [value.name for value in open_session(model).get_outputs()] == ["y", "rare", "z"]

@@ -173,12 +173,6 @@ def test_what_does_not_go_together(checkpoint, tmp_path, pairs, capsys):
         return capsys.readouterr().err.splitlines()[-1].removeprefix("translane export: ")
 
     assert fails("--test", str(pairs)) == "--test is for precision int8, whose translations it scores"
-    assert fails(*FLAGS, "--weight-storage", "float16") == (
-        "precision int8 stores its weights as int8; leave --weight-storage out"
-    )
-    assert fails(*FLAGS, "--format", "torchscript") == (
-        "TorchScript files are fp32 or fp16; int8 is a precision of ONNX bundles"
-    )
     assert "none.tsv: the file is missing" in fails(*FLAGS, "--test", str(tmp_path / "none.tsv"))
     wrong = tmp_path / "wrong.tsv"
     wrong.write_text("no tab here\n")

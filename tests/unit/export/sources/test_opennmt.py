@@ -86,12 +86,6 @@ def test_gated_feed_forward(made, name, function):
         torch.testing.assert_close(layer.feed_forward(x), expected, rtol=0, atol=1e-5)
 
 
-def test_how_it_decodes(kept):
-    config = OpenNmtReader().read(kept[3].folder).config
-    assert (config.unk_id, config.pad_id, config.start_id, config.eos_id) == (0, 1, 2, 3)
-    assert config.suppressed_ids == ()
-
-
 def test_another_start_token(made):
     made.content["vocab"]["decoder_start_token"] = "</s>"
     made.save()
