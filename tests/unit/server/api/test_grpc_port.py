@@ -153,6 +153,30 @@ async def test_a_call_is_open_until_its_task_ends():
     assert port.admission.open == Use()
 
 
+async def test_a_stream_whose_caller_does_not_read_ends_with_the_next_message():
+    writing, reads = asyncio.Event(), asyncio.Event()
+
+    class Slow(Context):
+        async def write(self, message):
+            writing.set()
+            await reads.wait()
+            await super().write(message)
+
+    async def write_many(_request, _call, write):
+        for number in range(3):
+            await write(number)
+
+    port, context = Port(grpc.unary_stream_rpc_method_handler, write_many, request_timeout=0.01), Slow()
+    task = asyncio.create_task(port.handler.stream_stream(None, context))
+    await writing.wait()
+    await asyncio.sleep(0.3)
+    assert (port.admission.count, context.status) == (1, None)
+    reads.set()
+    await asyncio.wait([task])
+    assert (context.written, context.status) == ([0], grpc.StatusCode.DEADLINE_EXCEEDED)
+    assert isinstance(task.exception(), grpc.aio.AbortError)
+
+
 @pytest.mark.parametrize(
     ("service", "name", "ends"), [("grpc.health.v1.Health", "Watch", False), ("a.Service", "Method", True)]
 )

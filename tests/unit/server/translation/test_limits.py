@@ -139,6 +139,16 @@ def test_what_is_one_too_much_is_refused(options, field):
     assert named(caught.value) == [field]
 
 
+def test_all_that_is_too_large_is_named_at_once():
+    options = Options(target_prefix="x" * 321, glossaries=("x",) * 9)
+    with pytest.raises(InvalidRequestError) as caught:
+        check_sizes(TranslationRequest(["x" * 385, "x", "x" * 385], options=options), LIMITS)
+    assert named(caught.value) == ["texts[0]", "texts[2]", "options.target_prefix", "options.glossaries"]
+    with pytest.raises(InvalidRequestError) as caught:
+        check_inputs(ScoringRequest([("x" * 385, "x" * 321)]), LIMITS)
+    assert named(caught.value) == ["inputs[0].source", "inputs[0].target"]
+
+
 @pytest.mark.parametrize("options", [{"split_sentences": False}, {"target_prefix": "x"}, {"return_alternatives": True}])
 def test_a_text_that_stays_whole_is_as_long_as_a_sentence(options):
     options = checked_options(options)
