@@ -19,6 +19,7 @@ import logging
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ from pathlib import Path
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import BundleError
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, flush_folder, read_regular
-from translane_server.models.download import StoppedError
+from translane_server.models.download import GIVEN_UP, DownloadError
 
 _TICK = 0.05  # from one look at a lock to the next [seconds]
 
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Hold:
-    """A bundle that stays in the cache until `release`, or until the process ends.
+    """A bundle that stays in the cache until `release`, or until nobody has this object any more.
 
     Attributes:
         folder: the bundle.
@@ -42,16 +43,11 @@ class Hold:
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
-        self._descriptor = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
 
     def release(self) -> None:
         """Hold the bundle no longer."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.release()
+        self._close()
 
 
 class ModelCache:
@@ -119,16 +115,14 @@ class ModelCache:
         """Wait until no other process changes the folder, and keep others from changing it.
 
         Raises:
-            StoppedError: `stop` was set meanwhile.
+            DownloadError: `stop` was set meanwhile.
         """
         with (self.folder / "lock").open("a") as file:
-            waits = False
-            while not _try_lock(file.fileno()):
-                if not waits:
-                    _log.info("model cache %s: another process downloads a bundle; waiting", self.folder)
-                waits = True
-                if stop.wait(_TICK):
-                    raise StoppedError
+            if not _try_lock(file.fileno()):
+                _log.info("model cache %s: another process downloads a bundle; waiting", self.folder)
+                while not _try_lock(file.fileno()):
+                    if stop.wait(_TICK):
+                        raise DownloadError(GIVEN_UP)
             yield
 
     def begin(self, digest: str, size: int) -> Path:
@@ -147,7 +141,8 @@ class ModelCache:
         new.mkdir(exist_ok=True)
         had = _size(new)
         sizes = {path: _size(path) for path in self._bundles.iterdir() if path.name != digest}
-        unused = sorted(sizes, key=self._last_use)
+        used_at = {path.name: path.stat().st_mtime for path in self._holds.iterdir()}
+        unused = sorted(sizes, key=lambda bundle: used_at.get(bundle.name, 0.0))
         while (free := self._free(had + sum(sizes.values()))) < size - had:
             if not unused:
                 raise BundleError(
@@ -190,12 +185,6 @@ class ModelCache:
     def _free(self, used: int) -> int:
         """How many bytes may be written, if the bundles have `used` bytes."""
         return min(self._most_bytes - used, shutil.disk_usage(self.folder).free)
-
-    def _last_use(self, bundle: Path) -> float:
-        try:
-            return (self._holds / bundle.name).stat().st_mtime
-        except FileNotFoundError:
-            return 0.0
 
     def _remove_unused(self, bundle: Path) -> bool:
         # For this kind of lock NFS wants a file that is open for writing.

@@ -168,21 +168,18 @@ def names(available: Sequence[str], tag: str) -> bool:
     return bool(tag) and lookup(tag, available) not in (None, UNDETERMINED)
 
 
-def names_pair(languages: Languages, source: str, target: str) -> bool:
-    """Whether a model that has a pair also names its languages, and does not have them as ``und``."""
-    return UNDETERMINED not in (_find(source, languages.source), _find(target, languages.target))
-
-
 def with_pair(models: Mapping[str, Languages], source: str, target: str) -> list[str]:
-    """Return the names of the models that have a pair. Models that name its languages go before models of any language.
+    """Return the names of the models that have a pair of a request, by the languages of all models.
 
-    Args:
-        models: the languages of each model, by name.
-        source: tag of a request.
-        target: tag of a request.
+    Models that name the languages of the pair go before models of any language, which have them as ``und``.
     """
-    found = [name for name, languages in models.items() if has_pair(languages, source, target)]
-    return [name for name in found if names_pair(models[name], source, target)] or found
+    found = {name: languages for name, languages in models.items() if has_pair(languages, source, target)}
+    naming = [
+        name
+        for name, languages in found.items()
+        if UNDETERMINED not in (_find(source, languages.source), _find(target, languages.target))
+    ]
+    return naming or list(found)
 
 
 def no_such_model(name: str, known: Iterable[str]) -> ModelNotFoundError:

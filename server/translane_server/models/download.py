@@ -43,6 +43,7 @@ PAUSE = 0.5  # mean time before the second attempt; each pause is twice as long 
 _LONGEST_PAUSE = 10.0  # [seconds]
 _TICK = 0.05  # from one look at `stop` to the next [seconds]
 _MOST_REDIRECTS = 5
+GIVEN_UP = "the download was given up, because the server stops"
 _PASSING = (408, 425, 429)  # and everything from 500 on
 
 _log = logging.getLogger(__name__)
@@ -50,13 +51,6 @@ _log = logging.getLogger(__name__)
 
 class DownloadError(Exception):
     """A file cannot be downloaded. The message is the end of a sentence that has named the bundle and the file."""
-
-
-class StoppedError(DownloadError):
-    """Nobody wants the file any more."""
-
-    def __init__(self) -> None:
-        super().__init__("the download was given up, because the server stops")
 
 
 class _PassingError(DownloadError):
@@ -71,8 +65,8 @@ class Link(NamedTuple):
     """
 
     url: str
-    headers: Mapping[str, str] = {}
-    is_pinned: bool = False
+    headers: Mapping[str, str]
+    is_pinned: bool
 
 
 def download(title: str, link: Callable[[], Link], file: BinaryIO, size: int | None, stop: threading.Event) -> None:
@@ -93,25 +87,24 @@ def download(title: str, link: Callable[[], Link], file: BinaryIO, size: int | N
     """
     from anyio.from_thread import start_blocking_portal  # a server without URLs starts without these libraries
 
-    problem: DownloadError = StoppedError()
     for attempt in range(ATTEMPTS):
-        if attempt:
-            _log.info("%s: %s; trying again", title, problem)
-            pause = min(PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE)
-            stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  so that many servers do not come at once
         if stop.is_set():
-            raise StoppedError
+            raise DownloadError(GIVEN_UP)
         try:
             # An event loop can end whatever it waits for: an answer, or bytes that come one by one.
             with start_blocking_portal() as portal:
                 running = portal.start_task_soon(_attempt, link(), file, size)
                 while not wait([running], _TICK).done:
                     if stop.is_set():
-                        raise StoppedError
-                return running.result()
+                        raise DownloadError(GIVEN_UP)
+                running.result()
+            return
         except _PassingError as error:
-            problem = error
-    raise DownloadError(f"{problem}, {ATTEMPTS} times")
+            if attempt + 1 == ATTEMPTS:
+                raise DownloadError(f"{error}, {ATTEMPTS} times") from None
+            _log.info("%s: %s; trying again", title, error)
+            pause = min(PAUSE * 2**attempt, _LONGEST_PAUSE)
+            stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  so that many servers do not come at once
 
 
 async def _attempt(link: Link, file: BinaryIO, size: int | None) -> None:
@@ -239,43 +232,45 @@ def links_of(url: ModelUrl) -> Callable[[str], Link]:
         DownloadError: a package is missing, or settings of the environment are wrong. What is returned raises
             DownloadError if there are no keys, or others can change what comes and there is no digest.
     """
-    link = {"s3": _of_s3, "hf": _of_hugging_face}.get(url.scheme, _of_web)(url)
+    found = {"s3": _of_s3, "hf": _of_hugging_face}.get(url.scheme, _of_web)(url)
 
-    def checked(name: str) -> Link:
-        found = link(name)
-        if not url.digest and is_exposed(found.url):
+    def link(name: str) -> Link:
+        address, headers = found(name)
+        if not url.digest and is_exposed(address):
             raise DownloadError("its store is at http://, and http:// needs a digest (@sha256:…)")
-        return found
+        return Link(address, headers, is_pinned=bool(url.digest))
 
-    return checked
+    return link
 
 
-def _of_web(url: ModelUrl) -> Callable[[str], Link]:
+_Address = tuple[str, Mapping[str, str]]
+"""An address, and the headers that it needs."""
+
+
+def _of_web(url: ModelUrl) -> Callable[[str], _Address]:
     headers = {}
     if url.user:
         headers["Authorization"] = "Basic " + base64.b64encode(unquote(url.user).encode()).decode("ascii")
     query = f"?{url.query}" if url.query else ""
-    return lambda name: Link(
-        f"{url.scheme}://{url.host}{url.path}/{quote(name)}{query}", headers, is_pinned=bool(url.digest)
-    )
+    return lambda name: (f"{url.scheme}://{url.host}{url.path}/{quote(name)}{query}", headers)
 
 
-def _of_hugging_face(url: ModelUrl) -> Callable[[str], Link]:
+def _of_hugging_face(url: ModelUrl) -> Callable[[str], _Address]:
     from huggingface_hub import get_token, hf_hub_url
 
     name_and_revision, _, folder = url.path.lstrip("/").partition("/")
     repository, _, revision = name_and_revision.partition("@")
 
-    def link(name: str) -> Link:
+    def address_of(name: str) -> _Address:
         path = f"{unquote(folder)}/{name}".lstrip("/")
         address = hf_hub_url(f"{url.host}/{repository}", path, revision=unquote(revision) or None)
         token = None if is_exposed(address) else get_token()
-        return Link(address, {"Authorization": f"Bearer {token}"} if token else {}, is_pinned=bool(url.digest))
+        return address, {"Authorization": f"Bearer {token}"} if token else {}
 
-    return link
+    return address_of
 
 
-def _of_s3(url: ModelUrl) -> Callable[[str], Link]:
+def _of_s3(url: ModelUrl) -> Callable[[str], _Address]:
     try:
         import obstore
         from obstore.store import S3Store
@@ -290,14 +285,13 @@ def _of_s3(url: ModelUrl) -> Callable[[str], Link]:
     except Exception as error:  # noqa: BLE001  obstore raises many types, and its messages may quote settings
         raise DownloadError(f"the environment's settings of S3 are wrong ({type(error).__name__})") from None
 
-    def link(name: str) -> Link:
+    def address_of(name: str) -> _Address:
         try:
-            address = str(obstore.sign(store, "GET", f"{unquote(url.path)}/{name}".lstrip("/"), _VALID))
+            return str(obstore.sign(store, "GET", f"{unquote(url.path)}/{name}".lstrip("/"), _VALID)), {}
         except Exception as error:  # noqa: BLE001  as above
             raise DownloadError(
                 "it cannot be signed: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_ENDPOINT_URL is missing or wrong,"
                 f" and the machine has no role ({type(error).__name__})"
             ) from None
-        return Link(address, is_pinned=bool(url.digest))
 
-    return link
+    return address_of

@@ -63,10 +63,10 @@ def _add(found: dict[str, Path], name: str, folder: Path) -> None:
 
 def versions(folder: Path) -> list[Path]:
     """Return the versions of the model in `folder`, highest first. A folder without versions is its only version."""
-    if _holds_bundle(folder):
+    if _bundles(folder):
         return [folder]
     try:
-        found = [entry for entry in _folders(folder) if _holds_bundle(entry)]
+        found = [entry for entry in _folders(folder) if _bundles(entry)]
     except OSError:  # the reader of the manifest says what is wrong with the folder
         return [folder]
     return sorted(found, key=lambda entry: (_pieces(entry.name), entry.name), reverse=True) or [folder]
@@ -135,14 +135,14 @@ def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
     except OSError as error:
         raise SettingsError(f"--models {library}: the folder cannot be read: {error.strerror}") from None
     names = [folder.name for folder in folders]
-    if _holds_bundle(library) and set(names) <= set(PRECISIONS):
+    if _bundles(library) and set(names) <= set(PRECISIONS):
         raise SettingsError(
             f"--models {library}: its folders ({', '.join(sorted(names))}) are named after precisions, as those of one"
             " model are; name it without --models"
         )
     without = []
     for folder in sorted(folders):
-        if not any(_holds_bundle(version) for version in versions(folder)):
+        if not any(_bundles(version) for version in versions(folder)):
             without.append(folder.name)
         elif not is_model_name(folder.name):
             raise BundleError(f"model bundle {folder}: the name of a model has letters, digits and . _ - (100 at most)")
@@ -162,9 +162,10 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _bundles(version: Path) -> list[Path]:
-    """The bundles of a version: the folder itself, or its folders of precisions."""
-    found = [folder for folder in (version, *(version / each for each in PRECISIONS)) if _has_manifest(folder)]
-    return found[:1] if found[:1] == [version] else found
+    """The bundles of a version: the folder itself, or its folders of precisions; none if it is no version."""
+    if _has_manifest(version):
+        return [version]
+    return [folder for folder in (version / each for each in PRECISIONS) if _has_manifest(folder)]
 
 
 def _has_manifest(folder: Path) -> bool:
@@ -172,10 +173,6 @@ def _has_manifest(folder: Path) -> bool:
         return (folder / MANIFEST).is_file()
     except PermissionError:  # the reader of the manifest says so, if nothing else is found
         return False
-
-
-def _holds_bundle(folder: Path) -> bool:
-    return bool(_bundles(folder))
 
 
 def _pieces(name: str) -> list[tuple[int, int, str]]:

@@ -35,7 +35,7 @@ class _File:
         is_bad: whether what was read last is bad, maybe only because other files have many terms.
     """
 
-    stamp: Stamp | None = None
+    stamp: Stamp
     stored: StoredGlossary | None = None
     is_bad: bool = False
 
@@ -79,8 +79,6 @@ class GlossaryFolder:
             self._seen = self._stamps()
         except OSError as error:
             raise SettingsError(f"--glossaries {self._folder}: the folder cannot be read: {error.strerror}") from None
-        if len(self._seen) > MOST_FILES:
-            raise GlossaryError(_many_files(self._folder, len(self._seen)))
         for name, stamp in self._seen.items():
             self._files[name] = _File(stamp, self._read(name))
         self._take()
@@ -96,62 +94,57 @@ class GlossaryFolder:
         So no file is read while it is written.
         """
         try:
-            stamps = self._stamps()
+            seen, self._seen = self._seen, self._stamps()
         except OSError as error:
             self._tell(f"{self._folder}: the glossaries cannot be read: {error.strerror}")
             return
-        if len(stamps) > MOST_FILES:
-            assert self._folder is not None
-            self._tell(_many_files(self._folder, len(stamps)))
+        except GlossaryError as error:
+            self._tell(str(error))
             return
         self._problem = ""
-        seen, self._seen = self._seen, stamps
-        gone = [name for name in self._files if name not in stamps]
+        files = self._files
+        gone = files.keys() - self._seen.keys()
         for name in gone:
-            del self._files[name]
-        changed = [
-            name for name, stamp in stamps.items() if seen.get(name) == stamp and stamp != self._file(name).stamp
-        ]
+            del files[name]
+        rested = {name: stamp for name, stamp in self._seen.items() if seen.get(name) == stamp}
+        changed = [name for name, stamp in rested.items() if name not in files or files[name].stamp != stamp]
         if changed or gone:
             # The files of the last change may leave room for a file that had too many terms.
-            again = [name for name in stamps if self._file(name).is_bad and seen.get(name) == stamps[name]]
+            again = [name for name in rested if name in files and files[name].is_bad]
             for name in dict.fromkeys([*changed, *again]):
-                self._read_again(name, stamps[name])
+                self._read_again(name, rested[name])
             self._take()
 
-    def _file(self, name: str) -> _File:
-        return self._files.setdefault(name, _File())
-
     def _read_again(self, name: str, stamp: Stamp) -> None:
-        file = self._file(name)
+        file = self._files.setdefault(name, _File(stamp))
         was_bad = file.is_bad and file.stamp == stamp
         file.stamp = stamp
         try:
-            file.stored = self._read(name)
+            file.stored, file.is_bad = self._read(name), False
         except GlossaryError as error:
             file.is_bad = True
             if not was_bad:
                 _log.error("%s%s", error, "; the version before goes on" if file.stored else "")
-        else:
-            file.is_bad = False
 
     def _stamps(self) -> dict[str, Stamp]:
         """Return the stamp of each file in the folder, in the order of their names.
 
         Raises:
             OSError: the folder cannot be read.
+            GlossaryError: there are too many files.
         """
-        assert self._folder is not None
         found = {}
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
                     try:
-                        status = entry.stat()
+                        found[entry.name] = Stamp.of(entry.stat())
                     except OSError:  # a link to nothing, or the file is gone
                         found[entry.name] = Stamp(0, 0, 0)
-                    else:
-                        found[entry.name] = Stamp.of(status)
+        if len(found) > MOST_FILES:
+            raise GlossaryError(
+                f"glossaries {self._folder}: there are {len(found)} files, at most {MOST_FILES} are accepted"
+            )
         return dict(sorted(found.items()))
 
     def _read(self, name: str) -> StoredGlossary:
@@ -183,7 +176,7 @@ class GlossaryFolder:
 
     def _tell(self, problem: str) -> None:
         """Log what is wrong with the folder, once."""
-        if problem and problem != self._problem:
+        if problem != self._problem:
             _log.error("%s; the glossaries before go on", problem)
         self._problem = problem
 
@@ -194,7 +187,3 @@ def _giving_way(terms: Iterable[Term]) -> Iterator[Term]:
         if number % _TERMS_IN_TURN == 0:
             time.sleep(_PAUSE)
         yield term
-
-
-def _many_files(folder: Path, count: int) -> str:
-    return f"glossaries {folder}: there are {count} files, at most {MOST_FILES} are accepted"

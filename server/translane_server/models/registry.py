@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,36 +31,33 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
+@dataclass(eq=False)
 class Registry:
     """The models of a server. All calls come from one event loop.
 
-    Args:
+    Attributes:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
         pivots: whether two models may translate one after the other.
         most_texts: maximum number of texts of a request.
         needs_all: whether all models have to translate before the server is ready.
         idle_timeout: time without requests after which a model is unloaded [seconds]; 0 is never.
-        glossaries: the stored glossaries; by default none.
-
-    Attributes:
+        glossaries: the folder of stored glossaries; by default there are none.
         models: the models by name.
         changed: called when the state of any model has changed.
         choice: finds the model of a request. After each change of the models it is another one.
         pool: turns texts into tokens, and tokens into texts, for all models.
     """
 
-    def __init__(
-        self,
-        find: Callable[[], Mapping[str, Path]],
-        serve: Callable[[str, Path], ServedModel],
-        *,
-        pivots: bool = True,
-        needs_all: bool = True,
-        most_texts: int = sys.maxsize,
-        idle_timeout: float = 0.0,
-        glossaries: GlossaryFolder | None = None,
-    ) -> None:
+    find: Callable[[], Mapping[str, Path]]
+    serve: Callable[[str, Path], ServedModel]
+    pivots: bool = True
+    needs_all: bool = True
+    most_texts: int = sys.maxsize
+    idle_timeout: float = 0.0
+    glossaries: GlossaryFolder = field(default_factory=GlossaryFolder)
+
+    def __post_init__(self) -> None:
         self.models: dict[str, ServedModel] = {}
         self.changed: Callable[[], None] = lambda: None
         self.pool = TokenizerPool()
@@ -68,14 +66,8 @@ class Registry:
             lambda name, target: self.choice.source_languages(name, target),
             lambda name, source, target: self.choice.route(name, source, target),
             self.pool,
-            most_texts,
+            self.most_texts,
         )
-        self._find = find
-        self._serve = serve
-        self._pivots = pivots
-        self._needs_all = needs_all
-        self._idle_timeout = idle_timeout
-        self._glossaries = glossaries or GlossaryFolder()
         self._reload_wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finding = asyncio.Lock()
@@ -85,7 +77,7 @@ class Registry:
     @property
     def stored(self) -> StoredGlossaries:
         """The stored glossaries for new requests."""
-        return self._glossaries.current
+        return self.glossaries.current
 
     @property
     def can_translate(self) -> bool:
@@ -96,7 +88,7 @@ class Registry:
     def is_ready(self) -> bool:
         """Whether the models translate that have to. A model that an operator has unloaded does not count."""
         states = [model.can_translate for model in self.models.values() if model.state is not ModelState.UNLOADED]
-        return any(states) and (all(states) or not self._needs_all)
+        return any(states) and (all(states) or not self.needs_all)
 
     @property
     def has_failed(self) -> bool:
@@ -125,8 +117,8 @@ class Registry:
                 raise type(error)(f"model {model.name}: {error}") from None
         self._started = True
         self._run(self._reload_on_request())
-        self._run(self._glossaries.watch())
-        if self._idle_timeout:
+        self._run(self.glossaries.watch())
+        if self.idle_timeout:
             self._run(self._unload_unused())
 
     def close(self) -> None:
@@ -198,7 +190,7 @@ class Registry:
     async def _load(self, name: str) -> ServedModel:
         if name not in self.models:
             async with self._finding:
-                folder = (await asyncio.to_thread(self._find)).get(name)
+                folder = (await asyncio.to_thread(self.find)).get(name)
                 if folder and name not in self.models:
                     await self._add_loaded(name, folder)
         model = self._named(name)
@@ -268,7 +260,7 @@ class Registry:
             StartupError: the models cannot be found.
         """
         async with self._finding:
-            folders = await asyncio.to_thread(self._find)
+            folders = await asyncio.to_thread(self.find)
             added = 0
             for name, folder in folders.items():
                 if name not in self.models:
@@ -292,7 +284,7 @@ class Registry:
         Raises:
             StartupError: the model cannot be loaded.
         """
-        model = await asyncio.to_thread(self._serve, name, folder)
+        model = await asyncio.to_thread(self.serve, name, folder)
         try:
             await model.load()
         except BaseException:
@@ -302,10 +294,10 @@ class Registry:
 
     async def _unload_unused(self) -> None:
         while not self._closed:
-            await asyncio.sleep(max(self._idle_timeout / _CHECKS, _SHORTEST_CHECK))
+            await asyncio.sleep(max(self.idle_timeout / _CHECKS, _SHORTEST_CHECK))
             for model in list(self.models.values()):
-                await model.unload_if_unused(self._idle_timeout)
+                await model.unload_if_unused(self.idle_timeout)
 
     def _model_changed(self) -> None:
-        self.choice = Choice(self.models, pivots=self._pivots)
+        self.choice = Choice(self.models, pivots=self.pivots)
         self.changed()
