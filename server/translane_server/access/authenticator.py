@@ -1,4 +1,4 @@
-"""Who may call: keys and certificates that are read again when their files change."""
+"""Who may call: the keys, which are read again when their file changes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from translane_server.access.allowances import Allowance
-from translane_server.access.certificates import Certificates
 from translane_server.access.keys import LONGEST_TOKEN, Key, digest_of, is_token, load_keys
 from translane_server.core.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
-from translane_server.core.file_changes import INTERVAL, FileChanges, Followed, follow
+from translane_server.core.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
 
@@ -150,41 +149,9 @@ def _token_of(metadata: Metadata) -> str:
     raise MissingKeyError("a key is needed: send it as authorization: Bearer tl_…")
 
 
-class Guard:
-    """What a server asks of its callers.
-
-    Args:
-        settings: the settings of the server.
-        metrics: counts what holders of keys ask for.
-
-    Attributes:
-        certificates: the certificates of the ports; None without TLS.
-        keys: the keys that callers need; None if they need none.
-
-    Raises:
-        StartupError: a certificate or the file of keys is wrong.
-    """
-
-    def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
-        names = settings.key_metrics
-        self.certificates = certificates_of(settings)
-        self.keys = KeyRing(settings.keys_file, metrics, shows_names=names) if settings.keys_file else None
-
-    async def follow(self) -> None:
-        """Follow the files of certificates and keys, for ever."""
-        followed: list[Followed] = [each for each in (self.certificates, self.keys) if each]
-        if followed:
-            await follow(followed, INTERVAL)
-
-
-def certificates_of(settings: ServerSettings) -> Certificates | None:
-    """Return the certificates of the settings; None without TLS.
-
-    Raises:
-        CertificateError: a certificate is wrong.
-    """
-    cert, key = settings.tls_cert, settings.tls_key
-    return Certificates(cert, key, settings.tls_client_ca) if cert and key else None
+def keys_of(settings: ServerSettings, metrics: Metrics) -> KeyRing | None:
+    """Return the keys that callers need; None if they need none. Raises as `KeyRing`."""
+    return KeyRing(settings.keys_file, metrics, shows_names=settings.key_metrics) if settings.keys_file else None
 
 
 def what_is_missing(settings: ServerSettings) -> str:

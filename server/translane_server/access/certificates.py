@@ -14,6 +14,7 @@ import grpc
 from translane_server.core.errors import CertificateError
 from translane_server.core.file_changes import FileChanges
 from translane_server.core.files import read_regular
+from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -171,6 +172,12 @@ class _NewestContext(ssl.SSLContext):
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
         return self.newest().wrap_bio(*arguments, **named)
+
+
+def certificates_of(settings: ServerSettings) -> Certificates | None:
+    """Return the certificates of the ports; None without TLS. Raises as `Certificates`."""
+    cert, key = settings.tls_cert, settings.tls_key
+    return Certificates(cert, key, settings.tls_client_ca) if cert and key else None
 
 
 def _content(path: Path) -> bytes:

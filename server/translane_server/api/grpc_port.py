@@ -133,7 +133,8 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         self._handlers: dict[str, Any] = {}  # those of `_added` that were called, as gRPC calls them
         unknown = Method(metrics, *_UNKNOWN, reads_many=True)
         self._unknown = self._handler(unknown, grpc.stream_unary_rpc_method_handler(_refuse))
-        self.server = grpc.aio.server(handlers=[self], options=options)
+        # With 1, a second server could share the port, and would get some of the requests.
+        self.server = grpc.aio.server(handlers=[self], options=[("grpc.so_reuseport", 0), *options])
         self.port = 0
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> None:
@@ -226,8 +227,6 @@ def options_of(settings: ServerSettings, connections: int) -> list[tuple[str, in
     received = min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)
     waiting = min(_WAITING_CALLS * settings.max_calls, 2**31 - 1)
     return [
-        # With 1, a second server could share the port, and would get some of the requests.
-        ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
         ("grpc.max_concurrent_streams", settings.max_streams),

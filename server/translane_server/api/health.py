@@ -88,7 +88,6 @@ def health_port(health: HealthService, metrics: Metrics) -> GrpcPort:
     It shows whether models translate, and nothing else.
     """
     options = [
-        ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
         ("grpc.max_concurrent_streams", _STREAMS),
         ("grpc.max_allowed_incoming_connections", _CONNECTIONS),

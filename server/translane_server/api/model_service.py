@@ -83,7 +83,6 @@ def admin_port(models: Registry, metrics: Metrics, *, reflects: bool, tracer: Tr
         tracer: begins the spans of calls; None if calls are not traced.
     """
     options = [
-        ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
         ("grpc.max_concurrent_streams", _MAX_STREAMS),
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from translane_server.access.authenticator import certificates_of, what_is_missing
+from translane_server.access.authenticator import what_is_missing
+from translane_server.access.certificates import certificates_of
 from translane_server.access.keys import load_keys
 from translane_server.core.errors import CertificateError, KeysError
 from translane_server.models.build import build_registry, shortages

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
-from translane_server.access.authenticator import Guard, what_is_missing
-from translane_server.access.certificates import Certificates
+from translane_server.access.authenticator import keys_of, what_is_missing
+from translane_server.access.certificates import Certificates, certificates_of
 from translane_server.api.answering import answering_of
 from translane_server.api.grpc_port import GrpcPort, enable_reflection, options_of
 from translane_server.api.health import HealthService, health_port
 from translane_server.api.model_service import ADMIN_HOST, admin_port
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, connection_limit, listening_on
+from translane_server.core.file_changes import INTERVAL, follow
 from translane_server.http.metrics_port import MetricsPort
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
@@ -52,7 +53,7 @@ class Server:
         tracer: begins the spans of calls; None if calls are not traced.
 
     Attributes:
-        guard: the certificates and keys of the server.
+        keys: the keys that callers need; None if they need none.
         port: the port of gRPC; 0 before `start`, as the others.
         metrics_port: the port of metrics.
         http_port: the port of JSON; 0 if there is none.
@@ -68,7 +69,8 @@ class Server:
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
-        self.guard = Guard(settings, metrics)
+        self._certificates = certificates_of(settings)
+        self.keys = keys_of(settings, metrics)
         self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
         self._health = HealthService()
         self._following: asyncio.Task[None] | None = None
@@ -88,7 +90,7 @@ class Server:
         Raises:
             StartupError: the server cannot listen on a port.
         """
-        settings, metrics, certificates = self._settings, self.metrics, self.guard.certificates
+        settings, metrics, certificates = self._settings, self.metrics, self._certificates
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
@@ -98,7 +100,7 @@ class Server:
             with listening_on(settings.host, settings.http_port):
                 self._http = HttpPort(settings, metrics, connections, certificates)
             self.http_port = self._http.port
-        answering = answering_of(settings, metrics, self.guard.keys, self._tracer)
+        answering = answering_of(settings, metrics, self.keys, self._tracer)
         has_authorities = settings.tls_client_ca is not None
         port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
@@ -108,7 +110,8 @@ class Server:
         _listen(port, settings.host, settings.port, certificates)
         self.port = port.port
         await self._open_operators_ports()
-        self._following = asyncio.create_task(self.guard.follow())
+        if followed := [each for each in (certificates, self.keys) if each]:
+            self._following = asyncio.create_task(follow(followed, INTERVAL))
         await port.server.start()
         if self._http:
             await self._http.start(answering, self._service, self.models, self._health)
@@ -117,7 +120,7 @@ class Server:
     async def _open_operators_ports(self) -> None:
         """Open the ports of metrics, of ModelService and of health checks, as far as the settings have them."""
         settings, metrics = self._settings, self.metrics
-        certificates = self.guard.certificates if settings.metrics_tls else None
+        certificates = self._certificates if settings.metrics_tls else None
         context = certificates.ssl_context() if certificates else None
         with listening_on(settings.metrics_address, settings.metrics_port):
             self._metrics_port = MetricsPort(metrics.registry, settings.metrics_address, settings.metrics_port, context)

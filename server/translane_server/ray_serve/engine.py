@@ -17,13 +17,14 @@ from prometheus_client import CollectorRegistry
 from ray import serve
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.access.authenticator import Guard
+from translane_server.access.authenticator import keys_of
 from translane_server.api.answering import answering_of, ended_at_deadline
 from translane_server.api.call import Call, Method, request_id_in
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, listening_on
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import StartupError
+from translane_server.core.file_changes import follow
 from translane_server.http.metrics_port import MetricsPort
 from translane_server.models.build import loaded_models
 from translane_server.observation.load import ServerLoad
@@ -71,12 +72,13 @@ class Engine(Ingress):
     async def _open(self, opened: AsyncExitStack, metrics: Metrics, tracer: Tracer | None, cpus: int) -> None:
         settings, self._metrics = self._settings, metrics
         # On a thread, because the file of keys is read.
-        guard = await asyncio.to_thread(Guard, settings, metrics)
+        keys = await asyncio.to_thread(keys_of, settings, metrics)
         self._models = await opened.enter_async_context(loaded_models(settings, metrics, cpus))
         self._service = TranslationService(self._models, settings.max_request_texts, log_texts=settings.log_texts)
-        self._answering = answering_of(settings, metrics, guard.keys, tracer)
-        following = asyncio.create_task(guard.follow())
-        opened.callback(following.cancel)
+        self._answering = answering_of(settings, metrics, keys, tracer)
+        if keys:
+            following = asyncio.create_task(follow([keys]))
+            opened.callback(following.cancel)
         self._methods = {}
         for method in _SERVICE.methods:
             kind = "server_stream" if method.server_streaming else "unary"

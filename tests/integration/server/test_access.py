@@ -24,16 +24,15 @@ from helpers.ports import free_port
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server.access import authenticator
 from translane_server.access.keys import digest_of, make_token, write_keys
-from translane_server.app import healthcheck
+from translane_server.app import healthcheck, server
 
 trustme = pytest.importorskip("trustme")
 
 
 @pytest.fixture(autouse=True)
 def _files_are_looked_at_often(monkeypatch):
-    monkeypatch.setattr(authenticator, "INTERVAL", 0.02)
+    monkeypatch.setattr(server, "INTERVAL", 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +128,7 @@ def value(running, name, **labels):
 
 
 def allowance_of(running, name):
-    keys = running.server.guard.keys
+    keys = running.server.keys
     assert keys is not None
     return keys._allowances[name]
 

@@ -146,7 +146,7 @@ async def test_a_deadline_and_a_caller_who_goes_free_rows(monkeypatch):
         await reading.aclose()
         backend.release()
         await until(lambda: dispatcher_of(made).active_rows == 0)
-        assert made._answering.admission.count == 0
+        assert made._answering.admission.open.calls == 0
 
 
 async def test_a_stream_waits_for_its_reader(monkeypatch):
