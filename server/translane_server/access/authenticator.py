@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from translane_server.access.allowances import Allowance
-from translane_server.access.keys import LONGEST_TOKEN, Key, digest_of, is_token, load_keys
+from translane_server.access.keys import Key, digest_of, is_token, load_keys
 from translane_server.core.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
 from translane_server.core.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
@@ -144,7 +144,7 @@ def _token_of(metadata: Metadata) -> str:
         if name == HEADER:
             text = value if isinstance(value, str) else value.decode("latin-1")
             if text[: len(_SCHEME)].lower() == _SCHEME:
-                return text[len(_SCHEME) : len(_SCHEME) + LONGEST_TOKEN + 1]  # one more makes the token a wrong one
+                return text[len(_SCHEME) :]
             break
     raise MissingKeyError("a key is needed: send it as authorization: Bearer tl_…")
 

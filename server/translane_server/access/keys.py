@@ -38,7 +38,6 @@ from translane_server.core.files import read_regular, replaced_whole
 PREFIX = "tl_"
 """What every token begins with, so that scanners for secrets find tokens."""
 
-LONGEST_TOKEN = len(PREFIX) + 64  # characters
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 MOST_HOLDERS = 1000

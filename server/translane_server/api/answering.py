@@ -38,13 +38,27 @@ class Answering:
     """Counts, times, traces, admits, answers and logs calls.
 
     Args:
-        admission: who may call, and how much.
+        settings: the limits of open calls, and what names their callers.
+        keys: the keys that callers need; None if they need none.
         tracer: begins the spans of calls; None if calls are not traced.
+        shown_in: the metrics that show how many calls are open; None if none do.
+
+    Attributes:
+        admission: the open calls.
     """
 
-    def __init__(self, admission: Admission, tracer: Tracer | None = None) -> None:
-        self.admission = admission
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        keys: KeyRing | None = None,
+        tracer: Tracer | None = None,
+        shown_in: Metrics | None = None,
+    ) -> None:
+        self.admission = admission = Admission(settings, keys)
         self._tracer = tracer
+        if shown_in:
+            shown_in.watch_calls(lambda: admission.open.calls, lambda: admission.open.size, settings.max_calls)
 
     async def answer(self, call: Call, transport: Transport, handler: Handler, parse: Parse | None) -> Any:
         """Answer a call in its task: admit it, receive and parse its message, handle it, and log how it ended.
@@ -139,15 +153,6 @@ class Answering:
             log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)
         if call.trace:
             call.trace.end(code.name, facts)
-
-
-def answering_of(
-    settings: ServerSettings, metrics: Metrics, keys: KeyRing | None, tracer: Tracer | None = None
-) -> Answering:
-    """Return what answers the calls of a server with these settings. Its open calls are what `metrics` show."""
-    admission = Admission(settings, keys)
-    metrics.watch_calls(lambda: admission.open.calls, lambda: admission.open.size, settings.max_calls)
-    return Answering(admission, tracer)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
-from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Write
 from translane_server.api.grpc_port import GrpcPort
@@ -96,6 +95,6 @@ def health_port(health: HealthService, metrics: Metrics) -> GrpcPort:
     limits = ServerSettings.model_construct(
         max_calls=_CALLS, max_message_bytes=_MESSAGE_BYTES, max_bytes_in_flight=_CALLS * _MESSAGE_BYTES
     )
-    port = GrpcPort(metrics, Answering(Admission(limits)), options)
+    port = GrpcPort(metrics, Answering(limits), options)
     add_HealthServicer_to_server(health, port)
     return port

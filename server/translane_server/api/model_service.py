@@ -10,7 +10,6 @@ from translane.v1 import log_pb2
 from translane.v1 import models_pb2 as pb
 from translane.v1.log_pb2_grpc import LogServiceServicer, add_LogServiceServicer_to_server
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
-from translane_server.api.admission import Admission
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call
 from translane_server.api.grpc_port import GrpcPort, enable_reflection
@@ -89,7 +88,7 @@ def admin_port(models: Registry, metrics: Metrics, *, reflects: bool, tracer: Tr
     limits = ServerSettings.model_construct(
         max_calls=_MAX_STREAMS, max_message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD
     )
-    port = GrpcPort(metrics, Answering(Admission(limits), tracer), options)
+    port = GrpcPort(metrics, Answering(limits, tracer=tracer), options)
     add_ModelServiceServicer_to_server(ModelService(models), port)  # type: ignore[no-untyped-call]
     add_LogServiceServicer_to_server(LogService(), port)  # type: ignore[no-untyped-call]
     if reflects:

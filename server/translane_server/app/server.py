@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.authenticator import keys_of, what_is_missing
 from translane_server.access.certificates import Certificates, certificates_of
-from translane_server.api.answering import answering_of
+from translane_server.api.answering import Answering
 from translane_server.api.grpc_port import GrpcPort, enable_reflection, options_of
 from translane_server.api.health import HealthService, health_port
 from translane_server.api.model_service import ADMIN_HOST, admin_port
@@ -100,7 +100,7 @@ class Server:
             with listening_on(settings.host, settings.http_port):
                 self._http = HttpPort(settings, metrics, connections, certificates)
             self.http_port = self._http.port
-        answering = answering_of(settings, metrics, self.keys, self._tracer)
+        answering = Answering(settings, keys=self.keys, tracer=self._tracer, shown_in=metrics)
         has_authorities = settings.tls_client_ca is not None
         port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]

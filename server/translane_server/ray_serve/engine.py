@@ -18,7 +18,7 @@ from ray import serve
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.authenticator import keys_of
-from translane_server.api.answering import answering_of, ended_at_deadline
+from translane_server.api.answering import Answering, ended_at_deadline
 from translane_server.api.call import Call, Method, request_id_in
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, listening_on
@@ -75,7 +75,7 @@ class Engine(Ingress):
         keys = await asyncio.to_thread(keys_of, settings, metrics)
         self._models = await opened.enter_async_context(loaded_models(settings, metrics, cpus))
         self._service = TranslationService(self._models, settings.max_request_texts, log_texts=settings.log_texts)
-        self._answering = answering_of(settings, metrics, keys, tracer)
+        self._answering = Answering(settings, keys=keys, tracer=tracer, shown_in=metrics)
         if keys:
             following = asyncio.create_task(follow([keys]))
             opened.callback(following.cancel)

@@ -10,8 +10,8 @@ import pytest
 
 from fakes.serving import make_settings
 from translane_server.api import grpc_port
-from translane_server.api.admission import Admission, Use
-from translane_server.api.answering import Answering, answering_of
+from translane_server.api.admission import Use
+from translane_server.api.answering import Answering
 from translane_server.observation.metrics import Metrics
 
 
@@ -21,7 +21,7 @@ def options(**settings):
 
 def make_port(**settings):
     metrics, made = Metrics(), make_settings(**settings)
-    return grpc_port.GrpcPort(metrics, answering_of(made, metrics, None), grpc_port.options_of(made, connections=1))
+    return grpc_port.GrpcPort(metrics, Answering(made), grpc_port.options_of(made, connections=1))
 
 
 def test_the_options_follow_the_settings():
@@ -106,8 +106,9 @@ class Port:
 
     def __init__(self, make, behavior, *, service="a.Service", name="Method", **limits):
         self.metrics = Metrics()
-        self.admission = Admission(make_settings(**limits))
-        port = grpc_port.GrpcPort(self.metrics, Answering(self.admission), [])
+        answering = Answering(make_settings(**limits))
+        self.admission = answering.admission
+        port = grpc_port.GrpcPort(self.metrics, answering, [])
         port.add_registered_method_handlers(service, {name: make(behavior)})
         details: Any = SimpleNamespace(method=f"/{service}/{name}")
         self.handler = port.service(details)
