@@ -149,22 +149,19 @@ def _changed(holder: KeyHolder, arguments: argparse.Namespace, **more: Any) -> K
 def _listed(path: Path) -> Iterator[str]:
     now = datetime.now(UTC)
     for name, holder in sorted(load_keys(path).items()):
-        yield "  ".join([name, *_limits(holder), *([f"({holder.note})"] if holder.note else [])])
+        shown = [name]
+        if holder.sentences_in_flight is not None:
+            shown.append(f"{holder.sentences_in_flight} sentences in flight")
+        if holder.sentences_per_second is not None:
+            shown.append(f"{holder.sentences_per_second:g} sentences a second")
+        if holder.note:
+            shown.append(f"({holder.note})")
+        yield "  ".join(shown)
         for key in holder.keys:
-            yield f"    {key.sha256[:_SHOWN_DIGITS]}  {_end(key, now)}"
-
-
-def _limits(holder: KeyHolder) -> Iterator[str]:
-    if holder.sentences_in_flight is not None:
-        yield f"{holder.sentences_in_flight} sentences in flight"
-    if holder.sentences_per_second is not None:
-        yield f"{holder.sentences_per_second:g} sentences a second"
-
-
-def _end(key: Key, now: datetime) -> str:
-    if key.expires is None:
-        return "does not expire"
-    return f"{'expired' if key.has_expired(now) else 'expires'} {key.expires:%Y-%m-%d %H:%M} UTC"
+            end = "does not expire"
+            if key.expires:
+                end = f"{'expired' if key.has_expired(now) else 'expires'} {key.expires:%Y-%m-%d %H:%M} UTC"
+            yield f"    {key.sha256[:_SHOWN_DIGITS]}  {end}"
 
 
 def _time(text: str) -> datetime:

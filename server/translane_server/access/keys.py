@@ -151,7 +151,12 @@ def parse_keys(content: bytes) -> Holders:
         problem = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, problem["loc"]))[:100]
         raise KeysError(without_secrets(f"{place}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")) from None
-    _check_different(holders)
+    owners: dict[str, str] = {}
+    for name, holder in holders.items():
+        for key in holder.keys:
+            if key.sha256 in owners:
+                raise KeysError(f"{owners[key.sha256]} and {name} have the same key, or one of them has it twice")
+            owners[key.sha256] = name
     return holders
 
 
@@ -198,15 +203,6 @@ def _inline(key: Key) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's strings are JSON's, but for this
-
-
-def _check_different(holders: Holders) -> None:
-    owners: dict[str, str] = {}
-    for name, holder in holders.items():
-        for key in holder.keys:
-            if key.sha256 in owners:
-                raise KeysError(f"{owners[key.sha256]} and {name} have the same key, or one of them has it twice")
-            owners[key.sha256] = name
 
 
 # Only its owner reads a new file. A file that exists keeps its mode.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
 
 from translane.conversions import model_message
 from translane.v1 import log_pb2
@@ -37,6 +37,8 @@ _MAX_MESSAGE_BYTES = 4096
 _MAX_STREAMS = 16  # calls at once on a connection
 _LONGEST_LOAD = 3600.0  # longest time of a call [seconds]
 
+_Changed = TypeVar("_Changed")
+
 
 class ModelService(ModelServiceServicer):
     """Answers the RPCs about models.
@@ -49,8 +51,7 @@ class ModelService(ModelServiceServicer):
         self._models = models
 
     async def LoadModel(self, request: pb.LoadModelRequest, _call: Call) -> pb.LoadModelResponse:  # noqa: N802
-        with _refusals():
-            model = await self._models.load(request.name)
+        model = await _or_refused(self._models.load(request.name))
         return pb.LoadModelResponse(model=model_message(model.info(self._models.stored)))
 
     async def UnloadModel(self, request: pb.UnloadModelRequest, _call: Call) -> pb.UnloadModelResponse:  # noqa: N802
@@ -58,8 +59,7 @@ class ModelService(ModelServiceServicer):
         return pb.UnloadModelResponse(model=model_message(model.info(self._models.stored)))
 
     async def ReloadModel(self, request: pb.ReloadModelRequest, _call: Call) -> pb.ReloadModelResponse:  # noqa: N802
-        with _refusals():
-            model, changed = await self._models.reload(request.name, request.version)
+        model, changed = await _or_refused(self._models.reload(request.name, request.version))
         return pb.ReloadModelResponse(model=model_message(model.info(self._models.stored)), changed=changed)
 
 
@@ -96,10 +96,9 @@ def admin_port(models: Registry, metrics: Metrics, *, reflects: bool, tracer: Tr
     return port
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Tell the caller why a model cannot be loaded."""
+async def _or_refused(change: Awaitable[_Changed]) -> _Changed:
+    """Wait for a change of a model. Whoever asked for it is told why it cannot be loaded."""
     try:
-        yield
+        return await change
     except StartupError as error:
         raise ModelRefusedError(str(error)) from None

@@ -52,9 +52,17 @@ def status_of(error: errors.RequestError) -> status_pb2.Status:
     """Return the status for `error`."""
     details: list[Message] = []
     if isinstance(error, errors.InvalidRequestError):
-        details.append(_bad_request(error.violations))
+        listed = [
+            error_details_pb2.BadRequest.FieldViolation(
+                field=violation.field, description=_shortened(violation.description, _MAX_DESCRIPTION)
+            )
+            for violation in error.violations[:_MAX_VIOLATIONS]
+        ]
+        details.append(error_details_pb2.BadRequest(field_violations=listed))
     if isinstance(error, errors.RetryableError):
-        details.append(_retry_info(error.retry_after))
+        delay = Duration()
+        delay.FromNanoseconds(round(error.retry_after * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
     return _status(CODES[type(error)], str(error), error.reason, details)
 
 
@@ -70,24 +78,6 @@ def _status(code: StatusCode, message: str, reason: str, details: Sequence[Messa
         target.Pack(detail)
     number: int = code.value[0]
     return status_pb2.Status(code=number, message=_shortened(message, _MAX_MESSAGE), details=packed)
-
-
-def _bad_request(violations: Sequence[errors.FieldViolation]) -> Message:
-    listed = [
-        error_details_pb2.BadRequest.FieldViolation(
-            field=violation.field, description=_shortened(violation.description, _MAX_DESCRIPTION)
-        )
-        for violation in violations[:_MAX_VIOLATIONS]
-    ]
-    request: Message = error_details_pb2.BadRequest(field_violations=listed)
-    return request
-
-
-def _retry_info(seconds: float) -> Message:
-    delay = Duration()
-    delay.FromNanoseconds(round(seconds * 1e9))
-    info: Message = error_details_pb2.RetryInfo(retry_delay=delay)
-    return info
 
 
 def _shortened(text: str, limit: int) -> str:
