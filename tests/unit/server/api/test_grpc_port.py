@@ -171,7 +171,7 @@ async def test_a_stream_whose_caller_does_not_read_ends_with_the_next_message():
     task = asyncio.create_task(port.handler.stream_stream(None, context))
     await writing.wait()
     await asyncio.sleep(0.3)
-    assert (port.admission.count, context.status) == (1, None)
+    assert (port.admission.open.calls, context.status) == (1, None)
     reads.set()
     await asyncio.wait([task])
     assert (context.written, context.status) == ([0], grpc.StatusCode.DEADLINE_EXCEEDED)
