@@ -167,12 +167,10 @@ class Admission:
             MessageTooLargeError: the message is too large.
             TooManyBytesError: the messages of all open calls, or of this caller, have too many bytes.
         """
-        self.check_size(size, expansion)
-        settings = self._settings
-        largest = expansion * settings.max_message_bytes
+        largest = self.check_size(size, expansion)
         use = self._callers[call.caller]
         more = size - call.size
-        if self.open.size + more > max(settings.max_bytes_in_flight, largest):
+        if self.open.size + more > max(self._settings.max_bytes_in_flight, largest):
             raise TooManyBytesError("the open calls have as many bytes as this server takes at once", _RETRY_AFTER)
         most = max(self._bytes_of_a_caller, largest)
         if use.size + more > most:
@@ -183,10 +181,12 @@ class Admission:
         use.size += more
         call.size = size
 
-    def check_size(self, size: int, expansion: int) -> None:
-        """Raise MessageTooLargeError if a message of this size [bytes] is too large."""
-        if size > (largest := expansion * self._settings.max_message_bytes):
+    def check_size(self, size: int, expansion: int) -> int:
+        """Return the size of the largest message [bytes]. Raise MessageTooLargeError if this one is larger."""
+        largest = expansion * self._settings.max_message_bytes
+        if size > largest:
             raise MessageTooLargeError(f"the message has {size} bytes, and {largest} are allowed")
+        return largest
 
     def _leave(self, call: Call, _task: asyncio.Task[Any]) -> None:
         use = self._callers[call.caller]

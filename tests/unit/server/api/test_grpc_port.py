@@ -24,16 +24,6 @@ def make_port(**settings):
     return grpc_port.GrpcPort(metrics, Answering(made), grpc_port.options_of(made, connections=1))
 
 
-def test_the_options_follow_the_settings():
-    found = options(max_streams=7, max_calls=10, max_message_bytes=4096, max_connection_idle=2.5, request_timeout=3)
-    assert found["grpc.max_concurrent_streams"] == 7
-    assert found["grpc.max_allowed_incoming_connections"] == 100
-    assert found["grpc.server.max_pending_requests"] == found["grpc.server.max_pending_requests_hard_limit"] == 40
-    assert found["grpc.max_receive_message_length"] == 8192
-    assert found["grpc.max_connection_idle_ms"] == 2500
-    assert found["grpc.max_connection_age_grace_ms"] == 3000
-
-
 @pytest.mark.parametrize(
     "settings",
     [
