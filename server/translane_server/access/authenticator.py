@@ -134,19 +134,22 @@ class KeyRing:
         self._told = now
 
 
+def value_of(metadata: Metadata, name: str) -> str:
+    """Return the first value of a key in the metadata of a call; "" if there is none."""
+    value = next((value for each, value in metadata if each == name), "")
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
 def _token_of(metadata: Metadata) -> str:
     """Return the bearer token of a call.
 
     Raises:
         MissingKeyError: there is none.
     """
-    for name, value in metadata:
-        if name == HEADER:
-            text = value if isinstance(value, str) else value.decode("latin-1")
-            if text[: len(_SCHEME)].lower() == _SCHEME:
-                return text[len(_SCHEME) :]
-            break
-    raise MissingKeyError("a key is needed: send it as authorization: Bearer tl_…")
+    text = value_of(metadata, HEADER)
+    if text[: len(_SCHEME)].lower() != _SCHEME:
+        raise MissingKeyError("a key is needed: send it as authorization: Bearer tl_…")
+    return text[len(_SCHEME) :]
 
 
 def keys_of(settings: ServerSettings, metrics: Metrics) -> KeyRing | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import unquote
 
-from translane_server.access.authenticator import Metadata
+from translane_server.access.authenticator import Metadata, value_of
 
 # Longest name of a caller [characters].
 _LONGEST_NAME = 100
@@ -33,12 +33,8 @@ def caller_of(metadata: Metadata, certificate: str, peer: str, header: str = "")
         header: the metadata key whose value names the caller, in lower case; empty if none does. A key that any client
             can set is no limit: a proxy in front of the server must set it.
     """
-    if header:
-        for name, value in metadata:
-            if name == header:
-                if text := value if isinstance(value, str) else value.decode("latin-1"):
-                    return _bounded(text)
-                break
+    if header and (text := value_of(metadata, header)):
+        return _bounded(text)
     return _bounded(certificate) if certificate else caller_of_peer(peer)
 
 
