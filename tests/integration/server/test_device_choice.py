@@ -4,13 +4,12 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from typing import Any
 
 import grpc
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
+from helpers.reliability.server_process import running_server
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
@@ -27,11 +26,6 @@ def half(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole():
-    return TINY
-
-
-@pytest.fixture(scope="module")
 def why_not():
     """Why CUDA does not work on this machine."""
     if not (reason := devices.why_no_cuda("fp16")):
@@ -39,61 +33,47 @@ def why_not():
     return reason
 
 
-def command(folder, device):
-    ports = ("--port=0", "--metrics-port=0", "--threads=1")
-    return [sys.executable, "-m", "translane", "serve", str(folder), "--device", device, *ports]
-
-
-def serve(folder, device):
+@pytest.fixture
+def serve(tmp_path):
     """The lines that a server logs from its start to its end, between which it translates a sentence."""
-    server: Any = subprocess.Popen(command(folder, device), stderr=subprocess.PIPE, text=True)
-    overdue = threading.Timer(60, server.kill)
-    overdue.start()
-    lines, port = [], 0
-    try:
-        for line in server.stderr:
-            lines.append(line.rstrip("\n"))
-            if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
-                port = int(found[1])
-            if "serving on " in line:
-                with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-                    stub = translation_pb2_grpc.TranslationServiceStub(channel)
-                    request = pb.TranslateRequest(texts=SOURCES[:1], options={"max_length": 4})
-                    assert stub.Translate(request, timeout=30).translations[0].hypotheses
-                server.terminate()
-    finally:
-        overdue.cancel()
-        server.kill()
-        code = server.wait()
-        server.stderr.close()
-    assert code == 0, lines
-    return lines
+
+    def run(folder, device):
+        with running_server(tmp_path / "log", str(folder), f"--device={device}", "--threads=1") as server:
+            with grpc.insecure_channel(server.address) as channel:
+                stub = translation_pb2_grpc.TranslationServiceStub(channel)
+                request = pb.TranslateRequest(texts=SOURCES[:1], options={"max_length": 4})
+                assert stub.Translate(request, timeout=30).translations[0].hypotheses
+            assert server.terminate() == 0, server.log
+            return server.log.splitlines()
+
+    return run
 
 
-def test_auto_serves_half_precision_on_the_cpu_and_says_why_in_one_line(half, why_not):
+def test_auto_serves_half_precision_on_the_cpu_and_says_why_in_one_line(serve, half, why_not):
     lines = serve(half, "auto")
     assert any("serving on cpu" in line for line in lines)
     warnings = [line.partition(" WARNING ")[2] for line in lines if " WARNING " in line]
     assert warnings == [f"running on the CPU, not on CUDA: {why_not}"]
 
 
-def test_auto_takes_the_bundle_for_cpus_of_a_folder_of_both(half, whole, tmp_path, why_not):
-    shutil.copytree(half, tmp_path / "fp16")
-    shutil.copytree(whole, tmp_path / "int8")
-    lines = serve(tmp_path, "auto")
-    assert any(line.endswith(f"model bundle {tmp_path}: taking int8 of fp16, int8") for line in lines)
+def test_auto_takes_the_bundle_for_cpus_of_a_folder_of_both(serve, half, tmp_path, why_not):
+    folder = tmp_path / "both"
+    shutil.copytree(half, folder / "fp16")
+    shutil.copytree(TINY, folder / "int8")
+    lines = serve(folder, "auto")
+    assert any(line.endswith(f"model bundle {folder}: taking int8 of fp16, int8") for line in lines)
     assert sum("running on the CPU, not on CUDA: " in line for line in lines) == 1
 
 
-def test_auto_says_nothing_of_cuda_where_the_bundle_is_for_cpus(whole):
-    lines = serve(whole, "auto")
+def test_auto_says_nothing_of_cuda_where_the_bundle_is_for_cpus(serve):
+    lines = serve(TINY, "auto")
     assert not any(" WARNING " in line or "CUDA" in line for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["half", "whole"])
-def test_cuda_that_does_not_work_ends_the_server_with_one_sentence(kind, why_not, request):
-    ended = subprocess.run(
-        command(request.getfixturevalue(kind), "cuda"), capture_output=True, text=True, timeout=60, check=False
-    )
+def test_cuda_that_does_not_work_ends_the_server_with_one_sentence(kind, half, why_not):
+    folder = half if kind == "half" else TINY
+    command = [sys.executable, "-m", "translane", "serve", str(folder), "--device=cuda", "--port=0", "--metrics-port=0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert re.fullmatch(r"translane serve: device cuda: [^\n]+\n", ended.stderr)

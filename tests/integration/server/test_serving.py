@@ -379,7 +379,7 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)
         hurry.set()
-        code, reason, details = await call
+        code, reason, details = await asyncio.wait_for(call, 30)
         running.backend.release()
         assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0

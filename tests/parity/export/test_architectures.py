@@ -1,7 +1,5 @@
 """Whatever a published architecture is made of, its graphs are PyTorch's equals: every step, batch and format."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -13,8 +11,6 @@ from helpers.sessions import open_session
 from translane_export.checks.verify import passes, verification_sources
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.numerics import choose_numerics
-from translane_export.graphs.onnx_export import export_decoder, export_encoder
-from translane_export.graphs.signatures import decoder_signature, encoder_signature
 from translane_export.graphs.torchscript import TorchScriptBackend, save_torchscript
 from translane_export.model import TransformerConfig
 from translane_export.sources.bundle import BundleReader
@@ -162,25 +158,3 @@ def test_torchscript(tmp_path, name):
     backend = TorchScriptBackend(tmp_path, model.config, rows=8, source_capacity=12, target_capacity=20)
     parity = check_parity(backend, model, verification_sources([], model.config, 12), choose_numerics("fp32", None))
     assert passes(parity), parity
-
-
-@pytest.mark.parametrize("name", ["BART", "T5 v1.1"])
-def test_fp16(tmp_path, name):
-    settings = {"precision": "fp16"}
-    bundle = load_bundle(random_bundle(tmp_path / "bundle", export=settings, **checkpoint_of(name)))
-    assert bundle.manifest.parity is not None
-    assert passes(bundle.manifest.parity)
-    checkpoint, model = BundleReader().read(bundle.folder), bundle_model(**checkpoint_of(name))
-    assert dataclasses.replace(checkpoint.config, dropout=model.config.dropout) == model.config
-
-
-def test_projections_without_biases_use_the_weights_as_stored():
-    """A transposed copy of a vocabulary matrix that the embedding shares would double it."""
-    model = model_of("T5", tie_embeddings="three-way")
-    config = model.config
-    encoder = export_encoder(EncoderGraph(model), config, encoder_signature(config, torch.float32, "encoder.onnx"))
-    decoder = export_decoder(DecoderGraph(model), config, decoder_signature(config, torch.float32, "decoder.onnx"))
-    for graph in (encoder.graph, decoder.graph):
-        operators = {use.node.op_type for weight in graph.initializers.values() for use in weight.uses()}
-        assert not operators & {"Transpose", "MatMul"}
-        assert "Gemm" in operators

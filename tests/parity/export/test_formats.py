@@ -1,7 +1,6 @@
 """Precisions, weight storage and TorchScript: what is stored, shared and reported."""
 
 import json
-from collections import Counter
 from typing import Any
 
 import onnx
@@ -36,18 +35,6 @@ def test_float16_storage_halves_the_matrices_and_keeps_fp32_parity(tmp_path):
 
 
 @pytest.mark.slow
-def test_fp16_computes_in_fp16_and_answers_in_float32(tmp_path):
-    manifest = load_bundle(random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **MODEL)).manifest
-    types = {
-        tensor.name: tensor.dtype for tensor in (*manifest.graphs.decoder.inputs, *manifest.graphs.decoder.outputs)
-    }
-    assert types["self_key_0"] == types["cross_value_1"] == types["present_self_value_0"] == "float16"
-    assert types["logits"] == types["candidate_log_probs"] == "float32"
-    assert manifest.parity is not None
-    assert manifest.parity.max_logit_difference < 0.05
-
-
-@pytest.mark.slow
 def test_weights_are_stored_once(tmp_path):
     config = {**MODEL, "tie_embeddings": "three-way", "joint": True}
     folder = random_bundle(tmp_path / "bundle", **config)
@@ -72,23 +59,6 @@ def test_weights_are_stored_once(tmp_path):
     assert not (folder / "target.spm").exists()  # one vocabulary, one file
 
 
-def operators(path):
-    return Counter(node.op_type for node in onnx.load(str(path), load_external_data=False).graph.node)
-
-
-def test_a_step_is_made_of_few_operators(tmp_path):
-    """Per layer: Q, K and V in one Gemm, two attentions, one Gemm for each other projection."""
-    step = operators(random_bundle(tmp_path / "fp32", **MODEL) / "decoder.onnx")
-    layers = 2
-    assert step["Gemm"] == 6 * layers + 1
-    assert step["GroupQueryAttention"] == 2 * layers
-    assert step["LayerNormalization"] == 3 * layers
-    assert step["MatMul"] == step["Transpose"] == step["Concat"] == step["Split"] == 0
-    half = operators(random_bundle(tmp_path / "fp16", export={"precision": "fp16"}, **MODEL) / "decoder.onnx")
-    assert half["SkipLayerNormalization"] == 3 * layers
-    assert half["LayerNormalization"] == 0
-
-
 def test_graphs_say_nothing_about_the_machine_that_made_them(tmp_path):
     folder = random_bundle(tmp_path / "bundle", **MODEL)
     for name in ("encoder.onnx", "decoder.onnx", "alignment.onnx"):
@@ -96,24 +66,6 @@ def test_graphs_say_nothing_about_the_machine_that_made_them(tmp_path):
         assert b".py" not in content
         assert b"/home" not in content
         assert str(tmp_path).encode() not in content
-
-
-def test_declared_shapes_are_the_manifest_s(tmp_path):
-    folder = random_bundle(tmp_path / "bundle", **MODEL)
-    manifest = load_bundle(folder).manifest
-    for graph in (manifest.graphs.encoder, manifest.graphs.decoder, manifest.graphs.alignment):
-        assert graph is not None
-        stored = onnx.load(str(folder / graph.file), load_external_data=False).graph
-        for described, values in ((graph.inputs, stored.input), (graph.outputs, stored.output)):
-            assert [tensor.name for tensor in described] == [value.name for value in values]
-            for tensor, value in zip(described, values, strict=True):
-                shape = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
-                if tensor.name == "candidate_log_probs":  # has no entries unless they are asked for
-                    assert not value.type.tensor_type.HasField("shape")
-                else:
-                    assert tensor.shape == shape
-                dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-                assert tensor.dtype == str(dtype)
 
 
 @pytest.mark.slow

@@ -30,19 +30,10 @@ def bf16(checkpoint, tmp_path_factory):
     return bundle
 
 
-@pytest.mark.slow
-def test_bf16_bundles_are_bfloat16_throughout(bf16):
+def test_a_bf16_bundle_is_verified_in_float32_and_says_so(bf16):
     manifest = load_bundle(bf16).manifest
     assert (manifest.precision, manifest.weight_storage) == ("bf16", "bfloat16")
-    types = {
-        tensor.name: tensor.dtype for tensor in (*manifest.graphs.decoder.inputs, *manifest.graphs.decoder.outputs)
-    }
-    assert types["self_key_0"] == types["cross_value_0"] == types["present_self_key_0"] == "bfloat16"
-    assert types["logits"] == types["candidate_log_probs"] == "float32"
-
-
-def test_a_bf16_bundle_is_verified_in_float32_and_says_so(bf16):
-    parity = load_bundle(bf16).manifest.parity
+    parity = manifest.parity
     assert parity is not None
     assert parity.tolerance == 1e-4
     assert parity.token_mismatches == 0

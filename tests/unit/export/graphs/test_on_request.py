@@ -52,19 +52,3 @@ def test_where_not_it_has_no_entries_and_the_rest_is_as_before(changed):
     assert rare.shape == (0, 0)
     np.testing.assert_array_equal(y, before[0])
     np.testing.assert_array_equal(z, before[2])
-
-
-def test_only_what_nothing_else_needs_is_in_the_branch(changed):
-    assert [node.op_type for node in changed.graph] == ["Relu", "Add", "If"]
-    branch = changed.graph[2].attributes["then_branch"].as_graph()
-    assert [node.op_type for node in branch] == ["Mul", "Softmax", "Log"]
-
-
-@pytest.mark.parametrize("position", [0, 1])
-def test_inputs_and_outputs_keep_their_order(position):
-    model = graph()
-    compute_on_request(model, "rare", "asked", position)
-    names = ["x"]
-    names.insert(position, "asked")
-    assert [value.name for value in open_session(model).get_inputs()] == names
-    assert [value.name for value in open_session(model).get_outputs()] == ["y", "rare", "z"]

@@ -136,26 +136,6 @@ def test_a_graph_computes_what_rounded_numbers_give(tied):
     assert "Gemm" not in operators(model)
 
 
-def test_a_table_that_is_also_a_projection_is_stored_once():
-    model = graph(tied=True)
-    quantize_graph(model, {"output": RANGE, "other": RANGE})
-    matrices = [value for value in model.graph.initializers.values() if len(value.const_value.shape) == 2]
-    assert sorted((value.name, tuple(value.const_value.shape)) for value in matrices) == [
-        ("other.int8", (8, 12)),
-        ("output.int8", (24, 8)),
-    ]
-    assert operators(model).count("Transpose") == 1
-
-
-def test_projections_of_the_same_input_share_its_units():
-    model = graph()
-    quantize_graph(model, {"output": RANGE, "other": RANGE})
-    assert operators(model).count("QuantizeLinear") == 1
-    model = graph()
-    quantize_graph(model, {"output": RANGE, "other": Range(-5.0, 5.0)})
-    assert operators(model).count("QuantizeLinear") == 2
-
-
 def test_a_projection_without_a_range_stays_float32():
     model = graph()
     quantize_graph(model, {"output": RANGE})

@@ -63,6 +63,13 @@ def assert_same_model(made):
     torch.testing.assert_close(read_logits(made), expected_logits(made), rtol=0, atol=1e-5)
 
 
+def refused(made, message):
+    """Save a checkpoint, whose reader has this to say of it."""
+    made.save()
+    with pytest.raises(ExportError, match=message):
+        FairseqReader().read(made.folder)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_computes_what_it_did(kept, kind):
     assert FairseqReader().recognises(kept[kind].folder)
@@ -256,40 +263,26 @@ WRONG_SETTINGS = {
 def test_settings_that_are_not_supported(made, name):
     value, message = WRONG_SETTINGS[name]
     setattr(made.content["args"], name, value)
-    made.save()
-    with pytest.raises(ExportError, match=message):
-        FairseqReader().read(made.folder)
+    refused(made, message)
 
 
 def test_tensors_that_are_missing_left_over_or_of_other_shapes(made):
     name = "decoder.layers.1.encoder_attn.k_proj.weight"
     tensor = made.content["model"].pop(name)
-    made.save()
-    with pytest.raises(ExportError, match=f"the tensor {name} is missing"):
-        FairseqReader().read(made.folder)
+    refused(made, f"the tensor {name} is missing")
     made.content["model"] |= {name: tensor[:3]}
-    made.save()
-    with pytest.raises(ExportError, match=rf"the tensor {name} is \[3, 32\], where its settings make it \[32, 32\]"):
-        FairseqReader().read(made.folder)
+    refused(made, rf"the tensor {name} is \[3, 32\], where its settings make it \[32, 32\]")
     made.content["model"] |= {name: tensor, "encoder.layers.0.c_attn": tensor, "encoder.layers.2.fc1.weight": tensor}
-    made.save()
-    with pytest.raises(ExportError, match=r"the tensor encoder.layers.0.c_attn and 1 more has no place in the model"):
-        FairseqReader().read(made.folder)
+    refused(made, r"the tensor encoder.layers.0.c_attn and 1 more has no place in the model")
 
 
 def test_models_that_are_none(made):
     made.content["model"] = {name: t for name, t in made.content["model"].items() if name.startswith("decoder.")}
-    made.save()
-    with pytest.raises(ExportError, match="its model is no encoder and decoder"):
-        FairseqReader().read(made.folder)
+    refused(made, "its model is no encoder and decoder")
     made.content["model"] = {"encoder.version": 3}
-    made.save()
-    with pytest.raises(ExportError, match="it is no fairseq checkpoint, whose tensors are under model"):
-        FairseqReader().read(made.folder)
+    refused(made, "it is no fairseq checkpoint, whose tensors are under model")
     made.content["args"] = None
-    made.save()
-    with pytest.raises(ExportError, match="it is no fairseq checkpoint, whose settings are under args"):
-        FairseqReader().read(made.folder)
+    refused(made, "it is no fairseq checkpoint, whose settings are under args")
 
 
 def test_dictionaries_that_are_wrong(made):
@@ -297,40 +290,32 @@ def test_dictionaries_that_are_wrong(made):
     text = path.read_text(encoding="utf-8")
     path.write_text(text + "more 1\n", encoding="utf-8")
     size = len(made.target_symbols)
-    with pytest.raises(ExportError, match=rf"dict.de.txt: it has {size + 1} symbols, and the model embeds {size}"):
-        FairseqReader().read(made.folder)
+    refused(made, rf"dict.de.txt: it has {size + 1} symbols, and the model embeds {size}")
     path.write_text(text + text.splitlines()[0] + "\n", encoding="utf-8")
-    with pytest.raises(ExportError, match=rf"dict.de.txt: line {size - 3} has the symbol .* again"):
-        FairseqReader().read(made.folder)
+    refused(made, rf"dict.de.txt: line {size - 3} has the symbol .* again")
     path.write_text("word\n", encoding="utf-8")
-    with pytest.raises(ExportError, match=r"dict.de.txt: line 1 is not a symbol, a space and a count"):
-        FairseqReader().read(made.folder)
+    refused(made, r"dict.de.txt: line 1 is not a symbol, a space and a count")
 
 
 def test_tokenizers_that_are_wrong(made):
     models = sorted(made.folder.glob("*.model"))
     for path in models:
         path.rename(path.with_name(path.name.replace("spm.", "pieces")))
-    with pytest.raises(ExportError, match="it is not clear which is the source side's SentencePiece model"):
-        FairseqReader().read(made.folder)
+    refused(made, "it is not clear which is the source side's SentencePiece model")
     for path in made.folder.glob("*.model"):
         path.unlink()
-    with pytest.raises(ExportError, match=r"it has no SentencePiece model, a file that ends in .model or .spm"):
-        FairseqReader().read(made.folder)
+    refused(made, r"it has no SentencePiece model, a file that ends in .model or .spm")
     (made.folder / "bpecodes").write_text("t h 5\n")
-    with pytest.raises(ExportError, match="bpecodes: subword-nmt, fastBPE and byte-level merges are not supported"):
-        FairseqReader().read(made.folder)
+    refused(made, "bpecodes: subword-nmt, fastBPE and byte-level merges are not supported")
     (made.folder / "x.model").write_bytes(b"none")
-    with pytest.raises(ExportError, match=r"x.model: it is not a SentencePiece model"):
-        FairseqReader().read(made.folder)
+    refused(made, r"x.model: it is not a SentencePiece model")
 
 
 def test_the_tokenizer_of_another_model(made):
     path = made.folder / "dict.de.txt"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("".join(f"word@@{number} 1\n" for number, _ in enumerate(lines)), encoding="utf-8")
-    with pytest.raises(ExportError, match=r"spm.de.model: only 3 of its \d+ pieces are in the model's vocabulary"):
-        FairseqReader().read(made.folder)
+    refused(made, r"spm.de.model: only 3 of its \d+ pieces are in the model's vocabulary")
 
 
 @pytest.fixture(scope="module")

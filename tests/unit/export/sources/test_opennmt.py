@@ -50,6 +50,13 @@ def assert_same_model(made):
         torch.testing.assert_close(model(SOURCES, LENGTHS, TARGETS), expected, rtol=0, atol=1e-5)
 
 
+def refused(made, message):
+    """Save a checkpoint, whose reader has this to say of it."""
+    made.save()
+    with pytest.raises(ExportError, match=message):
+        OpenNmtReader().read(made.folder)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_model_computes_what_it_did(kept, version):
     assert OpenNmtReader().recognises(kept[version].folder)
@@ -165,9 +172,7 @@ WRONG_OPTIONS = {
 def test_options_that_are_not_supported(made, name):
     value, message = WRONG_OPTIONS[name]
     setattr(made.content["opt"], name, value)
-    made.save()
-    with pytest.raises(ExportError, match=message):
-        OpenNmtReader().read(made.folder)
+    refused(made, message)
 
 
 @pytest.mark.parametrize(
@@ -183,16 +188,12 @@ def test_options_that_are_not_supported(made, name):
 def test_a_tensor_that_is_missing(made, name):
     part, key = ("generator", "weight") if name.startswith("generator") else ("model", name)
     made.content[part] = {other: tensor for other, tensor in made.content[part].items() if other != key}
-    made.save()
-    with pytest.raises(ExportError, match=f"the tensor {name} is missing"):
-        OpenNmtReader().read(made.folder)
+    refused(made, f"the tensor {name} is missing")
 
 
 def test_a_tensor_without_a_place(made):
     made.content["model"]["encoder.embeddings.make_embedding.emb_luts.1.weight"] = torch.zeros(3, 4)
-    made.save()
-    with pytest.raises(ExportError, match=r"emb_luts.1.weight has no place in the model that its settings describe"):
-        OpenNmtReader().read(made.folder)
+    refused(made, r"emb_luts.1.weight has no place in the model that its settings describe")
 
 
 def test_vocabularies_that_are_wrong(made):
@@ -208,25 +209,16 @@ def test_vocabularies_that_are_wrong(made):
         ({"src_feats": [["a"]]}, "source features are not supported"),
     ):
         made.content["vocab"] = {**vocabularies, **change}
-        made.save()
-        with pytest.raises(ExportError, match=message):
-            OpenNmtReader().read(made.folder)
+        refused(made, message)
 
 
 def test_files_that_are_no_checkpoints(made):
     made.content["generator"] = None
-    made.save()
-    with pytest.raises(
-        ExportError, match="it is no OpenNMT-py checkpoint, whose tensors are under model and generator"
-    ):
-        OpenNmtReader().read(made.folder)
+    refused(made, "it is no OpenNMT-py checkpoint, whose tensors are under model and generator")
     made.content["opt"] = [1]
-    made.save()
-    with pytest.raises(ExportError, match="it is no OpenNMT-py checkpoint, whose settings are under opt"):
-        OpenNmtReader().read(made.folder)
+    refused(made, "it is no OpenNMT-py checkpoint, whose settings are under opt")
     shutil.copyfile(made.path, made.folder / "other.pt")
-    with pytest.raises(ExportError, match=r"it has 2 .pt files; leave the one to export"):
-        OpenNmtReader().read(made.folder)
+    refused(made, r"it has 2 .pt files; leave the one to export")
 
 
 @pytest.fixture(scope="module")
