@@ -1,5 +1,6 @@
 """Requests as the engine's sentences: what is kept of one request for the next; the rest is test_service's."""
 
+import itertools
 import math
 
 import pytest
@@ -169,6 +170,14 @@ def test_terms_are_looked_for_within_the_time(monkeypatch):
     with pytest.raises(InvalidRequestError, match="texts: takes more than"):
         reader.read(TranslationRequest(["a"] * 50, options=options), tokenizer.budget)
     assert len(found) < 5
+
+
+def test_markup_is_parsed_within_the_time():
+    budget = Budget(20, clock=itertools.count().__next__)  # each look takes a second
+    budget.start()
+    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
+    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
+        reader.read(TranslationRequest(["<p></p>"] * 50, format="html"), budget)
 
 
 def test_answers_are_built_until_the_caller_goes(prepare):
