@@ -1,5 +1,6 @@
 """Texts cut into sentences and put together again."""
 
+import itertools
 import re
 import time
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import sentencex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from translane_server.core.budget import Budget, WorkEndedError
+from translane_server.core.budget import Budget, OverBudgetError, WorkEndedError
 from translane_server.text import sentences
 from translane_server.text.characters import is_boundary, target_gaps
 from translane_server.text.sentences import (
@@ -295,6 +296,13 @@ def test_the_work_ends_between_two_rounds_of_halving():
 
     with pytest.raises(WorkEndedError):
         split("好" * 1000, encode=encode, max_tokens=64, budget=budget)
+
+
+def test_the_work_ends_between_two_parts_of_a_line():
+    budget = Budget(9, clock=itertools.count().__next__)  # each look takes a second
+    budget.start()
+    with pytest.raises(OverBudgetError):
+        split("a" * 100_000, max_tokens=200_000, budget=budget)
 
 
 @pytest.mark.timeout(20)
