@@ -1,3 +1,4 @@
+import hmac
 import logging
 from datetime import UTC, datetime, timedelta
 
@@ -74,6 +75,14 @@ def test_keys_that_differ_in_anything_are_unknown(path, tokens):
     flipped = token[:-1] + ("0" if token[-1] != "0" else "1")
     with pytest.raises(UnknownKeyError):
         file.admit(flipped)
+
+
+def test_keys_are_compared_in_constant_time(path, tokens, monkeypatch):
+    """No test can measure it, so it looks at who compares."""
+    file = File(path, a=holder(tokens[0]))
+    monkeypatch.setattr(hmac, "compare_digest", lambda _one, _other: False)
+    with pytest.raises(UnknownKeyError):
+        file.admit(tokens[0])
 
 
 def test_an_expired_key_names_its_holder_and_the_time(path, tokens):
