@@ -121,8 +121,12 @@ async def _attempt(link: Link, file: BinaryIO, size: int | None) -> None:
             if is_other_part or response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 file.truncate(0)
                 raise _PassingError("the answer has other bytes than the request asked for")
-            if length := response.headers.get("Content-Length"):
-                _check_size(got + int(length), size)
+            length = response.headers.get("Content-Length")
+            there = got + int(length or 0)
+            if length and size is not None and there != size:
+                raise DownloadError(f"it has {there:,} bytes there, and the manifest lists {size:,}")
+            if there > most:
+                raise DownloadError(f"it has {there:,} bytes there, at most {most:,} are accepted")
             file.truncate(got)
             file.seek(got)
             async for piece in response.aiter_raw():
@@ -187,13 +191,6 @@ def _redirected(old: Request, new: Request | None, link: Link) -> Request:
     if not link.is_pinned and is_exposed(str(new.url)):
         raise DownloadError("it redirects to http:// of another machine, which needs a digest (@sha256:…)")
     return new
-
-
-def _check_size(there: int, size: int | None) -> None:
-    if size is not None and there != size:
-        raise DownloadError(f"it has {there:,} bytes there, and the manifest lists {size:,}")
-    if size is None and there > MOST_MANIFEST_BYTES:
-        raise DownloadError(f"it has {there:,} bytes there, at most {MOST_MANIFEST_BYTES:,} are accepted")
 
 
 def _check_status(status: int) -> None:

@@ -182,14 +182,25 @@ class ModelLoader:
     def _compare(self, old: ModelDescription, new: ModelDescription) -> None:
         """Warn of a reload that may be a mistake, or refuse it.
 
+        A version with a name that has changed its files is a mistake, or made without a new name; so is one that
+        translates less than the one before.
+
         Raises:
             BundleError: the settings say that it is refused.
         """
-        if not (reason := suspicion(old, new)):
-            return
-        if self.settings.strict_reload:
+        found = []
+        if old.manifest.name != new.manifest.name:
+            found.append(f"is a bundle of {new.manifest.name}, and not of {old.manifest.name} as the one before")
+        for way, side in (("from", "source_languages"), ("to", "target_languages")):
+            if lost := [tag for tag in getattr(old.manifest, side) if tag not in getattr(new.manifest, side)]:
+                found.append(f"does not translate {way} {listed(lost)} any more")
+        if old.version == new.version and old.digest != new.digest:
+            found.append(f"has other files than {old.identity}")
+        reason = " and ".join(found)
+        if reason and self.settings.strict_reload:
             raise BundleError(f"version {new.identity} {reason}, and --strict-reload is set")
-        _log.warning("version %s %s", new.identity, reason, extra=data(model=self.name))
+        if reason:
+            _log.warning("version %s %s", new.identity, reason, extra=data(model=self.name))
 
     def _check(self, version: Path) -> CheckedModel:
         try:
@@ -222,25 +233,6 @@ class ModelLoader:
     def _tell(self, refused: list[StartupError]) -> None:
         for error in refused:
             _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self.name))
-
-
-def suspicion(old: ModelDescription, new: ModelDescription) -> str:
-    """Why a new version may be a mistake, for a sentence about it; "" if nothing says so.
-
-    A version with a name that has changed its files is a mistake, or made without a new name; so is one that
-    translates less than the one before.
-    """
-    found = []
-    if old.manifest.name != new.manifest.name:
-        found.append(f"is a bundle of {new.manifest.name}, and not of {old.manifest.name} as the one before")
-    lost = {
-        "from": [tag for tag in old.manifest.source_languages if tag not in new.manifest.source_languages],
-        "to": [tag for tag in old.manifest.target_languages if tag not in new.manifest.target_languages],
-    }
-    found += [f"does not translate {way} {listed(tags)} any more" for way, tags in lost.items() if tags]
-    if old.version == new.version and old.digest != new.digest:
-        found.append(f"has other files than {old.identity}")
-    return " and ".join(found)
 
 
 def placement_of(settings: ModelSettings, model: ModelDescription, cpus: int, all_cpus: int) -> Placement:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from translane.requests import ScoringRequest, TranslationRequest
@@ -40,6 +40,7 @@ class ServedModel:
         metrics: the metrics of the model.
 
     Attributes:
+        metrics: where its requests are counted.
         changed: called when the state has changed.
         ready: the version that new requests get; None if requests have to wait, or are refused.
     """
@@ -52,6 +53,7 @@ class ServedModel:
         self._state = ModelState.LOADING
         self._loader = loader
         self._metrics = metrics
+        self.metrics = (metrics,)
         self._clock = time.monotonic
         self._turn = asyncio.Lock()
         self._retirement: asyncio.Task[None] | None = None  # of the version before
@@ -59,11 +61,6 @@ class ServedModel:
         self._demand: asyncio.Task[None] | None = None
         self._tries_again_at = -float("inf")
         self._stopped = False
-
-    @property
-    def metrics(self) -> Sequence[ModelMetrics]:
-        """Where its requests are counted."""
-        return (self._metrics,)
 
     @property
     def state(self) -> ModelState:
