@@ -77,7 +77,7 @@ class FakeLoader(ModelLoader):
         await self.gate.wait()
         if isinstance(newest, Exception):
             raise newest
-        if running and newest == running.fingerprint:
+        if running and newest == running.model.fingerprint:
             return None
         loaded = LoadedModel(self.checked(newest), cast("Dispatcher", FakeDispatcher()), self._metrics, TokenizerPool())
         await loaded.start()

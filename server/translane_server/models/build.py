@@ -107,13 +107,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
 
 
 def shortages(settings: ServerSettings, models: Registry, cpus: int | None = None) -> list[str]:
-    """Return a sentence about each resource of which the models ask for more than there is.
-
-    Args:
-        settings: the settings of the server.
-        models: the models, which are checked.
-        cpus: as for `build_registry`.
-    """
+    """Return a sentence about each resource of which the models ask for more than there is."""
     whole = cpus or available_cpus()
     plans = _placements(settings, models, whole, lent=False)
     found = [

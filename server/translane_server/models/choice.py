@@ -40,10 +40,7 @@ class Choice:
     def model(self, name: str, source_language: str, target_language: str) -> ServedModel:
         """Return the model of a request: by name; without a name, the only model that has the language pair.
 
-        Args:
-            name: the name of a model, or "".
-            source_language: tag of a request; "" stands for a model's only source language.
-            target_language: tag of a request; "" stands for a model's only target language.
+        An empty tag stands for a model's only language on that side.
 
         Raises:
             ModelNotFoundError: no model has the name, or the language pair.
@@ -75,9 +72,7 @@ class Choice:
     def source_languages(self, name: str, target_language: str) -> Sequence[str]:
         """Return the languages that can be translated to `target_language`, for a request whose source is ``auto``.
 
-        Args:
-            name: the name of a model, or "" for all models, and for two models one after the other.
-            target_language: tag of a request; "" stands for a model's only target language.
+        Without a name they are those of all models, and of two models one after the other.
 
         Raises:
             ModelNotFoundError: no model has the name, or the target language.

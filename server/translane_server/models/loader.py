@@ -138,7 +138,7 @@ class ModelLoader:
         for version in candidates:
             try:
                 first, self._checked = self._checked, None
-                known = running or first
+                known = running.model if running else first
                 if known and known.fingerprint == fingerprint(pinned(version)):
                     return None if running else first
                 checked = self._check(version)
@@ -170,9 +170,7 @@ class ModelLoader:
         try:
             dispatcher, pids = make_dispatcher(self.settings, checked, self.metrics, self.cpus(), self.shared)
             cache = translation_cache(self.settings, self.metrics, self.stored)
-            loaded = LoadedModel(
-                checked, dispatcher, self.metrics, self.pool, pids, stored=self.stored, cache=cache, release=release
-            )
+            loaded = LoadedModel(checked, dispatcher, self.metrics, self.pool, pids, self.stored, cache, release)
             await loaded.start()
         except BaseException:
             release()

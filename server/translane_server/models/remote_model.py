@@ -17,6 +17,7 @@ from typing import BinaryIO
 from translane_server.bundle.bundle import MANIFEST, file_entry, load_bundle, parse_manifest
 from translane_server.bundle.manifest import FileEntry, Manifest
 from translane_server.core.errors import BundleError
+from translane_server.core.files import flush
 from translane_server.models.cache import Hold, ModelCache
 from translane_server.models.download import DownloadError, Link, download, links_of
 from translane_server.settings.model_sources import ModelUrl, RemotePlace
@@ -124,18 +125,19 @@ class RemoteModel:
         with self._errors():
             if url.digest and not again and (hold := cache.hold(url.digest)):
                 return hold
-            content = BytesIO()
-            self._download(MANIFEST, content)
-            digest = hashlib.sha256(content.getvalue()).hexdigest()
+            file = BytesIO()
+            self._download(MANIFEST, file)
+            content = file.getvalue()
+            digest = hashlib.sha256(content).hexdigest()
             if url.digest and digest != url.digest:
                 raise BundleError(f"model bundle {url}: the sha256 of {MANIFEST} there is {digest}")
-            manifest = parse_manifest(content.getvalue(), str(url))
+            manifest = parse_manifest(content, str(url))
             _check_files(manifest, url)
             hold = None if again else cache.hold(digest)
             if hold is None:
                 with cache.locked(self._stop):
                     hold = None if again else cache.hold(digest)  # another process may have brought it
-                    hold = hold or self._fill(digest, content.getvalue(), manifest)
+                    hold = hold or self._fill(digest, content, manifest)
             if not url.digest and self.folder.resolve() != hold.folder.resolve():
                 with cache.locked(self._stop):
                     cache.point(url.key, digest)
@@ -148,10 +150,8 @@ class RemoteModel:
         _log.info("model bundle %s: downloading %d files of %d bytes", self._url, len(manifest.files), size)
         for name, entry in sorted(manifest.files.items()):
             self._get(name, entry, folder / name)
-        with (folder / MANIFEST).open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        (folder / MANIFEST).write_bytes(content)
+        flush(folder / MANIFEST)
         hold = self._cache.finish(digest)
         seconds = time.monotonic() - begin
         _log.info("model bundle %s: downloaded sha256:%s in %.1f s", self._url, digest, seconds)
@@ -165,8 +165,7 @@ class RemoteModel:
             with target.open("r+b") as file:
                 is_new = file.seek(0, SEEK_END) == 0
                 self._download(name, file, entry.size)
-                file.flush()
-                os.fsync(file.fileno())
+            flush(target)
             found = file_entry(target)
             if found == entry:
                 return

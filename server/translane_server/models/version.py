@@ -88,7 +88,7 @@ class ModelDescription:
 
 
 class CheckedModel(NamedTuple):
-    """A version whose files are checked. Nothing decodes with it yet."""
+    """A version whose files are checked, and its `folders.fingerprint`."""
 
     description: ModelDescription
     bundle: Bundle
@@ -124,10 +124,11 @@ def _number(path: Path, name: str) -> int:
 _RETIREMENT_TIME = 600.0
 
 
+@dataclass(eq=False)
 class LoadedModel:
     """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end.
 
-    Args:
+    Attributes:
         model: the version.
         dispatcher: decodes with the model; it is not started.
         metrics: the metrics of the model.
@@ -136,45 +137,35 @@ class LoadedModel:
         stored: returns the glossaries of the server.
         cache: the cache of this version's translations; None without one.
         release: called when the files of the version are not needed any more.
-
-    Attributes:
         description: the version as callers see it.
-        fingerprint: identifies the version and its place; see `folders.fingerprint`.
         translator: translates with the version.
         users: number of requests that use the model now.
         last_used: when the last request ended [seconds, monotonic].
     """
 
-    def __init__(
-        self,
-        model: CheckedModel,
-        dispatcher: Dispatcher,
-        metrics: ModelMetrics,
-        pool: TokenizerPool,
-        pids: Pids = (),
-        *,
-        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
-        cache: TranslationCache | None = None,
-        release: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.description = described = model.description
-        self.fingerprint = model.fingerprint
-        self.dispatcher = dispatcher
+    model: CheckedModel
+    dispatcher: Dispatcher
+    metrics: ModelMetrics
+    pool: TokenizerPool
+    pids: Pids = ()
+    stored: Callable[[], StoredGlossaries] = StoredGlossaries
+    cache: TranslationCache | None = None
+    release: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.description = described = self.model.description
         self.translator = Translator(
             described.name,
             described.manifest,
-            model.tokenizer,
+            self.model.tokenizer,
             described.limits,
-            dispatcher,
-            pool,
-            metrics,
+            self.dispatcher,
+            self.pool,
+            self.metrics,
             version=described.identity,
-            stored=stored,
-            cache=cache,
+            stored=self.stored,
+            cache=self.cache,
         )
-        self._metrics = metrics
-        self._pids = pids
-        self._release = release
         self.users = 0
         self._unused = asyncio.Event()
         self._unused.set()
@@ -192,13 +183,13 @@ class LoadedModel:
     async def announce(self) -> None:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
         dispatcher, described = self.dispatcher, self.description
-        self._metrics.description = described.labels
-        self._metrics.watch(dispatcher, self._pids)
-        if cache := self.translator.cache:
+        self.metrics.description = described.labels
+        self.metrics.watch(dispatcher, self.pids)
+        if cache := self.cache:
             store = cache.store
-            self._metrics.watch_cache(lambda: len(store), lambda: store.bytes)
-        memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
-        self._metrics.memory = memory
+            self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
+        memory = await asyncio.to_thread(shared_memory, [pid() for pid in self.pids])
+        self.metrics.memory = memory
         computes_int8 = described.manifest.precision == "int8" and described.device == "cpu"
         facts = data(
             model=described.name,
@@ -228,7 +219,7 @@ class LoadedModel:
         Args:
             patience: time for the running requests [seconds]. Then they are answered with UNAVAILABLE.
         """
-        if cache := self.translator.cache:
+        if cache := self.cache:
             cache.close()
         try:
             await asyncio.wait_for(self._unused.wait(), patience)
@@ -241,4 +232,4 @@ class LoadedModel:
     async def stop(self) -> None:
         """End the replicas at once. Unfinished requests are answered with UNAVAILABLE."""
         await self.dispatcher.stop()
-        self._release()
+        self.release()
