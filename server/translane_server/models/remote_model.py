@@ -68,14 +68,16 @@ class RemoteModel:
                 is still there.
         """
         try:
-            return self._keep(self._fetch())
+            hold = self._fetch()
         except BundleError as error:
             with self._errors():
-                hold = self._cache.hold(self.folder.resolve().name) if or_keep else None
-            if hold is None:
+                kept = self._cache.hold(self.folder.resolve().name) if or_keep else None
+            if kept is None:
                 raise
             _log.warning("%s; the version of the last download goes on", error)
-            return self._keep(hold)
+            hold = kept
+        self._keep(hold)
+        return hold.folder.name
 
     def hold(self, folder: Path) -> Hold:
         """Keep a version in the cache until the hold is released.
@@ -107,17 +109,13 @@ class RemoteModel:
     def close(self) -> None:
         """Give up a download that runs, start no other one, and let the newest version be removed."""
         self._stop.set()
-        with self._turn:
-            newest, self._newest = self._newest, None
-        if newest:
-            newest.release()
+        self._keep(None)
 
-    def _keep(self, hold: Hold) -> str:
+    def _keep(self, hold: Hold | None) -> None:
         with self._turn:
             old, self._newest = self._newest, hold
         if old:
             old.release()
-        return hold.folder.name
 
     def _fetch(self, *, again: bool = False) -> Hold:
         """Return the version of the URL, from the cache if it is there, unless it is wanted `again`."""

@@ -212,17 +212,3 @@ def test_a_killed_download_goes_on(store, tmp_path):
     assert [headers["Range"] for headers in store.headers if "Range" in headers] == [f"bytes={arrived}-"]
     load_bundle(tmp_path / "bundles" / digest_of(store))
     assert not list((tmp_path / "unfinished").iterdir())
-
-
-@pytest.mark.slow
-def test_two_processes_download_once(store, tmp_path):
-    def late(handler, content):
-        wait_until(lambda: store.times("zh-en/manifest.json") >= 2)
-        whole(handler, content)
-
-    store.behave(WEIGHTS, late)
-    processes = [checking(store, tmp_path) for _ in range(2)]
-    outputs = [process.communicate(timeout=PATIENCE) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert store.times(WEIGHTS) == 1
-    load_bundle(tmp_path / "bundles" / digest_of(store))

@@ -10,7 +10,7 @@ from helpers.tiny_bundle import TINY
 from translane_server.bundle import devices
 from translane_server.bundle import devices as bundle_choice
 from translane_server.bundle.bundle import load_bundle
-from translane_server.core.errors import BundleError, DeviceError
+from translane_server.core.errors import BundleError
 
 ALL = ("fp32", "int8", "fp16", "bf16")
 
@@ -89,14 +89,6 @@ def test_a_bundle_that_is_not_taken_needs_no_weights(folder, probe):
     assert bundle_choice.choose_bundle(folder, "auto")[0].folder == folder / "int8"
     probe("")
     assert error(folder) == f"model bundle {folder / 'fp16'}: weights.bin is missing"
-
-
-def test_what_the_device_does_not_run_is_refused(folder, probe):
-    probe("no GPU")
-    assert error(folder, "cuda", DeviceError) == "device cuda: no GPU"
-    for precision in ("fp16", "bf16"):
-        shutil.rmtree(folder / precision)
-    assert "int8 and fp32" in error(folder, "cuda", DeviceError)
 
 
 def test_a_folder_that_says_another_precision_than_its_bundle_is_refused(folder, probe):
