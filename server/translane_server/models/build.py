@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from translane_server.core.cpus import available_cpus, available_memory
-from translane_server.core.errors import SettingsError, StartupError
+from translane_server.core.errors import SettingsError
 from translane_server.core.terminal import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loader import ModelLoader, estimated_memory, placement_of
-from translane_server.models.registry import Registry
+from translane_server.models.registry import Registry, naming
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
 from translane_server.models.version import ModelDescription
@@ -90,12 +90,8 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         glossaries=glossaries,
     )
     for name, folder in folders.items():
-        try:
+        with naming(name, folders):
             registry.add(serve(name, folder))
-        except StartupError as error:
-            if len(folders) == 1:
-                raise
-            raise type(error)(f"model {name}: {error}") from None
     if len(folders) > 1:
         parts = divide_cpus(folders, shared.count)
         _log.info("CPUs of each model: %s", ", ".join(f"{name} {part}" for name, part in parts.items()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,17 @@ _SHORTEST_CHECK = 0.05  # seconds
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+
+
+@contextmanager
+def naming(model: str, models: Collection[str]) -> Iterator[None]:
+    """Let the message of a StartupError name its model, if there are several."""
+    try:
+        yield
+    except StartupError as error:
+        if len(models) == 1:
+            raise
+        raise type(error)(f"model {model}: {error}") from None
 
 
 @dataclass(eq=False)
@@ -109,12 +121,8 @@ class Registry:
             StartupError: a model cannot be loaded. If there are several models, the message names the model.
         """
         for model in list(self.models.values()):
-            try:
+            with naming(model.name, self.models):
                 await model.load()
-            except StartupError as error:
-                if len(self.models) == 1:
-                    raise
-                raise type(error)(f"model {model.name}: {error}") from None
         self._started = True
         self._run(self._reload_on_request())
         self._run(self.glossaries.watch())
