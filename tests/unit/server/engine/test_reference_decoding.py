@@ -366,30 +366,66 @@ def test_dropping_a_sentence_frees_all_its_rows():
         check(search.hypotheses(), expected(search.sequence.sentence))
 
 
-def text_of(hypothesis, model=MODEL):
-    return b"".join(model.vocabulary.surfaces[token] for token in hypothesis.token_ids).removeprefix(b" ")
+def text_of(token_ids):
+    return b"".join(MODEL.vocabulary.surfaces[token] for token in token_ids).removeprefix(b" ")
 
 
-@given(
-    st.lists(st.lists(st.integers(2, 39), min_size=1, max_size=3), min_size=1, max_size=3),
-    st.integers(2, 6),
-    st.integers(0, 6),
-    st.integers(2, 40),
-    prefixes,
-)
-@settings(max_examples=150, deadline=None)
-def test_required_phrases_occur_whenever_the_length_allows(phrases, beam_size, spare, source, forced):
-    surfaces = MODEL.vocabulary.surfaces
-    required = tuple(
-        RequiredPhrase(b"".join(surfaces[token] for token in phrase).removeprefix(b" "), tuple(phrase))
-        for phrase in phrases
-    )
-    options = DecodingOptions(max_length=sum(map(len, phrases)) + 1 + spare, beam_size=beam_size)
+phrases = st.lists(st.integers(2, 39), min_size=1, max_size=3).map(lambda ids: RequiredPhrase(text_of(ids), tuple(ids)))
+
+
+@given(st.lists(phrases, min_size=1, max_size=3), st.integers(2, 6), st.integers(1, 16), st.integers(2, 40), prefixes)
+@settings(max_examples=300)
+def test_required_phrases_occur_whenever_the_length_allows(required, beam_size, max_length, source, forced):
+    """If it does not allow all of them, one of those that it allows occurs."""
+    options = DecodingOptions(max_length, beam_size=beam_size)
     beside = Sentence([9, EOS], DecodingOptions(max_length=8, beam_size=4, num_hypotheses=4))
-    (hypotheses, other), _ = decode([Sentence([source, EOS], options, forced, required_phrases=required), beside])
-    for phrase in required:
-        assert phrase.text in text_of(hypotheses[0])
+    (found, other), _ = decode([Sentence([source, EOS], options, forced, required_phrases=tuple(required)), beside])
+    there = [phrase.text in text_of(found[0].token_ids) for phrase in required]
+    lengths = [len(phrase.token_ids) for phrase in required]
+    assert any(there) or min(lengths) > max_length
+    assert all(there) or sum(lengths) > max_length
     check(other, expected(beside))
+
+
+@given(phrases, beam_options(), st.integers(2, 40))
+@settings(max_examples=100)
+def test_with_the_phrases_there_it_is_ordinary_beam_search(phrase, options, source):
+    sentence = Sentence([source, EOS], replace(options, **NO_RULES), phrase.token_ids)
+    (found,), _ = decode([sentence._replace(required_phrases=(phrase,))])
+    check(found, expected(sentence))
+
+
+def forced_at_the_end(source, required, max_length):
+    """The score of the baseline: greedy search, and then phrases that are not there, one after the other."""
+    best, ids, score = -np.inf, (), 0.0
+    while True:
+        missing = [phrase for phrase in required if phrase.text not in text_of(ids)]
+        rest = [*(token for phrase in missing for token in phrase.token_ids), EOS]
+        if len(ids) + len(rest) > max_length:
+            return best
+        fed, total = [MODEL.vocabulary.decoder_start, *ids], score
+        for token in rest:
+            total += MODEL.log_probs(source, fed)[token]
+            fed.append(token)
+        best = total / (len(fed) - 1)
+        log_probs = MODEL.log_probs(source, [MODEL.vocabulary.decoder_start, *ids])
+        token = int(log_probs.argmax())
+        if token == EOS:
+            return best
+        ids, score = (*ids, token), score + log_probs[token]
+
+
+def test_placing_phrases_well_beats_forcing_them_at_the_end():
+    pick, gains = random.Random(5), []
+    for number in range(150):
+        source = [2 + number % 38, 2 + number // 38, EOS]
+        lists = [[pick.randrange(2, 40) for _ in range(3)] for _ in range(2)]
+        required = tuple(RequiredPhrase(text_of(ids), tuple(ids)) for ids in lists)
+        options = DecodingOptions(max_length=20, beam_size=4)
+        (((best, *_),), _) = decode([Sentence(source, options, required_phrases=required)])
+        gains.append(best.score - forced_at_the_end(source, required, 20))
+    assert np.mean(gains) > 0.1
+    assert np.mean(np.array(gains) > -1e-4) > 0.9
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

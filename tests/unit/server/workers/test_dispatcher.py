@@ -304,12 +304,6 @@ async def test_nothing_is_given_up_when_all_is_decoded(engine, replicas):
     assert replicas[0].cancelled == []
 
 
-async def test_no_sentences_have_no_results(engine, replicas):
-    assert await engine.decode([]) == ()
-    assert [event async for event in engine.stream([])] == []
-    assert sent(replicas) == [0, 0]
-
-
 def sentences(count):
     return [Sentence([7, EOS], DecodingOptions(9))] * count
 
@@ -651,16 +645,6 @@ async def test_a_stream_that_would_go_on_differently_ends(engine, replicas):
         await event
 
 
-async def test_callers_share_the_replicas(engine, replicas):
-    await call(engine, 32, caller="first")
-    await call(engine, 20, caller="heavy")
-    light = await call(engine, 1, caller="light")
-    replicas[0].end(replicas[0].numbers[0])
-    replicas[0].end(replicas[0].numbers[1])
-    replicas[0].end(replicas[0].numbers[-1])
-    assert await light == (RESULT,)
-
-
 async def test_a_caller_whose_sentences_become_longer_than_expected_pays_for_it(replicas):
     (replica, _) = replicas
     dispatcher = Dispatcher([replica], waiting_limit=1000)
@@ -688,15 +672,6 @@ async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, repl
     assert all(replica.stopped for replica in replicas)
     with pytest.raises(UnavailableError):
         await call(engine)
-
-
-async def test_what_replicas_measure_is_observed(replicas):
-    observed: list[StepStats] = []
-    engine = Dispatcher(replicas, waiting_limit=9, observe=observed.append)
-    await engine.start()
-    measured = StepStats([], [0.25], [(0.5, 3)], [], [])
-    replicas[0].report(stats=measured)
-    assert observed == [measured]
 
 
 class Ticks:
