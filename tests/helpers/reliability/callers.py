@@ -23,7 +23,7 @@ class Callers:
     Use it with `async with`: at the end, the callers wait for the answers that they still expect.
 
     Args:
-        count: how many callers there are.
+        callers: how many callers there are.
         timeout: the deadline of each call [seconds].
         seed: of the callers' choices.
 
@@ -33,8 +33,8 @@ class Callers:
         latencies: of the answered calls [seconds].
     """
 
-    def __init__(self, count: int, timeout: float, seed: int) -> None:
-        self._count = count
+    def __init__(self, callers: int, timeout: float, seed: int) -> None:
+        self._callers = callers
         self._timeout = timeout
         self._seed = seed
         self._stopping = False
@@ -45,7 +45,7 @@ class Callers:
         self.latencies: list[float] = []
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._count)]
+        self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
         return self
 
     async def __aexit__(

@@ -397,7 +397,8 @@ def test_with_the_phrases_there_it_is_ordinary_beam_search(phrase, options, sour
 
 def forced_at_the_end(source, required, max_length):
     """The score of the baseline: greedy search, and then phrases that are not there, one after the other."""
-    best, ids, score = -np.inf, (), 0.0
+    best, score = -np.inf, 0.0
+    ids: tuple[int, ...] = ()
     while True:
         missing = [phrase for phrase in required if phrase.text not in text_of(ids)]
         rest = [*(token for phrase in missing for token in phrase.token_ids), EOS]

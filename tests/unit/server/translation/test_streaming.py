@@ -30,10 +30,10 @@ async def streamed(engine, text, **options):
     request = TranslationRequest([text], options=checked_options(options), streamed=True)
     async with aclosing(made.stream(request)) as stream:
         parts = [part async for part in stream]
-    whole = parts[-1].translation
-    assert whole
-    assert "".join(part.text for part in parts) == whole.text
-    return whole.text
+    end = parts[-1].translation
+    assert end
+    assert "".join(part.text for part in parts) == end.text
+    return end.text
 
 
 @pytest.fixture
