@@ -124,8 +124,8 @@ class Router(Ingress):
         if method == MODELS:
             yield await self._all_models(message, context)
             return
-        asked = self._asked(await self._group(method, message), method, message, context)
-        async with aclosing(asked):
+        group = await self._group(method, message)
+        async with aclosing(self._asked(group, method, message, context)) as asked:
             async for answer in asked:
                 yield answer
 

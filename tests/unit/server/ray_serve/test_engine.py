@@ -202,7 +202,8 @@ async def test_engines_of_a_node_take_the_next_free_port():
     Gauge("shown", "", registry=registry).set(7)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        server = module._metrics_port(EngineSettings(models=Path("/m"), metrics_port=first), registry)
+        settings = EngineSettings(models=Path("/m"), host="192.0.2.1", metrics_host="127.0.0.1", metrics_port=first)
+        server = module._metrics_port(settings, registry)
         try:
             assert first < server.port < first + module.METRICS_PORTS
             await server.start()
