@@ -10,19 +10,12 @@ from itertools import pairwise
 import pytest
 
 from translane_server.text.marked_text import Mark, MarkedText
-from translane_server.text.tag_projection import AlignedText, Atom, atoms_of, place
+from translane_server.text.tag_projection import AlignedText, atoms_of, place
 
 
-def atoms(pieces, sources=None, text=None):
-    sources = sources or [None] * len(pieces)
-    numbers = {sum(span): number for number, span in enumerate(sorted({span for span in sources if span}))}
-    target = AlignedText("".join(pieces) if text is None else text, pieces, sources)
-    return atoms_of(target, numbers)
-
-
-def parts(pieces, text=None):
-    text = "".join(pieces) if text is None else text
-    ends = [0, *(atom.end for atom in atoms(pieces, text=text))]
+def parts(pieces):
+    text = "".join(pieces)
+    ends = [0, *(atom.end for atom in atoms_of(AlignedText(text, pieces, [None] * len(pieces)), {}))]
     return [text[start:end] for start, end in pairwise(ends)]
 
 
@@ -41,23 +34,6 @@ def parts(pieces, text=None):
 )
 def test_words_signs_and_tokens_of_unspaced_scripts_stay_whole(pieces, expected):
     assert parts(pieces) == expected
-
-
-def test_an_atom_has_the_places_of_its_tokens_and_white_space_has_none():
-    assert atoms(["a", " cat", "s", "!"], [(0, 1), (1, 3), None, (3, 4)]) == [
-        Atom(1, (0,), 1.0),
-        Atom(2, (), 0.25),
-        Atom(6, (1,), 1.0),
-        Atom(7, (2,), 0.25),
-    ]
-
-
-def test_white_space_at_the_start_of_the_first_token_is_no_part_of_the_text():
-    assert atoms([" a", " b"], [(0, 1), (1, 2)], text="a b") == [
-        Atom(1, (0,), 1.0),
-        Atom(2, (), 0.25),
-        Atom(3, (1,), 1.0),
-    ]
 
 
 def aligned(source, *pairs):
