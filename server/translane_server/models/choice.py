@@ -95,7 +95,7 @@ class Choice:
         if not (self._pivots and source) or language_of(source) == language_of(target):
             return None
         firsts = [name for name, languages in self._languages.items() if names(languages.source, source)]
-        steps = [(first, between) for first in firsts for between in targets_of(self._languages[first], source)]
+        steps = [(first, between) for first in firsts for _, between in _pairs(self._languages[first], source, None)]
         steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
         for first, between in steps:
             if second := self._reader(first, between, target):
@@ -139,23 +139,12 @@ def has_pair(languages: Languages, source: str, target: str) -> bool:
 
     An empty tag means the model's only language on that side.
     """
-    found = _find(source, languages.source), _find(target, languages.target)
-    pairs = languages.templates.pair_prefixes
-    return all(found) and (not pairs or found[1] in pairs.get(found[0] or "", {}))
+    return bool(_pairs(languages, source, target))
 
 
 def sources_of(languages: Languages, target: str) -> list[str]:
     """Return the languages that a model with these languages translates to `target`, by the model's tags."""
-    found = _find(target, languages.target)
-    pairs = languages.templates.pair_prefixes
-    return [tag for tag in languages.source if found and (not pairs or found in pairs.get(tag, {}))]
-
-
-def targets_of(languages: Languages, source: str) -> list[str]:
-    """Return the languages that a model with these languages translates `source` to, by the model's tags."""
-    found = _find(source, languages.source)
-    pairs = languages.templates.pair_prefixes
-    return [tag for tag in languages.target if found and (not pairs or tag in pairs.get(found, {}))]
+    return [tag for tag, _ in _pairs(languages, None, target)]
 
 
 def names(available: Sequence[str], tag: str) -> bool:
@@ -168,13 +157,8 @@ def with_pair(models: Mapping[str, Languages], source: str, target: str) -> list
 
     Models that name the languages of the pair go before models of any language, which have them as ``und``.
     """
-    found = {name: languages for name, languages in models.items() if has_pair(languages, source, target)}
-    naming = [
-        name
-        for name, languages in found.items()
-        if UNDETERMINED not in (_find(source, languages.source), _find(target, languages.target))
-    ]
-    return naming or list(found)
+    found = {name: pair for name, languages in models.items() for pair in _pairs(languages, source, target)}
+    return [name for name, pair in found.items() if UNDETERMINED not in pair] or list(found)
 
 
 def no_such_model(name: str, known: Iterable[str]) -> ModelNotFoundError:
@@ -205,7 +189,22 @@ def _explained(tag: str) -> str:
     return f"{shown(tag)} ({means})" if means else shown(tag)
 
 
-def _find(tag: str, available: Sequence[str]) -> str | None:
+def _pairs(languages: Languages, source: str | None, target: str | None) -> list[tuple[str, str]]:
+    """Return the pairs that a model with these languages translates, by the model's tags.
+
+    Source and target are tags of a request, "" for the model's only language on that side, or None for all.
+    """
+    prefixes, targets = languages.templates.pair_prefixes, _fitting(languages.target, target)
+    return [
+        (one, other)
+        for one in _fitting(languages.source, source)
+        for other in targets
+        if not prefixes or other in prefixes.get(one, {})
+    ]
+
+
+def _fitting(available: Sequence[str], tag: str | None) -> Sequence[str]:
     if not tag:
-        return available[0] if len(available) == 1 else None
-    return lookup(tag, available)
+        return available if tag is None or len(available) == 1 else ()
+    found = lookup(tag, available)
+    return (found,) if found else ()

@@ -212,12 +212,9 @@ class Registry:
 
     async def _finished(self, change: Coroutine[Any, Any, _Result]) -> _Result:
         """Run `change` to its end."""
-        if self._closed:
+        if self._closed or not self._started:
             change.close()
-            raise shutting_down()
-        if not self._started:
-            change.close()
-            raise starting()
+            raise shutting_down() if self._closed else starting()
         task = self._run(change)
         await asyncio.wait([task])
         if task.cancelled():
