@@ -256,7 +256,7 @@ def client_of(authority, issuer=None, **attributes):
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 async def test_http_follows_the_files(files, authority, another, name):
     certificates = Certificates(files.cert, files.key)
-    server = await served_over_http(certificates.current.context)
+    server = await served_over_http(certificates.ssl_context())
     port = server.sockets[0].getsockname()[1]
     assert await fetch(port, client_of(authority), name) == b"hello\n"
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -279,7 +279,7 @@ async def is_served(port, client):
 
 async def test_http_follows_the_authorities_of_callers(files, authority, another):
     certificates = Certificates(files.cert, files.key, files.ca)
-    server = await served_over_http(certificates.current.context)
+    server = await served_over_http(certificates.ssl_context())
     port = server.sockets[0].getsockname()[1]
     issuers = (None, authority, another)
     assert [await is_served(port, client_of(authority, issuer)) for issuer in issuers] == [False, True, False]
@@ -387,7 +387,7 @@ async def test_grpc_takes_tls_1_2_or_newer(grpc_port, authority):
 
 
 async def test_http_takes_tls_1_2_or_newer(files, authority):
-    server = await served_over_http(Certificates(files.cert, files.key).current.context)
+    server = await served_over_http(Certificates(files.cert, files.key).ssl_context())
     port = server.sockets[0].getsockname()[1]
     done = [await asyncio.to_thread(handshake, port, authority, version) for version in VERSIONS]
     assert done == [False, False, True, True]
