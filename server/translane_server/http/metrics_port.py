@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,9 +16,13 @@ from starlette.types import Receive, Scope, Send
 from translane_server.http.connection import Connection, ConnectionTimes
 from translane_server.http.server import HttpServer, Listener
 
+_log = logging.getLogger(__name__)
+
 # The path of the metrics, and what others answer.
 _PATH = "/metrics"
 _INDEX = b'<!doctype html><html lang="en"><title>Translane</title><a href="/metrics">Metrics</a></html>\n'
+_BROKEN = b"The metrics cannot be shown. The server's log says why.\n"
+_TEXT = "text/plain; charset=utf-8"
 _NOT_FOUND = b"There is nothing here. The metrics are at /metrics.\n"
 
 # Most connections. One more closes the oldest, so clients that never end their requests stop no scrape.
@@ -66,6 +71,9 @@ class MetricsPort(HttpServer):
             if not connection.is_lost:
                 raise
             return
+        except Exception:  # noqa: BLE001 a collector may raise anything
+            _log.exception("the metrics cannot be shown")
+            status, headers, body = HTTPStatus.INTERNAL_SERVER_ERROR, [("content-type", _TEXT)], _BROKEN
         headers += [("content-length", str(len(body))), ("connection", "close")]
         written = [(name.lower().encode(), value.encode()) for name, value in headers]
         await send({"type": "http.response.start", "status": status, "headers": written})
@@ -76,7 +84,7 @@ class MetricsPort(HttpServer):
             return await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._page, scope))
         if scope["path"] == "/" and scope["method"] == "GET":
             return HTTPStatus.OK, [("content-type", "text/html; charset=utf-8")], _INDEX
-        return HTTPStatus.NOT_FOUND, [("content-type", "text/plain; charset=utf-8")], _NOT_FOUND
+        return HTTPStatus.NOT_FOUND, [("content-type", _TEXT)], _NOT_FOUND
 
     def _page(self, scope: Scope) -> Answer:
         """Ask Prometheus's own WSGI application, which chooses the format, and may compress."""

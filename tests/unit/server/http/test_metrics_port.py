@@ -229,3 +229,22 @@ async def test_without_descriptors_it_waits_and_tries_again(registry, monkeypatc
     async with opened(registry) as port:
         assert b"sentences_total 3.0" in (await answer(port))[0]
     assert not failures
+
+
+async def test_a_collector_that_fails_is_told_in_the_log_and_stops_no_later_scrape(registry, port, caplog):
+    class Broken:
+        def collect(self):
+            raise KeyError("what is wrong")
+
+        def describe(self):
+            return []
+
+    registry.register(broken := Broken())
+    with pytest.raises(HTTPError) as failed:
+        await answer(port)
+    assert failed.value.code == 500
+    assert "what is wrong" not in failed.value.read().decode()
+    (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert isinstance(line.exc_info[1], KeyError)
+    registry.unregister(broken)
+    assert b"sentences_total 3" in (await answer(port))[0]
