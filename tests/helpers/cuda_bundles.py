@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.hugging_face import MODELS, export_drawn
 from translane_server.bundle.bundle import Bundle
 
+_UNITS = 32  # of the models of `MODELS`
 BY_BLOCKS = {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959}  # 960: enough to search by blocks
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A model of `MODELS`, changes to its `config`, and the precision to export it in."""
+    """A model of `MODELS`, changes to its `config`, and the precision to export it in.
+
+    A model of 128 units gets half the spread of one of 32, so that its products are as large. With more, each layer
+    makes rounding errors several times larger, and no device computes the logits alike in half precision.
+    """
 
     name: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -21,7 +27,8 @@ class Drawn:
 
     def model_and_bundle(self) -> tuple[Any, Bundle]:
         """Return the model of transformers, and its bundle. The first call exports the bundle."""
-        return export_drawn(self.name, config=self.config, precision=self.precision)
+        spread = MODELS[self.name].spread * math.sqrt(_UNITS / self.config.get("d_model", _UNITS))
+        return export_drawn(self.name, config=self.config, spread=spread, precision=self.precision)
 
     def bundle(self) -> Bundle:
         """Return only the bundle."""

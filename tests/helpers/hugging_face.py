@@ -316,13 +316,17 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
 
 
 def export_drawn(
-    name: str, seed: int = 0, *, config: Mapping[str, Any] | None = None, **settings: Any
+    name: str, seed: int = 0, *, config: Mapping[str, Any] | None = None, spread: float = 0.0, **settings: Any
 ) -> tuple[Any, Bundle]:
-    """Return one of `MODELS` with changes to its `config`, and its bundle, exported once for a test session."""
+    """Return one of `MODELS` with changes to its `config`, and its bundle, exported once for a test session.
+
+    `spread` takes the place of the model's own, unless it is 0.
+    """
     changes = dict(config or {})
     chosen = MODELS[name]
-    model = draw(dataclasses.replace(chosen, config={**chosen.config, **changes}), seed)
-    key = ("hugging face", name, seed, sorted(changes.items()), sorted(settings.items()))
+    spread = spread or chosen.spread
+    model = draw(dataclasses.replace(chosen, config={**chosen.config, **changes}, spread=spread), seed)
+    key = ("hugging face", name, seed, sorted(changes.items()), spread, sorted(settings.items()))
     return model, load_bundle(stored_export(key, model, **settings) / "bundle")
 
 
