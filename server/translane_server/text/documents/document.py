@@ -1,0 +1,187 @@
+"""Documents: files that are read whole, and changed in some places."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from translane.options import Format
+from translane_server.core.budget import UNLIMITED, Budget
+from translane_server.text.documents.encoding import TextFile
+from translane_server.text.documents.errors import DocumentError
+
+MOST_TEXTS = 20_000
+"""Texts of a document at most: as many as a megabyte of prose has sentences."""
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """One text to translate.
+
+    Attributes:
+        text: the text.
+        format: what it is written in. All texts of a document have the same format.
+        line: the line of the file where it begins, the first one being 1.
+    """
+
+    text: str
+    format: Format
+    line: int
+
+
+class Document:
+    """A file, and its texts to translate. It can be pickled.
+
+    Attributes:
+        texts: n texts, in the order of the file.
+    """
+
+    texts: Sequence[DocumentText]
+
+    def render(self, translations: Sequence[str], budget: Budget = UNLIMITED) -> bytes:
+        """Return the file with n translations in place of the texts.
+
+        Args:
+            translations: one for each text.
+            budget: is checked between the pieces of the work.
+
+        Raises:
+            DocumentError: the file's encoding lacks a character of a translation, or a translation breaks the file.
+            OverBudgetError, WorkEndedError: see `Budget.check`.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part of a file that is, or may be, written anew. A reader of the result finds the place again.
+
+    Attributes:
+        start: where it starts in the file's text [characters].
+        end: where it ends.
+        texts: what is translated there: where each text begins in the file, and the text. Without texts, it stays.
+    """
+
+    start: int
+    end: int
+    texts: Sequence[tuple[int, str]] = ()
+
+    def write(self, translations: Sequence[str]) -> str:
+        """Return what takes the place, from one translation for each text, none of which is blank."""
+        raise NotImplementedError
+
+
+# Yields all places of a file that can hold a translation, in order and apart from each other. They have texts where
+# they lack a translation, or, if the second argument is true, where they have one, too.
+ReadPlaces = Callable[[TextFile, bool, Budget], Iterator[Place]]
+
+
+@dataclass(frozen=True)
+class PlacesDocument(Document):
+    """A document whose texts stand in places.
+
+    Attributes:
+        file: the file.
+        texts: the texts of all places.
+        places: the places that have texts.
+        number: how many places there are with those that stay.
+        read: reads the places of a file.
+        replace: whether translations that are there are replaced.
+    """
+
+    file: TextFile
+    texts: Sequence[DocumentText]
+    places: Sequence[Place]
+    number: int
+    read: ReadPlaces
+    replace: bool
+
+    @classmethod
+    def of(cls, file: TextFile, read: ReadPlaces, form: Format, replace: bool, budget: Budget) -> PlacesDocument:
+        """Return the document in a file. Raises what `read` raises, and a DocumentError if it has too many texts."""
+        number = 0
+        places = []
+
+        def found() -> Iterator[tuple[int, str]]:
+            nonlocal number
+            for place in read(file, replace, budget):
+                number += 1
+                if place.texts:
+                    places.append(place)
+                    yield from place.texts
+
+        texts = texts_at(found(), file, form)
+        return cls(file, texts, places, number, read, replace)
+
+    def render(self, translations: Sequence[str], budget: Budget = UNLIMITED) -> bytes:
+        """See `Document`. A place stays as it is if one of its translations is blank."""
+        assert len(translations) == len(self.texts)
+        source = self.file.text
+        written: list[str] = []
+        content = [self.file.mark]
+        spans = []  # of the places in the new text
+        length = copied = number = 0
+        for place in self.places:
+            budget.check()
+            mine = translations[number : number + len(place.texts)]
+            line = self.texts[number].line
+            number += len(place.texts)
+            new = place.write(mine) if all(map(str.strip, mine)) else source[place.start : place.end]
+            written += [source[copied : place.start], new]
+            content += [self.file.encode(each, line) for each in written[-2:]]
+            length += place.start - copied
+            spans.append((length, length + len(new)))
+            length += len(new)
+            copied = place.end
+        written.append(source[copied:])
+        content.append(self.file.encode(written[-1], 1))
+        self._check("".join(written), spans, budget)
+        return b"".join(content)
+
+    def _check(self, text: str, spans: Sequence[tuple[int, int]], budget: Budget) -> None:
+        """Read the result once more, because a place that is not found again means that the file is broken."""
+        number = found = 0
+        for place in self.read(TextFile(text, self.file.encoding), self.replace, budget):
+            number += 1
+            found += found < len(spans) and spans[found] == (place.start, place.end)
+        if number != self.number or found < len(spans):
+            first = sum(len(place.texts) for place in self.places[:found])
+            line = self.texts[first].line if first < len(self.texts) else None
+            raise DocumentError("the translation would break the file", line)
+
+
+def texts_at(found: Iterable[tuple[int, str]], file: TextFile, form: Format) -> tuple[DocumentText, ...]:
+    """Return the texts that begin at some places of a file.
+
+    Raises:
+        DocumentError: they are too many.
+    """
+    starts = [0, *(match.end() for match in _LINE_END.finditer(file.text))]
+    texts: list[DocumentText] = []
+    for place, text in found:
+        line = bisect_right(starts, place)
+        if len(texts) == MOST_TEXTS:
+            raise DocumentError(f"the document has more than {MOST_TEXTS} texts to translate; split it", line)
+        texts.append(DocumentText(text, form, line))
+    return tuple(texts)
+
+
+def trimmed(text: str) -> tuple[str, str, str]:
+    """Return the white space at the start, what is between, and the white space at the end."""
+    core = text.strip()
+    start = len(text) - len(text.lstrip())
+    return text[:start], core, text[start + len(core) :]
+
+
+def is_worth_translating(text: str) -> bool:
+    """Whether the text has a letter or a digit."""
+    return any(map(str.isalnum, text))
+
+
+def on_a_line(text: str) -> str:
+    """Return text without white space around it, and with a space in place of each end of a line."""
+    return _LINE_END.sub(" ", text).strip()

@@ -1,0 +1,189 @@
+"""Subtitles: SubRip, and WebVTT (https://www.w3.org/TR/webvtt1/). The text of cues is translated.
+
+Numbers, times, settings, styles and comments stay as they are. The lines of a cue are joined, translated, and cut again
+where the lines of the source were cut. A line that begins with a dash is another speaker's, and a text of its own.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from translane_server.core.budget import Budget
+from translane_server.text.documents.document import Place, is_worth_translating, on_a_line
+from translane_server.text.documents.encoding import Span, TextFile
+from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.line_breaks import BrokenLines
+
+CUE_TAGS = (r"<[^<>]*>", r"\{\\[^{}]*\}")
+"""Regular expressions of the tags in a cue, such as <i>, <v Bob>, <00:19.000> and {\\an8}."""
+
+_TAG = re.compile("|".join(CUE_TAGS))
+_TAGGED = re.compile(f"({_TAG.pattern})")
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{0,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_TAG_OR_ENTITY = re.compile(f"({_TAG.pattern}|{_ENTITY.pattern})")
+_TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
+_TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
+_BEFORE = re.compile(rf"(?:\s|{_TAG.pattern}|[-–—])*+")
+_SPEAKER = re.compile(rf"(?:\s|{_TAG.pattern})*+[-–—]")
+
+
+def read_subrip(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
+    """Yield the cues. See `ReadPlaces`. DocumentError: the file has text and no cue."""
+    if file.text.strip() and not any(_TIMING.match(file.text, line.start, line.end) for line in file.lines()):
+        raise DocumentError("no cue of SubRip is in the file; a cue has a line such as 00:00:01,000 --> 00:00:02,000")
+    return _cues(file, budget, is_webvtt=False)
+
+
+def read_webvtt(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
+    """Yield the cues. See `ReadPlaces`. DocumentError: the file is no WebVTT."""
+    if not re.match(r"WEBVTT(?:\s|\Z)", file.text):
+        raise DocumentError("no WebVTT, which begins with WEBVTT")
+    return _cues(file, budget, is_webvtt=True)
+
+
+def _cues(file: TextFile, budget: Budget, *, is_webvtt: bool) -> Iterator[Place]:
+    lines = list(file.lines())
+    timings = [i for i, line in enumerate(lines) if _TIMING.match(file.text, line.start, line.end)]
+    line_end = file.line_end
+    for i, following in pairwise([*timings, len(lines)]):
+        cue = lines[i + 1 : following]
+        if following < len(lines) and not is_webvtt and cue and _said(file, cue[-1]).strip().isdigit():
+            cue.pop()  # the number of the next cue
+        for group in _groups(file, cue, only_first=is_webvtt):
+            yield _place(file, group, line_end, budget, is_webvtt=is_webvtt)
+
+
+def _said(file: TextFile, line: Span) -> str:
+    return file.text[line.start : line.end]
+
+
+def _groups(file: TextFile, lines: Sequence[Span], *, only_first: bool) -> Iterator[list[Span]]:
+    """Yield runs of lines that are not blank. What follows a blank line in WebVTT is no part of the cue."""
+    group = list[Span]()
+    for line in lines:
+        if _said(file, line).strip():
+            group.append(line)
+            continue
+        if group:
+            yield group
+            group = []
+        if only_first:
+            return
+    if group:
+        yield group
+
+
+def _place(file: TextFile, lines: Sequence[Span], line_end: str, budget: Budget, *, is_webvtt: bool) -> Place:
+    speeches: list[_Speech] = []
+    texts: list[tuple[int, str]] = []
+    starts = [i for i, line in enumerate(lines) if i == 0 or _SPEAKER.match(file.text, line.start, line.end)]
+    for first, after in pairwise([*starts, len(lines)]):
+        budget.check()
+        speech = _Speech.of([_said(file, line) for line in lines[first:after]], is_webvtt=is_webvtt)
+        speeches.append(speech)
+        if speech.lines.text:
+            texts.append((lines[first].start, speech.text))
+    return _Cue(lines[0].start, lines[-1].end, texts, speeches, line_end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cue(Place):
+    """Lines of a cue without a blank one between them."""
+
+    speeches: Sequence[_Speech] = ()
+    line_end: str = ""
+
+    def write(self, translations: Sequence[str]) -> str:
+        left = iter(translations)
+        return self.line_end.join(
+            speech.write(next(left), self.line_end) if speech.lines.text else self.line_end.join(speech.source)
+            for speech in self.speeches
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Speech:
+    """Lines of a cue that are one text.
+
+    Attributes:
+        source: the lines as they are in the file.
+        before: tags and a dash before the text.
+        lines: the text as it is in the file; empty where there is nothing to translate.
+        after: tags and white space after the text.
+        is_webvtt: whether the text has entities.
+    """
+
+    source: Sequence[str]
+    before: str
+    lines: BrokenLines
+    after: str
+    is_webvtt: bool
+
+    @classmethod
+    def of(cls, lines: Sequence[str], *, is_webvtt: bool) -> _Speech:
+        broken = BrokenLines.of(lines)
+        found = _BEFORE.match(broken.text)
+        before = found[0] if found else ""
+        after = _tags_at_end(broken.text[len(before) :])
+        inner = broken.within(len(before), len(broken.text) - len(before) - len(after))
+        if not is_worth_translating(_TAG.sub("", inner.text)):
+            inner = BrokenLines("", ())
+        space = lines[-1][len(lines[-1].rstrip()) :]
+        return cls(lines, before, inner, after + space, is_webvtt)
+
+    @property
+    def text(self) -> str:
+        """What is translated."""
+        return "".join(map(_plain, _TAGGED.split(self.lines.text))) if self.is_webvtt else self.lines.text
+
+    def write(self, translation: str, line_end: str) -> str:
+        """Return the lines of a translation, with what was around the text."""
+        text = on_a_line(translation)
+        if self.is_webvtt:
+            text = self._escaped(text)
+        return self.before + line_end.join(self.lines.cut(text)) + self.after
+
+    def _escaped(self, text: str) -> str:
+        """Return text as WebVTT. Tags and entities that the source has stay, and signs get the entities that it has."""
+        as_written: set[str] = set()
+        entities: dict[str, str] = {}
+        for part in _TAGGED.split(self.lines.text):
+            if _TAG.fullmatch(part):
+                as_written.add(part)
+                continue
+            as_written.update(_ENTITY.findall(_plain(part)))
+            for entity in _ENTITY.findall(part):
+                entities.setdefault(html.unescape(entity), entity)
+        signs = str.maketrans(
+            {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+            | {sign: entity for sign, entity in entities.items() if len(sign) == 1 and not sign.isalnum()}
+        )
+        return "".join(part if part in as_written else part.translate(signs) for part in _TAG_OR_ENTITY.split(text))
+
+
+def _plain(part: str) -> str:
+    """Return a part of a cue without entities, but for those that would make a tag or another entity of text."""
+    if _TAG.fullmatch(part):
+        return part
+    plain = html.unescape(part)
+    kept = ("<>" if _TAG.search(plain) else "") + ("&" if _ENTITY.search(plain) else "")
+    return plain if not kept else _ENTITY.sub(lambda each: _unless_in(kept, each[0]), part)
+
+
+def _unless_in(kept: str, entity: str) -> str:
+    sign = html.unescape(entity)
+    return entity if sign in kept else sign
+
+
+def _tags_at_end(text: str) -> str:
+    """Return the tags at the end of a text, and the white space around them."""
+    end = place = 0
+    for start, after in [*(match.span() for match in _TAG.finditer(text)), (len(text), len(text))]:
+        said = text[place:start].rstrip()
+        end = place + len(said) if said else end
+        place = after
+    return text[end:]

@@ -1,0 +1,71 @@
+"""What holds for documents of all kinds, and plain text."""
+
+from __future__ import annotations
+
+import pytest
+from unit.server.text.documents.translated import TYPES, read, same, texts, translated
+
+from translane_server.core.budget import Budget, OverBudgetError
+from translane_server.text.documents import DocumentError, parse
+from translane_server.text.documents.document import MOST_TEXTS
+
+LINES = "\ufeffHello,\r\n\r\n  my world. \n***\n\n猫\u2028a\x0b\rlast"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_each_line_of_plain_text_is_a_text(encoding: str):
+    data = LINES.removeprefix("\ufeff" if encoding == "utf-16" else "").encode(encoding)
+    assert texts("txt", data) == ["Hello,", "my world.", "猫\u2028a", "last"]
+    assert [text.line for text in read("txt", data).texts] == [1, 3, 6, 7]
+    assert translated("txt", data, same) == data
+    assert translated("txt", data, lambda text: f" {text[0]}\r\nx\n").decode(encoding) == data.decode(encoding).replace(
+        "Hello,", "H x"
+    ).replace("my world.", "m x").replace("猫\u2028a", "猫 x").replace("last", "l x")
+
+
+def test_a_text_stays_where_its_translation_is_blank():
+    assert translated("txt", b"a\nb\n", lambda text: text.replace("a", " \n")) == b"a\nb\n"
+
+
+def test_the_number_of_texts_is_bounded():
+    line = b"a\n"
+    assert len(texts("txt", line * MOST_TEXTS)) == MOST_TEXTS
+    with pytest.raises(DocumentError, match=f"line {MOST_TEXTS + 1}: the document has more than {MOST_TEXTS} texts"):
+        parse(line * (MOST_TEXTS + 1), "text/plain")
+
+
+def test_text_that_is_not_utf_8_is_refused():
+    with pytest.raises(DocumentError, match="line 2: not valid UTF-8"):
+        parse(b"a\n\xff", "text/plain")
+
+
+def test_a_type_that_is_not_read_is_refused():
+    with pytest.raises(DocumentError, match="types text/plain, "):
+        parse(b"", "image/png")
+
+
+@pytest.mark.parametrize("kind", sorted({*TYPES} & {"txt", "srt", "vtt"}))
+def test_translations_are_replaced_only_where_a_kind_has_any(kind: str):
+    with pytest.raises(DocumentError, match=f"type {TYPES[kind]} has no translations to replace"):
+        parse(b"", TYPES[kind], replace_translations=True)
+
+
+CUES = b"1\n00:00:01,000 --> 00:00:02,000\na\n\n"
+LONG = {
+    "txt": b"a b\n" * 1000,
+    "srt": CUES * 1000,
+    "vtt": b"WEBVTT\n\n" + CUES * 1000,
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_work_ends_with_its_budget(kind: str):
+    ticks = iter(range(10**6))
+    budget = Budget(500, lambda: next(ticks))
+    budget.start()
+    with pytest.raises(OverBudgetError):
+        parse(LONG[kind], TYPES[kind], budget=budget)
+    document = parse(LONG[kind], TYPES[kind])
+    budget.start()
+    with pytest.raises(OverBudgetError):
+        document.render([text.text for text in document.texts], budget)
