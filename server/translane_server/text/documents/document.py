@@ -145,9 +145,12 @@ class PlacesDocument(Document):
     def _check(self, text: str, spans: Sequence[tuple[int, int]], budget: Budget) -> None:
         """Read the result once more, because a place that is not found again means that the file is broken."""
         number = found = 0
-        for place in self.read(TextFile(text, self.file.encoding), self.replace, budget):
-            number += 1
-            found += found < len(spans) and spans[found] == (place.start, place.end)
+        try:
+            for place in self.read(TextFile(text, self.file.encoding), self.replace, budget):
+                number += 1
+                found += found < len(spans) and spans[found] == (place.start, place.end)
+        except DocumentError:
+            number = -1
         if number != self.number or found < len(spans):
             first = sum(len(place.texts) for place in self.places[:found])
             line = self.texts[first].line if first < len(self.texts) else None

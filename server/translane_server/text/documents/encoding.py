@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
 from translane_server.text.documents.errors import DocumentError
 
-# The names of encodings in files, in lower case with "-" → Python's.
-_ENCODINGS: Mapping[str, str] = {
-    **{name: name for name in ("utf-8", "ascii", "gb18030", "gbk", "gb2312", "big5", "shift-jis", "euc-jp", "euc-kr")},
-    **{name: name for name in ("koi8-r", "koi8-u")},
-    **{f"iso-8859-{part}": f"iso8859-{part}" for part in range(1, 17) if part != 12},
-    **{f"windows-{page}": f"cp{page}" for page in range(1250, 1259)},
-    **{f"cp{page}": f"cp{page}" for page in range(1250, 1259)},
-    **{"utf8": "utf-8", "us-ascii": "ascii", "latin-1": "iso8859-1", "latin1": "iso8859-1", "sjis": "shift-jis"},
-    "euc-cn": "gb2312",
-}
+# The names of encodings in files, in lower case with "-". Python knows all of them.
+_ENCODINGS = frozenset(
+    [
+        *("utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "koi8-r", "koi8-u"),
+        *("gb18030", "gbk", "gb2312", "euc-cn", "big5", "shift-jis", "sjis", "euc-jp", "euc-kr"),
+        *(f"iso-8859-{part}" for part in range(1, 17) if part != 12),
+        *(f"{prefix}{page}" for prefix in ("windows-", "cp") for page in range(1250, 1259)),
+    ]
+)
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _DECLARED_WITHIN = 1 << 16  # bytes at the start of a file in which it names its encoding
 
@@ -77,7 +76,7 @@ class TextFile:
             return text.encode(self.encoding)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
-            problem = f"the file's encoding {self.encoding} has no {character}, which the translation needs"
+            problem = f"the file's encoding {self.encoding.upper()} has no {character}, which the translation needs"
             raise DocumentError(problem, line) from None
 
 
@@ -94,13 +93,12 @@ def decode(content: bytes, declared: re.Pattern[bytes] | None = None) -> TextFil
     mark, encoding = next(((mark, name) for mark, name in _MARKS if content.startswith(mark)), (b"", "utf-8"))
     found = declared.search(content, 0, _DECLARED_WITHIN) if declared and not mark else None
     if found:
-        name = found[1].decode("ascii", "replace").lower().replace("_", "-")
-        if name.startswith("utf-16"):
+        encoding = found[1].decode("ascii", "replace").lower().replace("_", "-")
+        if encoding.startswith("utf-16"):
             raise DocumentError("the file says that it is UTF-16, and has no byte order mark")
-        if name not in _ENCODINGS:
+        if encoding not in _ENCODINGS:
             problem = "the file's encoding is not read; UTF-8 is, UTF-16 with a byte order mark, ISO-8859, Windows-125x"
             raise DocumentError(f"{problem}, GB18030, GBK, GB2312, Big5, Shift_JIS, EUC-JP, EUC-KR, KOI8-R and KOI8-U")
-        encoding = _ENCODINGS[name]
     body = content[len(mark) :]
     try:
         text = body.decode(encoding)

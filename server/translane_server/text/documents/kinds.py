@@ -11,8 +11,10 @@ from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents.document import Document, PlacesDocument, ReadPlaces
 from translane_server.text.documents.encoding import decode
 from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.gettext_catalog import CHARSET, read_catalog
 from translane_server.text.documents.plain_lines import read_lines
 from translane_server.text.documents.subtitles import CUE_TAGS, read_subrip, read_webvtt
+from translane_server.text.documents.xliff_file import ENCODING, read_xliff
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "text/plain": Kind(read_lines),
+    "application/xliff+xml": Kind(read_xliff, Format.XLIFF, ENCODING, has_translations=True),
+    "text/x-gettext-translation": Kind(read_catalog, declared=CHARSET, has_translations=True),
     "application/x-subrip": Kind(read_subrip, preserve=CUE_TAGS),
     "text/vtt": Kind(read_webvtt, preserve=CUE_TAGS),
 }

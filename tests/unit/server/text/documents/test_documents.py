@@ -55,6 +55,8 @@ LONG = {
     "txt": b"a b\n" * 1000,
     "srt": CUES * 1000,
     "vtt": b"WEBVTT\n\n" + CUES * 1000,
+    "po": b'msgid "a"\nmsgstr ""\n' * 1000,
+    "xliff": b"<xliff version='2.0'>" + b"<segment><source>a</source></segment>" * 1000 + b"</xliff>",
 }
 
 

@@ -1,0 +1,140 @@
+"""Catalogues of gettext: only a msgstr changes."""
+
+from __future__ import annotations
+
+import polib
+import pytest
+from unit.server.text.documents.translated import texts, translated
+
+from translane_server.text.documents import DocumentError
+
+HEADER = r"""# A catalogue.
+#
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+"""
+
+ENTRIES = r"""
+#. for translators
+#: a.c:1 b.c:2
+#, c-format
+msgctxt "menu"
+msgid   "Hello %s"
+msgstr ""
+
+#, fuzzy, python-format
+#| msgid "Old"
+msgid "New"
+msgstr "Neu?"
+
+msgid "Done"
+msgstr "Fertig"
+
+msgid "One cat"
+msgid_plural "%d cats"
+msgstr[0] ""
+msgstr[1]   ""
+
+msgid ""
+"\n"
+"  First \"line\"\n"
+"and\tthe second. \n"
+msgstr ""
+
+msgid "..."
+msgstr ""
+
+#~ msgid "Obsolete"
+#~ msgstr ""
+
+  msgid "last"
+  msgstr ""
+  """
+
+CATALOGUE = HEADER + ENTRIES
+
+
+def by_id(data: bytes) -> dict[str, polib.POEntry]:
+    return {entry.msgid: entry for entry in polib.pofile(data.decode())}
+
+
+def test_what_is_not_translated_is_filled():
+    assert texts("po", CATALOGUE.encode()) == [
+        "Hello %s",
+        "One cat",
+        "%d cats",
+        'First "line"\nand\tthe second.',
+        "last",
+    ]
+
+
+def test_everything_else_stays_byte_for_byte():
+    out = translated("po", CATALOGUE.encode()).decode()
+    multiline = 'msgstr ""\n"\\n"\n"  FIRST \\"LINE\\"\\n"\n"AND\\tTHE SECOND. \\n"'
+    expected = CATALOGUE.replace('"Hello %s"\nmsgstr ""', '"Hello %s"\nmsgstr "HELLO %S"')
+    expected = expected.replace('msgstr[0] ""', 'msgstr[0] "ONE CAT"').replace('msgstr[1]   ""', 'msgstr[1] "%D CATS"')
+    expected = expected.replace('second. \\n"\nmsgstr ""', f'second. \\n"\n{multiline}').replace(
+        '  msgid "last"\n  msgstr ""', '  msgid "last"\n  msgstr "LAST"'
+    )
+    assert out == expected
+
+
+def test_translations_are_replaced_where_it_is_asked_for():
+    data = CATALOGUE.encode()
+    assert {"New", "Done"} < set(texts("po", data, replace=True))
+    once = translated("po", data, replace=True)
+    assert by_id(once)["Done"].msgstr == "DONE"
+    assert by_id(once)["New"].fuzzy  # a person has not seen it yet
+    assert translated("po", once) == once
+
+
+@pytest.mark.parametrize("length", [1, 10, 60, 70, 75, 80, 200, 1000])
+def test_long_translations_are_cut_after_spaces(length: int):
+    translation = " ".join(["wörd\\"] * length) + " \t\x0b."
+    out = translated("po", CATALOGUE.encode(), lambda _: translation)
+    assert by_id(out)["last"].msgstr == translation
+    added = [line for line in out.decode().split("\n") if "wörd" in line]
+    assert max(map(len, added)) <= 79
+
+
+def test_line_ends_and_the_mark_at_the_beginning_stay():
+    data = b"\xef\xbb\xbf" + CATALOGUE.replace("\n", "\r\n").encode()
+    out = translated("po", data)
+    assert out.startswith(b"\xef\xbb\xbf# A")
+    assert b"\n" not in out.replace(b"\r\n", b"")
+    assert out.replace(b"\r\n", b"\n")[3:] == translated("po", CATALOGUE.encode())
+
+
+def test_the_encoding_is_that_of_the_header():
+    data = (HEADER.replace("UTF-8", "ISO-8859-1") + '\nmsgid "Ä"\nmsgstr ""\n').encode("latin-1")
+    assert texts("po", data) == ["Ä"]
+    assert translated("po", data, lambda _: "é").endswith(b'msgid "\xc4"\nmsgstr "\xe9"\n')
+    with pytest.raises(DocumentError, match=r"line 8: the file's encoding ISO-8859-1 has no U\+732B"):
+        translated("po", data, lambda _: "猫")
+
+
+def test_characters_that_end_lines_elsewhere_are_part_of_a_text():
+    assert texts("po", (HEADER + '\nmsgid "a\u2028b\x0cc"\nmsgstr ""\n').encode()) == ["a\u2028b\x0cc"]
+
+
+def test_flags_of_an_obsolete_entry_are_its_own():
+    data = HEADER + '\n#, fuzzy\n#~ msgid "a"\n#~ msgstr "b"\n\nmsgid "c"\nmsgstr ""\n'
+    assert texts("po", data.encode()) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'msgstr "a"\n', "line 1: no catalogue of gettext"),
+        (b"/etc/passwd", "line 1: no catalogue of gettext"),
+        (b'msgid "a"\nmsgid "b"\nxyz\n', r"line \d: no catalogue of gettext"),
+        (b"\x00", "line 1: no catalogue of gettext"),
+        (HEADER.replace("UTF-8", "none").encode(), "the file's encoding is not read; UTF-8 is, "),
+        (b'msgid "\xff"', "line 1: not valid UTF-8"),
+    ],
+)
+def test_another_file_is_refused(data: bytes, problem: str):
+    with pytest.raises(DocumentError, match=problem):
+        texts("po", data)
