@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -27,10 +26,6 @@ _DEEPEST = 100
 # What protobuf raises for JSON that fits no message. Half of a surrogate pair is a ValueError in a text, and a
 # SystemError in the name of an enum's value.
 _REFUSALS = (ValueError, TypeError, SystemError, json_format.Error)
-
-# What a string of JSON consists of. It is matched in slices, because a match keeps all other threads waiting.
-_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-_SLICE = 64 * 1024  # bytes
 
 _HALF_PAIR = "is no Unicode text: it has half of a surrogate pair"
 
@@ -67,19 +62,18 @@ def read_json(body: bytes, message: type[_Message], most: int, budget: Budget) -
     Raises:
         InvalidRequestError: `body` is not JSON, or not of this type, or has too many values. A field that the type does
             not have is an error, so a typing mistake never goes unnoticed.
+        OverBudgetError, WorkEndedError: as `Budget.check`.
     """
-    if _has_more_values(body, most, budget):
+    if _values(body, most) > most:
         raise _wrong("body", f"has more than {most} JSON values")
     tree = _tree(body)
     budget.check()
-    if not isinstance(tree, dict):
-        raise _wrong("body", "must be an object")
     made = message()
     try:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)
         made.SerializeToString()  # refuses half of a surrogate pair
     except _REFUSALS as error:
-        violation = next(_problems(tree, cast("Descriptor", message.DESCRIPTOR), ""), None)
+        violation = _problem(tree, cast("Descriptor", message.DESCRIPTOR), "")
         raise InvalidRequestError(violation or FieldViolation("body", str(error).partition("\n")[0])) from None
     return made
 
@@ -89,37 +83,23 @@ def write_json(message: Message) -> bytes:
     return json.dumps(json_format.MessageToDict(message), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _has_more_values(body: bytes, most: int, budget: Budget) -> bool:
-    """Whether there are more than `most` strings, lists, objects and commas between them.
+def _values(body: bytes, most: int) -> int:
+    """How many strings, lists, objects and commas between them there are; if more than `most`, any number above it.
 
-    Parsing a value takes microseconds and memory many times its bytes, so values are counted before. Counting ends at
-    the limit. What it looks at without a pause is bounded.
+    Parsing a value takes microseconds and memory many times its bytes, so values are counted before. What follows a
+    backslash outside of a string does not matter: parsing ends there.
     """
-    count, place, size = 0, 0, len(body)
-    while place < size and count <= most:
-        quote = body.find(b'"', place)
-        end = size if quote < 0 else quote
-        count += sum([body.count(each, place, end) for each in (b",", b"[", b"{")]) + (quote >= 0)
-        place = end + 1
-        while place < size:  # a string
-            budget.check()
-            matched = _IN_STRING.match(body, place, place + _SLICE)
-            assert matched is not None, "it matches nothing, too"
-            if matched.end() > place:
-                place = matched.end()
-            elif body[place : place + 1] == b"\\":  # at the end of a slice, or of the body
-                place += 2
-            else:
-                place += 1  # the quotation mark
-                break
-    return count > most
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    parts = unescaped.split(b'"', 2 * most + 1)  # every second one is a string
+    between = b"".join(parts[::2])
+    return len(parts) // 2 + sum(map(between.count, (b",", b"[", b"{")))
 
 
-def _tree(body: bytes) -> Any:
+def _tree(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise _wrong("body", "is empty; send at least {}")
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_object)
+        tree = json.loads(body.decode("utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise _wrong("body", f"is not UTF-8 at byte {error.start}") from None
     except RecursionError:
@@ -128,44 +108,52 @@ def _tree(body: bytes) -> Any:
         raise _wrong("body", f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except ValueError:  # an integer of thousands of digits
         raise _wrong("body", "has a number with too many digits") from None
+    if not isinstance(tree, dict):
+        raise _wrong("body", "must be an object")
+    return tree
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
-    if not _is_unicode("".join(made)):
-        raise _wrong("body", f"has a name that {_HALF_PAIR}")
+    try:
+        "".join(made).encode()
+    except UnicodeEncodeError:
+        raise _wrong("body", f"has a name that {_HALF_PAIR}") from None
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for number, name in enumerate(names) if name in names[:number]) if len(names) < 64 else "…"
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise _wrong(twice[:64], "is in one object twice")
     return made
 
 
-def _problems(value: Any, message: Descriptor, path: str) -> Iterator[FieldViolation]:
-    """What is wrong with a JSON value for a message at `path`."""
-    if not isinstance(value, dict):
-        yield FieldViolation(path or "body", "must be an object")
-        return
+def _problem(tree: dict[str, Any], message: Descriptor, path: str) -> FieldViolation | None:
+    """The first thing that is wrong with an object for a message at `path`."""
     fields = {name: field for field in message.fields for name in (field.json_name, field.name)}
-    for name, each in value.items():
+    for name, value in tree.items():
         where = f"{path}.{name}" if path else name
-        if (field := fields.get(name)) is None:
-            yield FieldViolation(where[:64], f"is no field of {message.name}{_hint(name, fields)}")
-        elif each is None:
+        field = fields.get(name)
+        if field is None:
+            near = get_close_matches(name[:64], list(fields), n=1)
+            hint = f"; did you mean {fields[near[0]].json_name}?" if near else ""
+            return FieldViolation(where[:64], f"is no field of {message.name}{hint}")
+        if value is None:
             continue  # the field's default
-        elif not field.is_repeated:
-            yield from _problems_of_one(each, field, where)
-        elif not isinstance(each, list):
-            yield FieldViolation(where, "must be a list")
+        if not field.is_repeated:
+            items = {where: value}
+        elif isinstance(value, list):
+            items = {f"{where}[{number}]": item for number, item in enumerate(value)}
         else:
-            for number, item in enumerate(each):
-                yield from _problems_of_one(item, field, f"{where}[{number}]")
+            return FieldViolation(where, "must be a list")
+        for place, item in items.items():
+            if field.message_type is not None and isinstance(item, dict):
+                found = _problem(item, field.message_type, place)
+            else:
+                found = _problem_of_value(item, field, place)
+            if found:
+                return found
+    return None
 
 
-def _problems_of_one(value: Any, field: FieldDescriptor, where: str) -> Iterator[FieldViolation]:
-    if field.message_type is not None and isinstance(value, dict):
-        yield from _problems(value, field.message_type, where)
-        return
+def _problem_of_value(value: Any, field: FieldDescriptor, where: str) -> FieldViolation | None:
     assert field.containing_type is not None
     holder = GetMessageClass(field.containing_type)()
     try:
@@ -173,24 +161,13 @@ def _problems_of_one(value: Any, field: FieldDescriptor, where: str) -> Iterator
         holder.SerializeToString()
     except _REFUSALS:
         if isinstance(value, str) and field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-            yield FieldViolation(where, _HALF_PAIR)
+            problem = _HALF_PAIR
         elif field.enum_type is not None:
-            yield FieldViolation(where, f"must be one of {', '.join(value.name for value in field.enum_type.values)}")
+            problem = f"must be one of {', '.join(value.name for value in field.enum_type.values)}"
         else:
-            yield FieldViolation(where, f"must be {_EXPECTED.get(field.cpp_type, 'of another type')}")
-
-
-def _hint(name: str, known: Mapping[str, FieldDescriptor]) -> str:
-    near = get_close_matches(name[:64], list(known), n=1)
-    return f"; did you mean {known[near[0]].json_name}?" if near else ""
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            problem = f"must be {_EXPECTED.get(field.cpp_type, 'of another type')}"
+        return FieldViolation(where, problem)
+    return None
 
 
 def _wrong(field: str, description: str) -> InvalidRequestError:
