@@ -13,8 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from starlette.types import Receive, Scope, Send
 
-from translane_server.http.connection import Connection, ConnectionTimes
-from translane_server.http.server import HttpServer, Listener
+from translane_server.http.server import Bounds, HttpServer
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +46,7 @@ class MetricsPort(HttpServer):
     """
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        times = ConnectionTimes(_REQUEST_TIME, _REQUEST_TIME, _REQUEST_TIME, age=-1)
-        super().__init__(Listener(host, port, _CONNECTIONS, ends_oldest=True), times, tls=tls)
-        self._state.connections = _Newest()  # type: ignore[assignment]  # it has what uvicorn calls
+        super().__init__(host, port, Bounds(_CONNECTIONS, _REQUEST_TIME, idle=0, age=-1, ends_oldest=True), tls)
         self._shown = make_wsgi_app(registry)
         # A thread of its own: others may be busy for minutes with the files of models.
         self._thread = ThreadPoolExecutor(1, "metrics")
@@ -63,18 +60,12 @@ class MetricsPort(HttpServer):
         self._thread.shutdown(wait=False)
 
     async def _answer(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        connection: Connection = scope["state"]["connection"]
         try:
-            with connection.answering():
-                status, headers, body = await self._found(scope)
-        except asyncio.CancelledError:
-            if not connection.is_lost:
-                raise
-            return
+            status, headers, body = await self._found(scope)
         except Exception:  # noqa: BLE001 a collector may raise anything
             _log.exception("the metrics cannot be shown")
             status, headers, body = HTTPStatus.INTERNAL_SERVER_ERROR, [("content-type", _TEXT)], _BROKEN
-        headers += [("content-length", str(len(body))), ("connection", "close")]
+        headers.append(("content-length", str(len(body))))
         written = [(name.lower().encode(), value.encode()) for name, value in headers]
         await send({"type": "http.response.start", "status": status, "headers": written})
         await send({"type": "http.response.body", "body": body})
@@ -100,21 +91,3 @@ class MetricsPort(HttpServer):
         body = b"".join(self._shown(environ, lambda *status_and_headers: begun.extend(status_and_headers)))
         status, headers = begun
         return int(status.partition(" ")[0]), headers, body
-
-
-class _Newest(dict[Connection, None]):
-    """The connections of the port, the oldest first. One more than `_CONNECTIONS` ends the oldest.
-
-    The event loop of Ray (uvloop) accepts connections without asking the `Listener`, which also knows those that have
-    not ended their TLS handshake.
-    """
-
-    def add(self, connection: Connection) -> None:
-        if len(self) == _CONNECTIONS:
-            oldest = next(iter(self))
-            del self[oldest]
-            oldest.transport.abort()
-        self[connection] = None
-
-    def discard(self, connection: Connection) -> None:
-        self.pop(connection, None)

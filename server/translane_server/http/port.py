@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
-from functools import partial
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
 
-from starlette.types import ASGIApp
+from google.protobuf import json_format
+from google.protobuf.message_factory import GetMessageClass
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.certificates import Certificates
-from translane_server.api.answering import Answering
-from translane_server.api.call import Method
+from translane_server.api.answering import Answering, Handler
+from translane_server.api.call import REQUEST_ID, Call, Method
 from translane_server.api.health import HealthService
 from translane_server.api.service import SERVICE_NAME, TranslationService
-from translane_server.http.application import application, status_page
+from translane_server.api.status import internal, status_of
+from translane_server.core.errors import UnknownMethodError
 from translane_server.http.calls import BYTES_OF_JSON, Rpc, Rpcs
-from translane_server.http.connection import ConnectionTimes
+from translane_server.http.errors import RefusedError, wrong
 from translane_server.http.json_messages import most_values
-from translane_server.http.server import HttpServer, Listener
+from translane_server.http.server import Bounds, HttpServer
 from translane_server.models.registry import Registry
-from translane_server.observation.load import ServerLoad
+from translane_server.observation.load import ModelLoad, ServerLoad
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+_METHODS = pb.DESCRIPTOR.services_by_name["TranslationService"].methods_by_name
+
+# What a page of another origin may send and read, and for how long a browser remembers it [seconds].
+_SENT = ("authorization", "content-type", "request-timeout", "traceparent", "tracestate", REQUEST_ID)
+_READ = ("retry-after", REQUEST_ID)
+_REMEMBERED = 7200
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+# The status page runs its own scripts alone, talks to its own server alone, and is in no frame. A script that makes
+# HTML of text fails (https://w3c.github.io/webappsec-csp/, https://w3c.github.io/trusted-types/dist/spec/).
+_POLICY = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
 
 
 class HttpPort(HttpServer):
@@ -40,20 +87,18 @@ class HttpPort(HttpServer):
         self, settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None = None
     ) -> None:
         assert settings.http_port is not None
-        times = ConnectionTimes(
-            headers=settings.message_timeout,
-            stall=settings.message_timeout,
+        bounds = Bounds(
+            connections,
+            patience=settings.message_timeout,
             idle=settings.max_connection_idle,
             age=settings.max_connection_age,
+            body_bytes=BYTES_OF_JSON * settings.max_message_bytes,
         )
-        super().__init__(
-            Listener(settings.host, settings.http_port, connections),
-            times,
-            BYTES_OF_JSON * settings.max_message_bytes,
-            certificates.ssl_context() if certificates else None,
-        )
+        tls = certificates.ssl_context() if certificates else None
+        super().__init__(settings.host, settings.http_port, bounds, tls)
         self._settings = settings
         self._metrics = metrics
+        self._started = time.monotonic()
 
     async def start(
         self, answering: Answering, service: TranslationService, models: Registry, health: HealthService
@@ -66,31 +111,109 @@ class HttpPort(HttpServer):
             models: the models of the server, whose pool of tokenizers reads and writes large JSON, too.
             health: knows the health of the server.
         """
-        await self.serve(self._application(answering, service, models, health))
-
-    def _application(
-        self, answering: Answering, service: TranslationService, models: Registry, health: HealthService
-    ) -> ASGIApp:
         settings, metrics = self._settings, self._metrics
-        rpcs = Rpcs(
-            answering,
-            lambda: models.pool,
-            settings.max_message_bytes,
-            most_values(settings.max_request_texts),
-            settings.caller_header,
+        values = most_values(settings.max_request_texts)
+        rpcs = Rpcs(answering, lambda: models.pool, settings.max_message_bytes, values, settings.caller_header)
+
+        def rpc(name: str, handler: Handler) -> Rpc:
+            described = _METHODS[name]
+            streams = described.server_streaming
+            kind = "server_stream" if streams else "unary"
+            method = Method(metrics, kind, SERVICE_NAME, name, writes_many=streams, protocol="http")
+            return Rpc(rpcs, method, handler, GetMessageClass(described.input_type))
+
+        async def status(request: pb.ListModelsRequest, call: Call) -> bytes:
+            listed = await service.ListModels(request, call)
+            report = status_report(listed, ServerLoad.of(metrics), time.monotonic() - self._started)
+            return json.dumps(report).encode()
+
+        async def healthz(_request: Request) -> Response:
+            state = health.of_server()
+            is_ready = state == "SERVING"
+            return JSONResponse({"status": state}, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+        origins = Middleware(
+            CORSMiddleware,
+            allow_origins=settings.http_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=_SENT,
+            expose_headers=_READ,
+            max_age=_REMEMBERED,
         )
-        unary = partial(Method, metrics, "unary", protocol="http")
-        stream = partial(Method, metrics, "server_stream", writes_many=True, protocol="http")
-        translate = Rpc(rpcs, unary(SERVICE_NAME, "Translate"), service.Translate, pb.TranslateRequest)
-        streamed = stream(SERVICE_NAME, "TranslateStream")
-        translate_stream = Rpc(rpcs, streamed, service.TranslateStream, pb.TranslateStreamRequest)
-        score = Rpc(rpcs, unary(SERVICE_NAME, "Score"), service.Score, pb.ScoreRequest)
-        list_models = partial(Rpc, rpcs, unary(SERVICE_NAME, "ListModels"), service.ListModels, pb.ListModelsRequest)
-        shown = status_page(partial(ServerLoad.of, metrics))
-        return application(
-            {"/v1/translate": translate, "/v1/stream": translate_stream, "/v1/score": score},
-            {"/v1/models": list_models(), "/status.json": list_models(show=shown)},
-            health.of_server,
-            origins=settings.http_origins,
-            describes=settings.reflection,
+        application = Starlette(
+            routes=[
+                Route("/v1/translate", rpc("Translate", service.Translate), methods=["POST"]),
+                Route("/v1/stream", rpc("TranslateStream", service.TranslateStream), methods=["POST"]),
+                Route("/v1/score", rpc("Score", service.Score), methods=["POST"]),
+                Route("/v1/models", rpc("ListModels", service.ListModels), methods=["GET"]),
+                Route("/status.json", rpc("ListModels", status), methods=["GET"]),
+                Route("/healthz", healthz),
+                *_files(describes=settings.reflection),
+            ],
+            middleware=[origins] if settings.http_origins else [],
+            exception_handlers={RefusedError: _refused, HTTPException: _unrouted, Exception: _failed},
         )
+        application.router.redirect_slashes = False
+        await self.serve(application)
+
+
+def status_report(listed: pb.ListModelsResponse, load: ServerLoad, uptime: float) -> dict[str, Any]:
+    """Return the answer of ListModels in protobuf's JSON, with figures of the server and of each model.
+
+    Args:
+        listed: the answer of ListModels.
+        load: the load of the server.
+        uptime: time since the server started [seconds].
+    """
+    content: dict[str, Any] = json_format.MessageToDict(listed)
+    for model in content.setdefault("models", []):
+        model["load"] = _named(asdict(load.models.get(model["name"], ModelLoad())))
+    of_server = {name: value for name, value in vars(load).items() if name != "models"}
+    return content | _named(of_server | {"uptime_seconds": round(uptime, 3)})
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with names in lowerCamelCase, as all JSON of this port has them."""
+    return {name[0] + name.title().replace("_", "")[1:]: value for name, value in fields.items()}
+
+
+def _files(*, describes: bool) -> Iterator[Route]:
+    """The description of the RPCs, and the files of the status page. They are open: all data needs the caller's key."""
+    folder = files(__package__)
+    for file in folder.joinpath("page").iterdir():
+        if kind := _TYPES.get(PurePath(file.name).suffix):
+            path = "/" if file.name == "index.html" else f"/page/{file.name}"
+            yield _file(path, file.read_bytes(), _POLICY | {"content-type": kind})
+    if describes:
+        description = folder.joinpath("openapi.json").read_bytes()
+        yield _file("/openapi.json", description, {"content-type": "application/json"})
+
+
+def _file(path: str, body: bytes, headers: Mapping[str, str]) -> Route:
+    async def file(_request: Request) -> Response:
+        return Response(body, headers=headers)
+
+    return Route(path, file)
+
+
+# Errors are told by coroutines, because Starlette runs other functions on threads.
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return Response(error.body, error.http_status, error.headers)
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """Tell that nothing lies at a path, or that the method is wrong there."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        problem = f"must be {allow.replace(', ', ' or ')} for this path"
+        return await _refused(request, wrong("method", problem, error.status_code, {"allow": allow}))
+    shown = quote(request.url.path[:64], safe="/.:-_~")
+    return await _refused(request, RefusedError(status_of(UnknownMethodError(f"there is no {shown} here"))))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Tell of a bug, whose details the caller must not see."""
+    _log.error("an HTTP request failed", exc_info=error)
+    return await _refused(request, RefusedError(internal(), headers={"connection": "close"}))

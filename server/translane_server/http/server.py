@@ -1,6 +1,7 @@
-"""A port that speaks HTTP: uvicorn's HTTP/1.1 with the bounds of this server, on the event loop of the gRPC port.
+"""A port that speaks HTTP: uvicorn's HTTP/1.1, with bounds for clients that are slow, silent or hostile.
 
-uvicorn's own server object takes over signals and polls ten times a second, so only its protocol is used.
+It runs on the event loop of the gRPC port. uvicorn's own server takes over signals and polls ten times a second, and
+asyncio's does not limit connections, so only uvicorn's protocol is used.
 """
 
 from __future__ import annotations
@@ -9,55 +10,109 @@ import asyncio
 import logging
 import socket
 import ssl
+import sys
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
+from email.utils import formatdate
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 
+import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from translane_server.http.connection import HEADER_BYTES, Connection, ConnectionTimes
+from translane_server.api.call import REQUEST_ID, request_id_in
+from translane_server.http.errors import wrong
 
-# Connections that wait to be accepted.
+_log = logging.getLogger(__name__)
+
+# Connections that wait to be accepted, and most that are accepted in one turn of the event loop.
 _BACKLOG = 512
+_AT_ONCE = 64
+
+# Pause after a connection that cannot be accepted, for example because there are no descriptors left [seconds].
+_PAUSE = 1.0
 
 # Longest time of a TLS handshake, and of the end of a TLS connection [seconds].
 _HANDSHAKE_TIME = 10.0
 _TLS_CLOSING_TIME = 5.0
 
-# How often the port looks whether its last answers are sent [seconds].
-_CLOSING_INTERVAL = 0.01
+# Largest request line and headers together [bytes].
+HEADER_BYTES = 16 * 1024
+
+# A body may come in chunks of any size. Each chunk takes time, so a body has at most `_CHUNKS` of them, and one more
+# for each `_BYTES_OF_A_CHUNK` of the largest body.
+_CHUNKS = 4096
+_BYTES_OF_A_CHUNK = 1024
+
+# The rest of a body whose request is answered already is dropped, up to this many times the largest body.
+_DROPPED_BODIES = 8
+
+
+@dataclass
+class Bounds:
+    """Bounds of the connections of a port.
+
+    Attributes:
+        connections: most connections (≥ 1).
+        patience: how long a connection may take to send all headers of a request, from their first byte on; to take
+            something of an answer; and to take the rest of its last answer [seconds].
+        idle: time without a request after which a connection is closed [seconds].
+        age: time after which a connection is closed with its next answer [seconds].
+        body_bytes: largest body of a request [bytes].
+        ends_oldest: whether a connection beyond the most ends the oldest one, and not itself.
+    """
+
+    connections: int
+    patience: float
+    idle: float
+    age: float
+    body_bytes: int = 0
+    ends_oldest: bool = False
 
 
 class HttpServer:
     """Listens from the start, and answers after `serve`.
 
     Args:
-        listener: the listening socket.
-        times: times of each connection.
-        body_bytes: largest body of a request [bytes].
+        host: address or name to listen on.
+        port: port to listen on; 0 takes a free one.
+        bounds: bounds of the connections.
         tls: the certificate of the port; None without TLS.
 
     Attributes:
         port: the port.
+        connections: the open connections and what holds each, the oldest first. A connection counts from its
+            acceptance, so one that never ends its TLS handshake counts as well.
+
+    Raises:
+        OSError: the server cannot listen on the port.
     """
 
-    def __init__(
-        self, listener: Listener, times: ConnectionTimes, body_bytes: int = 0, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self.port: int = listener.getsockname()[1]
-        self._listener = listener
-        self._times = times
-        self._body_bytes = body_bytes
+    def __init__(self, host: str, port: int, bounds: Bounds, tls: ssl.SSLContext | None = None) -> None:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        both = family == socket.AF_INET6  # of the versions of IP, where the address is that of both
+        self._listener = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+        self._listener.setblocking(False)
+        # Connections inherit it. Otherwise the body of an answer waits until the client has acknowledged its headers.
+        self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.port: int = self._listener.getsockname()[1]
+        self.connections: dict[Connection, asyncio.Task[None]] = {}
+        self._bounds = bounds
         self._tls = tls
         self._state = ServerState()
-        self._server: asyncio.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
 
-    async def serve(self, application: Any) -> None:
-        """Answer requests with an ASGI application."""
+    async def serve(self, application: ASGIApp) -> None:
+        """Answer requests with an ASGI application. Each answer gets the headers that all have."""
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it has a line for each client that errs
         config = Config(
-            application,
+            partial(_answer, application),
             interface="asgi3",
             http=Connection,
             ws="none",
@@ -65,100 +120,260 @@ class HttpServer:
             log_config=None,
             access_log=False,
             proxy_headers=False,  # any client can set X-Forwarded-For
-            server_header=False,
-            date_header=False,
-            h11_max_incomplete_event_size=HEADER_BYTES,
         )
         config.load()
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(config, self._state, self._times, self._body_bytes),
-            sock=self._listener,
-            ssl=self._tls,
-            ssl_handshake_timeout=_HANDSHAKE_TIME if self._tls else None,
-            ssl_shutdown_timeout=_TLS_CLOSING_TIME if self._tls else None,
-        )
+        self._accepting = asyncio.create_task(self._accept(config))
 
     def drain(self) -> None:
         """Close each connection with its next answer."""
-        for connection in self._connections():
-            connection.drain()
-        self._times = replace(self._times, age=-1)  # new connections, too
+        self._bounds.age = -1
 
     async def stop(self, seconds: float = 0) -> None:
         """Close the port. Answers that are ready get some seconds to be sent."""
-        self._listener.close() if self._server is None else self._server.close()
-        for connection in self._connections():
-            connection.shutdown()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._state.connections:  # noqa: ASYNC110  uvicorn tells nobody
-                    await asyncio.sleep(_CLOSING_INTERVAL)
-        for connection in self._connections():
-            connection.transport.abort()
-        for task in list(self._state.tasks):
-            task.cancel()
-        await asyncio.gather(*self._state.tasks, return_exceptions=True)
+        if self._accepting:
+            await _end([self._accepting])
+        self._listener.close()
+        for connection, holding in self.connections.items():
+            connection.shutdown() if connection.transport else holding.cancel()
+        if self.connections:
+            await asyncio.wait(self.connections.values(), timeout=seconds)
+        await _end(self.connections.values())
+        await _end(self._state.tasks)
 
-    def _connections(self) -> list[Connection]:
-        return [each for each in self._state.connections if isinstance(each, Connection)]
+    async def _accept(self, config: Config) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(0)  # nothing below waits while connections wait
+            for _ in range(_AT_ONCE):
+                try:
+                    accepted, _ = await loop.sock_accept(self._listener)
+                except OSError as error:
+                    _log.error("cannot accept a connection: %s", error.strerror)
+                    await asyncio.sleep(_PAUSE)
+                    continue
+                if len(self.connections) == self._bounds.connections:
+                    if not self._bounds.ends_oldest:
+                        accepted.close()
+                        continue
+                    self.connections.pop(next(iter(self.connections))).cancel()
+                connection = Connection(config, self._state, self._bounds)
+                self.connections[connection] = holding = loop.create_task(self._hold(connection, accepted))
+                holding.add_done_callback(partial(self._ended, connection, accepted))
 
-
-class Listener(socket.socket):
-    """A socket that listens, with at most `connections` connections. One beyond them is closed at once.
-
-    asyncio does not limit connections. A connection counts from its acceptance, so one that never ends its TLS
-    handshake counts as well.
-    """
-
-    def __init__(self, host: str, port: int, connections: int, *, ends_oldest: bool = False) -> None:
-        """Listen.
-
-        Args:
-            host: address or name to listen on.
-            port: port to listen on; 0 takes a free one.
-            connections: most connections (≥ 1).
-            ends_oldest: whether one beyond them closes the oldest connection, and not itself.
-
-        Raises:
-            OSError: the server cannot listen on the port.
-        """
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        super().__init__(family, kind, protocol)
-        self._most = connections
-        self._ends_oldest = ends_oldest
-        self._open: dict[_Connection, None] = {}  # the oldest first
+    async def _hold(self, connection: Connection, accepted: socket.socket) -> None:
+        """Hold a connection until it is lost. It ends when the task is cancelled."""
         try:
-            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.bind(address)
-            self.listen(_BACKLOG)
-            self.setblocking(False)
-        except OSError:
-            self.close()
+            with suppress(OSError):  # a handshake that fails
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: connection,
+                    accepted,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=_HANDSHAKE_TIME if self._tls else None,
+                    ssl_shutdown_timeout=_TLS_CLOSING_TIME if self._tls else None,
+                )
+                await connection.lost.wait()
+        finally:
+            if connection.transport:
+                connection.transport.abort()
+
+    def _ended(self, connection: Connection, accepted: socket.socket, _holding: asyncio.Task[None]) -> None:
+        self.connections.pop(connection, None)
+        accepted.close()  # which nobody holds if the task was cancelled before it began
+
+
+async def _answer(application: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request with an application, until the client has taken most of the answer, or has gone."""
+    connection: Connection = scope["state"]["connection"]
+    request_id = request_id_in(scope["headers"])
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] += [
+                (b"date", formatdate(usegmt=True).encode()),
+                (b"cache-control", b"no-store"),
+                (b"x-content-type-options", b"nosniff"),
+            ]
+            if request_id:
+                message["headers"].append((REQUEST_ID.encode(), request_id.encode()))
+            if connection.is_ending:
+                message["headers"].append((b"connection", b"close"))
+        await send(message)
+
+    connection.call = asyncio.current_task()
+    try:
+        await application(scope, receive, sent)
+        if connection.flow.write_paused:
+            await connection.flow.drain()
+    except asyncio.CancelledError:
+        if not connection.lost.is_set():
             raise
 
-    def accept(self) -> tuple[socket.socket, object]:
-        descriptor, address = self._accept()  # type: ignore[attr-defined]  # what socket.accept wraps in a socket
-        connection = _Connection(self.family, self.type, self.proto, descriptor, self._open)
-        if len(self._open) > self._most:
-            if not self._ends_oldest:
-                connection.close()
-                raise ConnectionAbortedError  # asyncio goes on with the next connection
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            with suppress(OSError):  # it may have ended by itself
-                oldest.shutdown(socket.SHUT_RDWR)  # asyncio closes it
-        return connection, address
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait for their ends."""
+    ended = list(tasks)
+    for task in ended:
+        task.cancel()
+    await asyncio.gather(*ended, return_exceptions=True)
 
 
-class _Connection(socket.socket):
-    """Is among the `open_` ones until it is closed."""
+class Connection(H11Protocol):
+    """An HTTP/1.1 connection.
 
-    def __init__(self, family: int, kind: int, protocol: int, descriptor: int, open_: dict[_Connection, None]) -> None:
-        super().__init__(family, kind, protocol, fileno=descriptor)
-        self.setblocking(False)
-        self._among = open_
-        open_[self] = None
+    Args:
+        config: uvicorn's settings.
+        state: the connections and tasks of the port.
+        bounds: bounds of the port; another age holds at once.
 
-    def close(self) -> None:
-        super().close()
-        self._among.pop(self, None)
+    Attributes:
+        caller: the name in the client's certificate; empty without one.
+        lost: is set when the client has gone.
+        call: answers the latest request. It is cancelled when the client goes: nobody waits for its answer.
+    """
+
+    def __init__(self, config: Config, state: ServerState, bounds: Bounds) -> None:
+        super().__init__(config, state, {"connection": self})
+        self.conn: _Parser = _Parser(_CHUNKS + bounds.body_bytes // _BYTES_OF_A_CHUNK)
+        self.timeout_keep_alive = bounds.idle  # type: ignore[assignment]  # a timer takes any number
+        self.caller = ""
+        self.lost = asyncio.Event()
+        self.call: asyncio.Task[Any] | None = None
+        self._bounds = bounds
+        self._made = time.monotonic()
+        self._droppable: int | None = None  # bytes, once the connection closes
+        self._late: asyncio.TimerHandle | None = None  # while the client has something to send or to take
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the connection closes with its next answer."""
+        is_early = self.conn.their_state is h11.SEND_BODY  # an answer before the end of the body
+        return is_early or time.monotonic() - self._made > self._bounds.age
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(_Transport(transport, self._close))  # type: ignore[arg-type]  # it delegates
+        if tls := transport.get_extra_info("ssl_object"):
+            self.caller = _name_in(tls.getpeercert() or {})
+        self._time(is_owing=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+        self._time(is_owing=False)
+        super().connection_lost(exc)
+        if self.call:
+            self.call.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._droppable is None:
+            super().data_received(data)
+            self._time_client()
+        else:
+            self._droppable -= len(data)
+            if self._droppable < 0:
+                self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._time_client()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._time_client()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._time_client()
+
+    def shutdown(self) -> None:
+        """Close the connection when its answer is sent, if it has one."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's text
+        """Answer what is no HTTP/1.1, and close."""
+        error = sys.exception()
+        assert isinstance(error, h11.RemoteProtocolError)
+        if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            refusal = wrong("headers", f"have more than {HEADER_BYTES} bytes", error.error_status_hint)
+        else:
+            refusal = wrong("request", "is not HTTP/1.1, or is beyond its limits", HTTPStatus.BAD_REQUEST)
+        headers = [*refusal.headers.items(), ("content-length", str(len(refusal.body))), ("connection", "close")]
+        reason = HTTPStatus(refusal.http_status).phrase
+        answer = h11.Response(status_code=refusal.http_status, headers=headers, reason=reason)
+        with suppress(h11.LocalProtocolError):  # another answer is on its way
+            self.transport.write((self.conn.send(answer) or b"") + refusal.body)
+        self.transport.close()
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        """Close the connection when what waits for the client is sent. Before, drop the rest of a body.
+
+        Many clients read an answer only when they have sent everything. If the server closes a connection before, its
+        operating system drops the answer (https://www.rfc-editor.org/rfc/rfc9112#section-9.6).
+        """
+        lingers = self._droppable is None and self.conn.their_state is h11.SEND_BODY and not self.lost.is_set()
+        if self._droppable is None:
+            self._droppable = _DROPPED_BODIES * self._bounds.body_bytes
+            self._time(is_owing=False)
+            self._time(is_owing=True)
+        if not lingers:
+            transport.close()
+        elif transport.can_write_eof():
+            transport.write_eof()
+
+    def _time_client(self) -> None:
+        """Time the client while it takes nothing of its answer, or while headers of a request have begun to come."""
+        if self._droppable is None:
+            has_begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+            self._time(is_owing=self.flow.write_paused or has_begun)
+
+    def _time(self, *, is_owing: bool) -> None:
+        """Abort the connection later if the client owes something; if it does already, from then on."""
+        if self._late and not is_owing:
+            self._late.cancel()
+            self._late = None
+        elif not self._late and is_owing:
+            self._unset_keepalive_if_required()
+            self._late = self.loop.call_later(self._bounds.patience, self.transport.abort)
+
+
+class _Transport:
+    """A transport that is closed by a function."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[asyncio.Transport], None]) -> None:
+        self._transport = transport
+        self.close = partial(close, transport)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _name_in(certificate: dict[str, Any]) -> str:
+    """The name in a certificate, as Python's ssl has it: its first alternative name, or its common name."""
+    for _, name in certificate.get("subjectAltName", ()):
+        return str(name)
+    names = dict(pair for part in certificate.get("subject", ()) for pair in part)
+    return str(names.get("commonName", ""))
+
+
+class _Parser(h11.Connection):
+    """A parser that takes no more than `chunks` chunks of a body."""
+
+    def __init__(self, chunks: int) -> None:
+        super().__init__(h11.SERVER, HEADER_BYTES)
+        self._most = self._left = chunks
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._left = self._most
+            size = len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
+            if size > HEADER_BYTES:  # h11 takes any that come at once
+                raise h11.RemoteProtocolError("too large headers", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                raise h11.RemoteProtocolError("two lengths")  # a proxy in front may take the other one
+        elif isinstance(event, h11.Data):
+            self._left -= 1
+            if self._left < 0:
+                raise h11.RemoteProtocolError("too many chunks")
+        return event

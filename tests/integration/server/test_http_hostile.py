@@ -272,7 +272,7 @@ async def test_a_client_that_takes_no_answer_is_disconnected():
             raw.writer.write(head(method="GET", path="/openapi.json"))
         port = running.server._http
         assert port is not None
-        await until(lambda: not port._state.connections)
+        await until(lambda: not port.connections)
         assert await translates(running)
 
 

@@ -11,9 +11,8 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from translane_server.http import metrics_port
+from translane_server.http import metrics_port, server
 from translane_server.http.metrics_port import MetricsPort
-from translane_server.http.server import Listener
 
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -100,7 +99,7 @@ async def test_unknown_paths(port, path):
 
 async def test_an_address_of_ipv6(registry):
     try:
-        Listener("::1", 0, 1).close()
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
     async with opened(registry, "::1") as port:
@@ -129,7 +128,7 @@ def test_the_event_loop_of_ray_keeps_as_few_connections(registry):
                 for connection in silent:
                     connection.sendall(b"GET /metr")
                 assert b"sentences_total 3.0" in (await answer(port))[0]
-                assert len(port._state.connections) <= metrics_port._CONNECTIONS
+                assert len(port.connections) <= metrics_port._CONNECTIONS
                 assert await all_of(silent[0]) == b""
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -181,7 +180,7 @@ async def test_stopping_ends_open_connections(registry):
     async with opened(registry) as port:
         with connect(port) as connection:
             connection.sendall(b"GET")
-            while not port._state.connections:  # noqa: ASYNC110 nothing tells
+            while not port.connections:  # noqa: ASYNC110 nothing tells
                 await asyncio.sleep(0.01)
             await port.stop()
             assert await all_of(connection) == b""
@@ -217,15 +216,16 @@ async def test_a_scrape_that_nobody_waits_for_is_not_made(registry):
 
 async def test_without_descriptors_it_waits_and_tries_again(registry, monkeypatch):
     failures = [OSError(24, "Too many open files"), OSError(24, "Too many open files")]
-    accept = Listener.accept
+    loop = asyncio.get_running_loop()
+    accept = loop.sock_accept
 
-    def failing(self):
+    async def failing(listener):
         if failures:
             raise failures.pop()
-        return accept(self)
+        return await accept(listener)
 
-    monkeypatch.setattr(Listener, "accept", failing)
-    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    monkeypatch.setattr(server, "_PAUSE", 0.01)
     async with opened(registry) as port:
         assert b"sentences_total 3.0" in (await answer(port))[0]
     assert not failures

@@ -3,7 +3,7 @@
 from google.protobuf import json_format
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.http.application import status_report
+from translane_server.http.port import status_report
 from translane_server.observation.load import ModelLoad, ServerLoad
 
 LISTED = pb.ListModelsResponse(
