@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from translane.options import Format, Options, Term
-from translane.requests import ScoringRequest, TranslationRequest
+from translane.requests import DocumentRequest, ScoringRequest, TranslationRequest
 from translane.results import (
     AlignmentPoint,
     Delta,
+    DocumentNote,
+    DocumentProgress,
     FinishReason,
     Hypothesis,
     Limits,
@@ -25,6 +27,7 @@ from translane.results import (
     TermOutcome,
     TermReport,
     Timing,
+    TranslatedDocument,
     Translation,
     Translations,
     Treatment,
@@ -32,6 +35,8 @@ from translane.results import (
 from translane.v1 import translation_pb2 as pb
 
 _NANOSECONDS = 1_000_000_000  # of a second
+
+_PIECE = 64 * 1024  # bytes of a document in a message: clients take messages of some megabytes at most
 
 # How many options are remembered by their bytes, and the maximum size of each.
 _REMEMBERED = 128
@@ -147,6 +152,19 @@ def scoring_request_of(message: pb.ScoreRequest) -> ScoringRequest:
     )
 
 
+def document_request_of(message: pb.TranslateDocumentRequest) -> DocumentRequest:
+    """The request of a call of TranslateDocument."""
+    return DocumentRequest(
+        message.content,
+        message.mime_type,
+        message.model,
+        message.source_language,
+        message.target_language,
+        options_of(message.options) if message.HasField("options") else _NO_OPTIONS,
+        message.replace_translations,
+    )
+
+
 def options_of(message: pb.DecodingOptions) -> Options:
     """The options that a message sets. They are remembered, because most requests have the options of another one."""
     serialized = message.SerializeToString()
@@ -205,6 +223,45 @@ def stream_response(delta: Delta) -> pb.TranslateStreamResponse:
         response.models.extend(end.models)
         response.model_versions.update(end.versions)
     return response
+
+
+def document_responses(document: TranslatedDocument) -> Iterator[pb.TranslateDocumentResponse]:
+    """The messages of a translated document: its content, and its end."""
+    content = document.content
+    for start in range(0, len(content), _PIECE):
+        yield pb.TranslateDocumentResponse(content=content[start : start + _PIECE])
+    end = pb.DocumentEnd(content_bytes=len(content), models=document.models, model_versions=document.versions)
+    if document.timing:
+        _fill_timing(end.timing, document.timing)
+    if document.treatment:
+        _fill_treatment(end.treatment, document.treatment)
+    for note in document.notes:
+        message = end.notes.add(line=note.line, cut_sentences=note.cut_sentences)
+        if note.term:
+            message.term.CopyFrom(_report_message(note.term))
+    yield pb.TranslateDocumentResponse(end=end)
+
+
+def progress_response(progress: DocumentProgress) -> pb.TranslateDocumentResponse:
+    """A message that tells the progress of a document."""
+    return pb.TranslateDocumentResponse(
+        progress=pb.DocumentProgress(texts_done=progress.texts_done, texts=progress.texts)
+    )
+
+
+def document_of(content: bytes, end: pb.DocumentEnd) -> TranslatedDocument:
+    """The document whose parts have come, with its end."""
+    return TranslatedDocument(
+        content,
+        timing_of(end),
+        treatment_of(end),
+        tuple(
+            DocumentNote(note.line, note.cut_sentences, _report_of(note.term) if note.HasField("term") else None)
+            for note in end.notes
+        ),
+        tuple(end.models),
+        dict(end.model_versions),
+    )
 
 
 def score_response(answer: Scores) -> pb.ScoreResponse:
@@ -296,15 +353,22 @@ def _fill_treatment(message: pb.Treatment, treatment: Treatment) -> None:
     message.sentences = treatment.sentences
     message.cut_sentences = treatment.cut_sentences
     message.preserved = treatment.preserved
-    for term in treatment.terms:
-        message.terms.add(
-            source=term.source, target=term.target, outcome=_TERM_OUTCOMES[term.outcome], glossary=term.glossary
-        )
+    message.terms.extend(map(_report_message, treatment.terms))
     message.source_language = treatment.source_language or ""
     message.pivot_language = treatment.pivot_language or ""
 
 
-def treatment_of(message: pb.Translation | pb.TranslateStreamResponse) -> Treatment | None:
+def _report_message(term: TermReport) -> pb.TermReport:
+    outcome = _TERM_OUTCOMES[term.outcome]
+    return pb.TermReport(source=term.source, target=term.target, outcome=outcome, glossary=term.glossary)
+
+
+def _report_of(term: pb.TermReport) -> TermReport:
+    outcome = _TERM_OUTCOME_OF.get(term.outcome, TermOutcome.UNSPECIFIED)
+    return TermReport(term.source, term.target, outcome, term.glossary)
+
+
+def treatment_of(message: pb.Translation | pb.TranslateStreamResponse | pb.DocumentEnd) -> Treatment | None:
     """What was done with a text besides translating it; None if nothing was."""
     if not message.HasField("treatment"):
         return None
@@ -313,12 +377,7 @@ def treatment_of(message: pb.Translation | pb.TranslateStreamResponse) -> Treatm
         sentences=treatment.sentences,
         cut_sentences=treatment.cut_sentences,
         preserved=treatment.preserved,
-        terms=tuple(
-            TermReport(
-                term.source, term.target, _TERM_OUTCOME_OF.get(term.outcome, TermOutcome.UNSPECIFIED), term.glossary
-            )
-            for term in treatment.terms
-        ),
+        terms=tuple(map(_report_of, treatment.terms)),
         source_language=treatment.source_language or None,
         pivot_language=treatment.pivot_language or None,
     )
@@ -332,7 +391,9 @@ def _fill_timing(message: pb.Timing, timing: Timing) -> None:
     _set(message.total, timing.total)
 
 
-def timing_of(response: pb.TranslateResponse | pb.TranslateStreamResponse | pb.ScoreResponse) -> Timing | None:
+def timing_of(
+    response: pb.TranslateResponse | pb.TranslateStreamResponse | pb.ScoreResponse | pb.DocumentEnd,
+) -> Timing | None:
     """Where the time of a request went; None if the server does not say."""
     if not response.HasField("timing"):
         return None
@@ -362,7 +423,7 @@ def server_info_of(response: pb.ListModelsResponse) -> ServerInfo:
     limits = response.limits
     return ServerInfo(
         version=response.server_version,
-        limits=Limits(limits.max_request_texts, limits.max_queue_size, limits.max_beam_size),
+        limits=Limits(limits.max_request_texts, limits.max_queue_size, limits.max_beam_size, limits.document_bytes),
         models=tuple(_model_info(model) for model in response.models),
     )
 

@@ -32,6 +32,21 @@ class TranslationRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentRequest:
+    """A file, its languages, and how to translate it."""
+
+    content: bytes
+    mime_type: str
+    """What the file is, such as text/html."""
+    model: str = ""
+    source_language: str = ""
+    target_language: str = ""
+    options: Options = field(default_factory=Options)
+    replace_translations: bool = False
+    """Whether what has a translation in the file is translated anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScoringRequest:
     """Pairs of a text and a translation of it, and their languages."""
 

@@ -216,6 +216,43 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentProgress:
+    """How far the translation of a document is."""
+
+    texts_done: int
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentNote:
+    """What a reader of a translated document should know of one of its texts: either of the two."""
+
+    line: int
+    """The line of the original file where the text begins; the first one is 1."""
+    cut_sentences: int = 0
+    """How many sentences were too long for the model, and were cut in their middle."""
+    term: TermReport | None = None
+    """A term that the translation lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedDocument:
+    """A translated file."""
+
+    content: bytes
+    """The file. All that is not translated is as in the original, byte for byte."""
+    timing: Timing | None = None
+    treatment: Treatment | None = None
+    """What was done with all texts besides translating them: sums, and each term once. None if nothing was."""
+    notes: tuple[DocumentNote, ...] = ()
+    """What its reader should know, at most 100 of them, in the order of the file."""
+    models: tuple[str, ...] = ()
+    """Names of the models that translated; empty if the file has nothing to translate."""
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Name of each model that took part → its version, "@", and the digest of its bundle."""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """How probable the model finds a given translation."""
 
@@ -327,6 +364,8 @@ class Limits:
     """Most sentences that wait for a row; more are refused."""
     max_beam_size: int
     """Most beams, and most hypotheses, of one text."""
+    document_bytes: int = 0
+    """Most bytes of a document and its options; 0 from a server that translates no documents."""
 
 
 @dataclass(frozen=True, slots=True)

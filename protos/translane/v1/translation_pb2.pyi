@@ -306,6 +306,77 @@ class TranslateStreamResponse(_message.Message):
     model_versions: _containers.ScalarMap[str, str]
     def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ..., model_versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class TranslateDocumentRequest(_message.Message):
+    __slots__ = ("content", "mime_type", "model", "source_language", "target_language", "options", "priority", "replace_translations")
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    MIME_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_TRANSLATIONS_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    mime_type: str
+    model: str
+    source_language: str
+    target_language: str
+    options: DecodingOptions
+    priority: int
+    replace_translations: bool
+    def __init__(self, content: _Optional[bytes] = ..., mime_type: _Optional[str] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., replace_translations: bool = ...) -> None: ...
+
+class TranslateDocumentResponse(_message.Message):
+    __slots__ = ("progress", "content", "end")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    progress: DocumentProgress
+    content: bytes
+    end: DocumentEnd
+    def __init__(self, progress: _Optional[_Union[DocumentProgress, _Mapping]] = ..., content: _Optional[bytes] = ..., end: _Optional[_Union[DocumentEnd, _Mapping]] = ...) -> None: ...
+
+class DocumentProgress(_message.Message):
+    __slots__ = ("texts_done", "texts")
+    TEXTS_DONE_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    texts_done: int
+    texts: int
+    def __init__(self, texts_done: _Optional[int] = ..., texts: _Optional[int] = ...) -> None: ...
+
+class DocumentEnd(_message.Message):
+    __slots__ = ("content_bytes", "timing", "treatment", "notes", "models", "model_versions")
+    class ModelVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CONTENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIMING_FIELD_NUMBER: _ClassVar[int]
+    TREATMENT_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    content_bytes: int
+    timing: Timing
+    treatment: Treatment
+    notes: _containers.RepeatedCompositeFieldContainer[DocumentNote]
+    models: _containers.RepeatedScalarFieldContainer[str]
+    model_versions: _containers.ScalarMap[str, str]
+    def __init__(self, content_bytes: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., notes: _Optional[_Iterable[_Union[DocumentNote, _Mapping]]] = ..., models: _Optional[_Iterable[str]] = ..., model_versions: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DocumentNote(_message.Message):
+    __slots__ = ("line", "cut_sentences", "term")
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    CUT_SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    line: int
+    cut_sentences: int
+    term: TermReport
+    def __init__(self, line: _Optional[int] = ..., cut_sentences: _Optional[int] = ..., term: _Optional[_Union[TermReport, _Mapping]] = ...) -> None: ...
+
 class ScoreRequest(_message.Message):
     __slots__ = ("inputs", "model", "source_language", "target_language", "return_tokens")
     INPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -410,11 +481,13 @@ class Model(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., decoding_defaults: _Optional[_Union[DecodingOptions, _Mapping]] = ..., glossaries: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_request_texts", "max_queue_size", "max_beam_size")
+    __slots__ = ("max_request_texts", "max_queue_size", "max_beam_size", "document_bytes")
     MAX_REQUEST_TEXTS_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUE_SIZE_FIELD_NUMBER: _ClassVar[int]
     MAX_BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     max_request_texts: int
     max_queue_size: int
     max_beam_size: int
-    def __init__(self, max_request_texts: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., max_beam_size: _Optional[int] = ...) -> None: ...
+    document_bytes: int
+    def __init__(self, max_request_texts: _Optional[int] = ..., max_queue_size: _Optional[int] = ..., max_beam_size: _Optional[int] = ..., document_bytes: _Optional[int] = ...) -> None: ...

@@ -48,6 +48,11 @@ class TranslationServiceStub(object):
                 request_serializer=translane_dot_v1_dot_translation__pb2.TranslateStreamRequest.SerializeToString,
                 response_deserializer=translane_dot_v1_dot_translation__pb2.TranslateStreamResponse.FromString,
                 _registered_method=True)
+        self.TranslateDocument = channel.unary_stream(
+                '/translane.v1.TranslationService/TranslateDocument',
+                request_serializer=translane_dot_v1_dot_translation__pb2.TranslateDocumentRequest.SerializeToString,
+                response_deserializer=translane_dot_v1_dot_translation__pb2.TranslateDocumentResponse.FromString,
+                _registered_method=True)
         self.Score = channel.unary_unary(
                 '/translane.v1.TranslationService/Score',
                 request_serializer=translane_dot_v1_dot_translation__pb2.ScoreRequest.SerializeToString,
@@ -81,6 +86,13 @@ class TranslationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TranslateDocument(self, request, context):
+        """Translates a document: a page, a catalogue, subtitles. All that is not translated stays byte for byte.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Score(self, request, context):
         """Tells how probable the model finds given translations.
         """
@@ -107,6 +119,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.TranslateStream,
                     request_deserializer=translane_dot_v1_dot_translation__pb2.TranslateStreamRequest.FromString,
                     response_serializer=translane_dot_v1_dot_translation__pb2.TranslateStreamResponse.SerializeToString,
+            ),
+            'TranslateDocument': grpc.unary_stream_rpc_method_handler(
+                    servicer.TranslateDocument,
+                    request_deserializer=translane_dot_v1_dot_translation__pb2.TranslateDocumentRequest.FromString,
+                    response_serializer=translane_dot_v1_dot_translation__pb2.TranslateDocumentResponse.SerializeToString,
             ),
             'Score': grpc.unary_unary_rpc_method_handler(
                     servicer.Score,
@@ -177,6 +194,33 @@ class TranslationService(object):
             '/translane.v1.TranslationService/TranslateStream',
             translane_dot_v1_dot_translation__pb2.TranslateStreamRequest.SerializeToString,
             translane_dot_v1_dot_translation__pb2.TranslateStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TranslateDocument(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/translane.v1.TranslationService/TranslateDocument',
+            translane_dot_v1_dot_translation__pb2.TranslateDocumentRequest.SerializeToString,
+            translane_dot_v1_dot_translation__pb2.TranslateDocumentResponse.FromString,
             options,
             channel_credentials,
             insecure,

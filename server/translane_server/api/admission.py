@@ -214,10 +214,15 @@ class Admission:
         """End the calls whose time is over."""
         settings = self._settings
         self._looked = time.monotonic()
+        progressing: list[Call] = []
         while call := self._take_oldest(self._unread, settings.message_timeout):
             call.end(MessageTimeoutError(f"no message came within {settings.message_timeout:g} seconds"))
         while call := self._take_oldest(self._running, settings.request_timeout):
-            call.end(RequestTimeoutError(f"not answered within {settings.request_timeout:g} seconds"))
+            if self._looked - call.progressed < settings.request_timeout:
+                progressing.append(call)
+            else:
+                call.end(RequestTimeoutError(f"not answered within {settings.request_timeout:g} seconds"))
+        self._running |= dict.fromkeys(progressing)
         self._slots.look(self._looked)
         self._ticks = False
         if self._running or self._unread:

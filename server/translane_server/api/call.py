@@ -29,7 +29,9 @@ Write = Callable[[Any], Awaitable[None]]
 _TRACED = "translane."
 
 # The methods that ask models for something.
-_OF_MODELS = tuple(f"translane.v1.TranslationService/{name}" for name in ("Translate", "TranslateStream", "Score"))
+_OF_MODELS = tuple(
+    f"translane.v1.TranslationService/{name}" for name in ("Translate", "TranslateStream", "TranslateDocument", "Score")
+)
 
 # The method that probes call. It is answered beside the limit of calls.
 _PROBED = "grpc.health.v1.Health/Check"
@@ -118,6 +120,7 @@ class Call:
         timeout: time from the call's arrival until the caller gives up [seconds]; None if it does not.
         request_id: the caller's own name of the request; "" if there is none that can be shown.
         started: when the call arrived [seconds of `time.monotonic`].
+        progressed: when a long call last got on [as `started`]; 0 if its time counts from its arrival.
         trace: the trace of the call; None if calls are not traced.
         facts: what the call's span and its line in the log tell of it; None if it has neither.
         caller: who calls: the holder of its key, or the name under which its calls share their limits.
@@ -139,6 +142,7 @@ class Call:
     timeout: float | None = None
     request_id: str = ""
     started: float = field(default_factory=time.monotonic)
+    progressed: float = 0.0
     trace: CallTrace | None = None
     facts: dict[str, Any] | None = None
     caller: str = ""
@@ -166,6 +170,16 @@ class Call:
         if self.allowance:
             self.allowance.take(sentences, of_call=self.paid)
             self.paid += sentences
+
+    def give_back(self, sentences: int) -> None:
+        """Give sentences back to the allowance of the call's key before the call ends."""
+        if self.allowance:
+            self.allowance.give_back(sentences)
+            self.paid -= sentences
+
+    def progress(self) -> None:
+        """Let the longest time of the call count from now on."""
+        self.progressed = time.monotonic()
 
     def end(self, refusal: RequestError) -> None:
         """Make the call's task answer with `refusal`: at once, or when the message is written that is on its way."""

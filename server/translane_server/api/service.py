@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
 from translane.conversions import (
+    document_request_of,
+    document_responses,
     list_models_response,
+    progress_response,
     score_response,
     scoring_request_of,
     stream_request_of,
@@ -20,12 +25,13 @@ from translane.conversions import (
     translation_request_of,
 )
 from translane.options import Options
-from translane.results import Hypothesis, Limits, ModelInfo, ServerInfo
+from translane.results import DocumentProgress, Hypothesis, Limits, ModelInfo, ServerInfo
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.call import Call, Write
 from translane_server.core.errors import shutting_down
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
+from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
 from translane_server.translation.routing import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
@@ -44,12 +50,14 @@ class TranslationService:
     Args:
         models: the models of the server.
         most_texts: the setting `max_request_texts`.
+        message_bytes: the setting `max_message_bytes`.
         log_texts: whether texts and translations are logged.
     """
 
-    def __init__(self, models: Registry, most_texts: int, *, log_texts: bool = False) -> None:
+    def __init__(self, models: Registry, most_texts: int, message_bytes: int, *, log_texts: bool = False) -> None:
         self._models = models
         self._most_texts = most_texts
+        self._message_bytes = message_bytes
         self._log_texts = log_texts
         self._closed = False
         self._running = 0
@@ -98,6 +106,25 @@ class TranslationService:
         if self._log_texts:
             call.note(source_texts=list(request.texts), translations=[each.text for each in hypotheses])
 
+    async def TranslateDocument(  # noqa: N802
+        self, message: pb.TranslateDocumentRequest, call: Call, write: Write
+    ) -> None:
+        check_names(message)
+        refuse(too_many_entries(message.options))
+        opened = await open_document(document_request_of(message), self._models, call.caller)
+        translator = self._models.translator(opened.request)
+        texts = opened.document.texts
+        call.note(texts=len(texts))
+        with self._accepted(call, translator, len(texts)):
+            ticket = _long_ticket(call, message.priority)
+            async with aclosing(translate_document(opened, translator, self._models.pool, ticket)) as events:
+                async for event in events:
+                    if isinstance(event, DocumentProgress):
+                        await write(progress_response(event))
+                        continue
+                    for response in document_responses(event):
+                        await write(response)
+
     async def Score(self, message: pb.ScoreRequest, call: Call) -> pb.ScoreResponse:  # noqa: N802
         call.note(texts=len(message.inputs))
         check_names(message)
@@ -114,7 +141,7 @@ class TranslationService:
         return response
 
     async def ListModels(self, _message: pb.ListModelsRequest, _call: Call) -> pb.ListModelsResponse:  # noqa: N802
-        return list_models_response(server_info(self._models.infos(), self._most_texts))
+        return list_models_response(server_info(self._models.infos(), self._most_texts, self._message_bytes))
 
     @contextmanager
     def _accepted(self, call: Call, models: ServedModel | ThroughPivot | ByLanguage, texts: int) -> Iterator[None]:
@@ -145,12 +172,20 @@ class TranslationService:
         return await self._models.pool.build(details, lambda _budget: make(), call.caller)
 
 
-def server_info(models: Sequence[ModelInfo], most_texts: int) -> ServerInfo:
+def server_info(models: Sequence[ModelInfo], most_texts: int, document_bytes: int) -> ServerInfo:
     """Return the models of a server, and the limits that hold for all of them."""
     most_waiting = min((model.max_queue_size for model in models), default=0)
     most_beams = min((model.max_beam_size for model in models), default=0)
-    return ServerInfo(_VERSION, Limits(most_texts, most_waiting, most_beams), tuple(models))
+    return ServerInfo(_VERSION, Limits(most_texts, most_waiting, most_beams, document_bytes), tuple(models))
 
 
 def _ticket(call: Call, priority: int = 0) -> Ticket:
     return Ticket(call.caller, priority, call.pay, call.note, call.count_in, call.trace)
+
+
+def _long_ticket(call: Call, priority: int) -> Ticket:
+    """Return the ticket of a call that asks for more than its key may have at a time, little by little."""
+    most = call.allowance.holder.sentences_in_flight if call.allowance else None
+    return replace(
+        _ticket(call, priority), most_sentences=most or sys.maxsize, give_back=call.give_back, progress=call.progress
+    )

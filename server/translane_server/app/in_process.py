@@ -150,7 +150,8 @@ class AsyncTranslator:
 
     async def server_info(self) -> ServerInfo:
         """The version, the limits and the models."""
-        return server_info(self._registry.infos(), self._settings.max_request_texts)
+        settings = self._settings
+        return server_info(self._registry.infos(), settings.max_request_texts, settings.max_message_bytes)
 
     async def models(self) -> list[ModelInfo]:
         """The models that are loaded."""

@@ -71,7 +71,9 @@ class Server:
         self._tracer = tracer
         self._certificates = certificates_of(settings)
         self.keys = keys_of(settings, metrics)
-        self._service = TranslationService(models, settings.max_request_texts, log_texts=settings.log_texts)
+        self._service = TranslationService(
+            models, settings.max_request_texts, settings.max_message_bytes, log_texts=settings.log_texts
+        )
         self._health = HealthService()
         self._following: asyncio.Task[None] | None = None
         self._grpc: GrpcPort | None = None

@@ -128,24 +128,24 @@ class Rpc:
         if scope["method"] == "POST":
             _check_type(scope)
         call = self.rpcs.begin(scope, self.method)
-        transport = _HttpTransport(scope, receive, send, call, self.rpcs)
-        with suppress(_EndedError):
+        transport = HttpTransport(scope, receive, send, call, self.rpcs)
+        with suppress(EndedError):
             with ended_at_deadline(call):
                 answer = await self.rpcs.answering.answer(call, transport, self._handle, None)
             await transport.end(answer)
 
     async def _handle(self, body: bytes, call: Call, *write: Any) -> bytes | None:
-        message = await self.rpcs.read(body, self.request, call.caller) if body else self.request()
+        message = await self.rpcs.read(body, self.request, call.caller)
         answer = await self.handler(message, call, *write)
         return await self.rpcs.write(answer, call.caller) if isinstance(answer, Message) else answer
 
 
-class _EndedError(Exception):
+class EndedError(Exception):
     """The caller of a stream has been told of its error."""
 
 
 @dataclass(slots=True)
-class _HttpTransport:
+class HttpTransport:
     """Carries the messages of a call; see `Transport`."""
 
     _scope: Scope
@@ -158,7 +158,7 @@ class _HttpTransport:
 
     async def read(self) -> bytes | None:
         if self._scope["method"] != "POST":
-            return b""
+            return b"{}"
         admission = self._rpcs.answering.admission
         admission.check_size(int(Headers(scope=self._scope).get("content-length", 0)), self.expansion)
         content = bytearray()
@@ -170,7 +170,7 @@ class _HttpTransport:
             content += event["body"]
             admission.take(self._call, len(content), self.expansion)
             has_more = event["more_body"]
-        return bytes(content) or b" "  # an empty body is no message, and reading it says so
+        return bytes(content)
 
     async def write(self, message: Any, /) -> None:
         await self._send_line(await self._rpcs.write(message, self._call.caller) + b"\n")
@@ -179,14 +179,14 @@ class _HttpTransport:
         if not self._started:
             raise RefusedError(status)
         await self._send_line(b'{"error":' + write_json(status) + b"}\n", is_last=True)
-        raise _EndedError
+        raise EndedError
 
-    async def end(self, answer: bytes | None) -> None:
-        """Send the answer; or end the stream, which has been sent."""
+    async def end(self, answer: bytes | None, kind: str = JSON_TYPE) -> None:
+        """Send the answer, of this type; or end the stream, which has been sent."""
         if answer is None:
             await self._send_line(b"", is_last=True)
         else:
-            await Response(answer, media_type=JSON_TYPE)(self._scope, self._receive, self._send)
+            await Response(answer, headers={"content-type": kind})(self._scope, self._receive, self._send)
 
     async def _send_line(self, line: bytes, *, is_last: bool = False) -> None:
         if not self._started:
@@ -212,8 +212,14 @@ def _check_type(scope: Scope) -> None:
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if kind.strip() != JSON_TYPE or charset not in ("", "charset=utf-8"):
         raise wrong("content-type", "must be application/json, in UTF-8", status, {"accept-post": JSON_TYPE})
+    check_encoding(headers)
+
+
+def check_encoding(headers: Headers) -> None:
+    """Refuse a body that is compressed."""
     if headers.get("content-encoding", "").lower() not in ("", "identity"):
         problem = "must be identity: compressed requests are not taken"
+        status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         raise wrong("content-encoding", problem, status, {"accept-encoding": "identity"})
 
 

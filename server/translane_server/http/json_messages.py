@@ -68,6 +68,15 @@ def read_json(body: bytes, message: type[_Message], most: int, budget: Budget) -
         raise _wrong("body", f"has more than {most} JSON values")
     tree = _tree(body)
     budget.check()
+    return message_of(tree, message)
+
+
+def message_of(tree: dict[str, Any], message: type[_Message]) -> _Message:
+    """Return the message that an object of JSON stands for.
+
+    Raises:
+        InvalidRequestError: the object is none of this type.
+    """
     made = message()
     try:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)

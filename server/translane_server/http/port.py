@@ -32,6 +32,7 @@ from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.api.status import internal, status_of
 from translane_server.core.errors import UnknownMethodError
 from translane_server.http.calls import BYTES_OF_JSON, Rpc, Rpcs
+from translane_server.http.documents import DocumentRpc
 from translane_server.http.errors import RefusedError, wrong
 from translane_server.http.json_messages import most_values
 from translane_server.http.server import Bounds, HttpServer
@@ -115,17 +116,20 @@ class HttpPort(HttpServer):
         values = most_values(settings.max_request_texts)
         rpcs = Rpcs(answering, lambda: models.pool, settings.max_message_bytes, values, settings.caller_header)
 
-        def rpc(name: str, handler: Handler) -> Rpc:
-            described = _METHODS[name]
-            streams = described.server_streaming
+        def method(name: str) -> Method:
+            streams = _METHODS[name].server_streaming
             kind = "server_stream" if streams else "unary"
-            method = Method(metrics, kind, SERVICE_NAME, name, writes_many=streams, protocol="http")
-            return Rpc(rpcs, method, handler, GetMessageClass(described.input_type))
+            return Method(metrics, kind, SERVICE_NAME, name, writes_many=streams, protocol="http")
+
+        def rpc(name: str, handler: Handler) -> Rpc:
+            return Rpc(rpcs, method(name), handler, GetMessageClass(_METHODS[name].input_type))
 
         async def status(request: pb.ListModelsRequest, call: Call) -> bytes:
             listed = await service.ListModels(request, call)
             report = status_report(listed, ServerLoad.of(metrics), time.monotonic() - self._started)
             return json.dumps(report).encode()
+
+        documents = DocumentRpc(rpcs, method("TranslateDocument"), service.TranslateDocument)
 
         async def healthz(_request: Request) -> Response:
             state = health.of_server()
@@ -144,6 +148,7 @@ class HttpPort(HttpServer):
             routes=[
                 Route("/v1/translate", rpc("Translate", service.Translate), methods=["POST"]),
                 Route("/v1/stream", rpc("TranslateStream", service.TranslateStream), methods=["POST"]),
+                Route("/v1/documents", documents, methods=["POST"]),
                 Route("/v1/score", rpc("Score", service.Score), methods=["POST"]),
                 Route("/v1/models", rpc("ListModels", service.ListModels), methods=["GET"]),
                 Route("/status.json", rpc("ListModels", status), methods=["GET"]),

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 # The key of a call's metadata in which `proxy` says how many seconds the call has until its deadline.
 REMAINING = "translane-remaining-seconds"
 
-# The methods that differ from others: one has many responses, and one concerns all deployments.
-STREAM = "TranslateStream"
+# The methods that differ from others: two have many responses, and one concerns all deployments.
+STREAM, DOCUMENT = "TranslateStream", "TranslateDocument"
 MODELS = "ListModels"
 
 # How long a refused caller should wait before it tries again [seconds].
@@ -92,9 +92,15 @@ class Ingress(ABC):
             async for answer in answers:
                 yield answer
 
+    async def TranslateDocument(self, request: Any, grpc_context: Any) -> AsyncGenerator[Answer, None]:  # noqa: N802
+        """See the protocol."""
+        async with aclosing(self._told(DOCUMENT, request, grpc_context)) as answers:
+            async for answer in answers:
+                yield answer
+
     @abstractmethod
     def answers(self, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
-        """Yield the answers to a call: one, or those of `STREAM`. Only the last one may have a status.
+        """Yield the answers to a call: one, or those of `STREAM` or `DOCUMENT`. Only the last one may have a status.
 
         Args:
             method: the name of the method.

@@ -74,7 +74,9 @@ class Engine(Ingress):
         # On a thread, because the file of keys is read.
         keys = await asyncio.to_thread(keys_of, settings, metrics)
         self._models = await opened.enter_async_context(loaded_models(settings, metrics, cpus))
-        self._service = TranslationService(self._models, settings.max_request_texts, log_texts=settings.log_texts)
+        self._service = TranslationService(
+            self._models, settings.max_request_texts, settings.max_message_bytes, log_texts=settings.log_texts
+        )
         self._answering = Answering(settings, keys=keys, tracer=tracer, shown_in=metrics)
         if keys:
             following = asyncio.create_task(follow([keys]))

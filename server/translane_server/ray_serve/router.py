@@ -28,6 +28,7 @@ from translane_server.models.choice import (
     with_pair,
 )
 from translane_server.ray_serve.calls import (
+    DOCUMENT,
     MODELS,
     RETRY_AFTER,
     STREAM,
@@ -97,8 +98,10 @@ _log = logging.getLogger(__name__)
 _FRESH = 5.0
 _PATIENCE = 5.0
 
-_REQUESTS: Mapping[str, type[pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest]] = {
+_Request = pb.TranslateRequest | pb.TranslateStreamRequest | pb.TranslateDocumentRequest | pb.ScoreRequest
+_REQUESTS: Mapping[str, type[_Request]] = {
     "Translate": pb.TranslateRequest,
+    DOCUMENT: pb.TranslateDocumentRequest,
     STREAM: pb.TranslateStreamRequest,
     "Score": pb.ScoreRequest,
 }
@@ -131,7 +134,7 @@ class Router(Ingress):
 
     async def _asked(self, group: str, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a deployment. Raises as `answers`."""
-        many = method == STREAM
+        many = method in (STREAM, DOCUMENT)
         response = self._handles[group].options(method_name=method, stream=many).remote(message, context)
         try:
             if many:
@@ -161,7 +164,9 @@ class Router(Ingress):
             return failed
         infos = [server_info_of(pb.ListModelsResponse.FromString(answer.message)) for answer in answers]
         models = sorted((model for each in infos for model in each.models), key=lambda model: model.name)
-        whole = server_info(models, min(each.limits.max_request_texts for each in infos))
+        limits = [each.limits for each in infos]
+        most_texts, document_bytes = min(each.max_request_texts for each in limits), self._message_bytes
+        whole = server_info(models, most_texts, min([document_bytes, *(each.document_bytes for each in limits)]))
         return Answer(list_models_response(whole).SerializeToString())
 
     async def _group(self, method: str, message: bytes) -> str:

@@ -219,9 +219,9 @@ class ByLanguage:
             raise InvalidRequestError(FieldViolation("texts", "is empty; at least one is needed"))
         refuse(too_many("texts", count, self._most_texts))
         parts: dict[str, list[int]] = {}
-        for number, language in enumerate(await self._find(request, ticket.caller)):
+        for number, language in enumerate(await self.find(request, ticket.caller)):
             parts.setdefault(language, []).append(number)
-        translated = await _together(
+        translated = await together(
             [self._part(request, language, numbers, ticket) for language, numbers in parts.items()]
         )
         found: dict[int, Translation] = {}
@@ -244,7 +244,7 @@ class ByLanguage:
     async def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """See `Translates`."""
         started = time.perf_counter()
-        (language,) = await self._find(request, ticket.caller)
+        (language,) = await self.find(request, ticket.caller)
         translator = self._routed(request, language)
         ticket.note(model=translator.name)
         ticket.count_in(translator.metrics)
@@ -276,7 +276,7 @@ class ByLanguage:
     def _routed(self, request: TranslationRequest, language: str) -> Step | ThroughPivot:
         return self._route(request.model, language, request.target_language)
 
-    async def _find(self, request: TranslationRequest, caller: str) -> list[str]:
+    async def find(self, request: TranslationRequest, caller: str) -> list[str]:
         """Return the language of each text, among those that can be translated to the request's target language.
 
         Raises:
@@ -302,7 +302,7 @@ class ByLanguage:
         return await self._pool.read(work, find, caller)
 
 
-async def _together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+async def together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
     """Return the results of calls that run at the same time. If one of them fails, the others are cancelled."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -46,6 +47,9 @@ class Ticket:
         note: is told facts about the request, for its line in the log.
         count_in: is told the models of a request whose languages had to be found.
         trace: the trace of the call that asks; None without one.
+        most_sentences: how many sentences the caller may have paid for at a time.
+        give_back: gives sentences back to the caller's quota before the call ends.
+        progress: is told that a long call goes on.
     """
 
     caller: str = ""
@@ -54,6 +58,9 @@ class Ticket:
     note: Callable[..., None] = _nothing
     count_in: Callable[[Sequence[ModelMetrics]], None] = _nothing
     trace: CallTrace | None = None
+    most_sentences: int = sys.maxsize
+    give_back: Callable[[int], None] = _nothing
+    progress: Callable[[], None] = _nothing
 
     def paid(self) -> Ticket:
         """Return a ticket for a step whose sentences were paid for in the step before."""

@@ -1,0 +1,319 @@
+"""Translates documents: reads a file on a thread, translates its texts in windows, and writes the file on a thread.
+
+A document has more texts than a request may have. So its texts travel as requests of some texts each, two at a time:
+each one waits in its caller's part of the queue, and is paid for, as any other request of this caller. Where there is
+no room or no allowance for a window, the document waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from translane.options import Format
+from translane.requests import DocumentRequest, TranslationRequest
+from translane.results import (
+    DocumentNote,
+    DocumentProgress,
+    TermOutcome,
+    TermReport,
+    Timing,
+    TranslatedDocument,
+    Translation,
+    Translations,
+    Treatment,
+)
+from translane_server.core.budget import Budget, OverBudgetError
+from translane_server.core.errors import (
+    FieldViolation,
+    InvalidRequestError,
+    QueueFullError,
+    SentenceRateError,
+    TooManySentencesError,
+)
+from translane_server.text.documents import KINDS, Document, DocumentError, parse
+from translane_server.text.language_tags import is_auto
+from translane_server.translation.limits import Named, takes_too_long
+from translane_server.translation.routing import together
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import Ticket, Translates
+
+_WINDOW = 128  # texts of a request
+_AT_ONCE = 2  # requests
+_PULSE = 1.0  # seconds between two reports of progress
+_MOST_NOTES = 100
+_SAMPLE = 20_000  # characters that the language of a document is found from
+
+# The options that a document cannot have: it holds one translation, and none of its details.
+_OF_ONE_TEXT = (
+    "target_prefix",
+    "return_tokens",
+    "return_token_scores",
+    "return_alignment",
+    "return_alternatives",
+    "return_quality",
+)
+# What is said of a term in a document: the first of these that is true of any of its texts.
+_OUTCOMES = (
+    TermOutcome.MISSED,
+    TermOutcome.TOO_MANY,
+    TermOutcome.UNSPELLABLE,
+    TermOutcome.APPLIED,
+    TermOutcome.PRESERVED,
+    TermOutcome.NOT_FOUND,
+    TermOutcome.UNSPECIFIED,
+)
+_LACKING = _OUTCOMES[:3]
+
+
+class Models(Protocol):
+    """What finds the model of a request, and the language of a text."""
+
+    @property
+    def pool(self) -> TokenizerPool: ...
+    def translator(self, request: Named) -> Translates: ...
+    async def find_language(self, request: TranslationRequest, caller: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class OpenDocument:
+    """A document that is read.
+
+    Attributes:
+        document: the document.
+        request: the request without texts, with which each window is translated. Its languages are known.
+        found: the language that was found, where the request says "auto"; otherwise None.
+    """
+
+    document: Document
+    request: TranslationRequest
+    found: str | None
+
+
+async def open_document(request: DocumentRequest, models: Models, caller: str) -> OpenDocument:
+    """Read a document, and find its language where the request does not say it.
+
+    Raises:
+        RequestError: the request or the document is wrong, or too much waits to be read.
+    """
+    kind = KINDS.get(request.mime_type)
+    wrong = list(_violations(request))
+    if kind is None or wrong:
+        raise InvalidRequestError(*wrong)
+    models.translator(request)  # refuses names before a file is read
+    content = request.content
+
+    def read(budget: Budget) -> Document:
+        try:
+            return parse(content, request.mime_type, replace_translations=request.replace_translations, budget=budget)
+        except OverBudgetError:
+            raise takes_too_long("content", budget) from None
+        except DocumentError as error:
+            raise _wrong(error) from None
+
+    document = await models.pool.read(len(content), read, caller)
+    texts = document.texts
+    options = replace(request.options, preserve=(*request.options.preserve, *kind.preserve))
+    names = request.model, request.source_language, request.target_language
+    form = texts[0].format if texts else Format.TEXT
+    without_texts = TranslationRequest((), *names, options, form)
+    if not is_auto(request.source_language):
+        return OpenDocument(document, without_texts, None)
+    sample = "\n".join(_beginning([each.text for each in texts], _SAMPLE))
+    found = await models.find_language(replace(without_texts, texts=(sample,)), caller)
+    return OpenDocument(document, replace(without_texts, source_language=found), found)
+
+
+async def translate_document(
+    opened: OpenDocument, translator: Translates, pool: TokenizerPool, ticket: Ticket
+) -> AsyncGenerator[DocumentProgress | TranslatedDocument]:
+    """Translate a document. Yield its progress, at least each second, and at last the document.
+
+    Closing the generator ends the work.
+
+    Raises:
+        RequestError: a text is refused, decoding fails, or the translations do not fit into the file.
+    """
+    work = _Work(opened, translator, pool, ticket)
+    yield work.progress
+    task = asyncio.create_task(work.whole())
+    try:
+        while not (await asyncio.wait([task], timeout=_PULSE))[0]:
+            yield work.progress
+        document = task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    yield work.progress
+    yield document
+
+
+class _Work:
+    """A document that is translated."""
+
+    def __init__(self, opened: OpenDocument, translator: Translates, pool: TokenizerPool, ticket: Ticket) -> None:
+        self._opened = opened
+        self._texts = opened.document.texts
+        self._translator = translator
+        self._pool = pool
+        self._ticket = replace(ticket, note=self._note)
+        self._told = ticket.note
+        self._facts: dict[str, Any] = {}
+        self._translations: dict[int, Translation] = {}  # by the number of the text
+        self._answers: list[Translations] = []
+        self._begin = 0  # the first text that no window has taken
+
+    @property
+    def progress(self) -> DocumentProgress:
+        return DocumentProgress(len(self._translations), len(self._texts))
+
+    async def whole(self) -> TranslatedDocument:
+        """Translate all texts, and write the file."""
+        started = time.perf_counter()
+        await together([self._take_windows() for _ in range(_AT_ONCE)])
+        translations = [self._translations[number] for number in range(len(self._texts))]
+
+        def write(budget: Budget) -> bytes:
+            try:
+                return self._opened.document.render([each.text for each in translations], budget)
+            except DocumentError as error:
+                raise _wrong(error) from None
+
+        work = sum([len(each.text) for each in self._texts]) + sum([len(each.text) for each in translations])
+        content = await self._pool.build(work, write, self._ticket.caller)
+        timings = [each.timing for each in self._answers]
+        return TranslatedDocument(
+            content,
+            Timing(
+                max([each.queue for each in timings], default=0.0),
+                max([each.encode for each in timings], default=0.0),
+                max([each.decode for each in timings], default=0.0),
+                time.perf_counter() - started,
+                sum([each.cached_texts for each in timings]),
+            ),
+            _treatment(translations, self._opened.found),
+            tuple(self._notes(translations)),
+            tuple(dict.fromkeys(name for each in self._answers for name in each.models)),
+            {name: version for each in self._answers for name, version in each.versions.items()},
+        )
+
+    async def _take_windows(self) -> None:
+        most = min(_WINDOW, max(1, self._ticket.most_sentences // _AT_ONCE))
+        while self._begin < len(self._texts):
+            begin = self._begin
+            self._begin = end = min(begin + most, len(self._texts))
+            await self._translate(begin, end)
+
+    async def _translate(self, begin: int, end: int) -> None:
+        """Translate some texts as one request; as several where there is no room for all of them."""
+        while True:
+            try:
+                answer = await self._ask(begin, end)
+            except (QueueFullError, TooManySentencesError, SentenceRateError) as error:
+                await asyncio.sleep(error.retry_after)
+            except InvalidRequestError as error:
+                if end - begin == 1 or error.violations[0].field != "request":
+                    raise self._located(error, begin) from None
+            else:
+                break
+            if end - begin > 1:
+                middle = (begin + end) // 2
+                await self._translate(begin, middle)
+                begin = middle
+        self._answers.append(replace(answer, translations=()))
+        self._translations.update(enumerate(answer.translations, begin))
+        self._ticket.progress()
+
+    async def _ask(self, begin: int, end: int) -> Translations:
+        paid = 0
+
+        def pay(sentences: int) -> None:
+            nonlocal paid
+            self._ticket.pay(sentences)
+            paid += sentences
+
+        request = replace(self._opened.request, texts=[each.text for each in self._texts[begin:end]])
+        try:
+            return await self._translator.translate(request, replace(self._ticket, pay=pay))
+        finally:
+            self._ticket.give_back(paid)
+
+    def _note(self, **facts: Any) -> None:
+        """Add up what the windows tell the log."""
+        for name, value in facts.items():
+            self._facts[name] = self._facts.get(name, 0) + value if isinstance(value, int) else value
+        self._told(**self._facts)
+
+    def _located(self, error: InvalidRequestError, begin: int) -> InvalidRequestError:
+        """Return an error that names lines of the document in the place of texts of a window."""
+        violations = []
+        for each in error.violations:
+            number, is_of_text = _number_of(each.field)
+            line = self._texts[begin + number].line
+            violations.append(FieldViolation("content", f"line {line}: {each.description}") if is_of_text else each)
+        return InvalidRequestError(*violations)
+
+    def _notes(self, translations: Sequence[Translation]) -> Iterator[DocumentNote]:
+        left = _MOST_NOTES
+        for text, translation in zip(self._texts, translations, strict=True):
+            treatment = translation.treatment or Treatment()
+            notes = [DocumentNote(text.line, treatment.cut_sentences)] if treatment.cut_sentences else []
+            notes += [DocumentNote(text.line, term=term) for term in treatment.terms if term.outcome in _LACKING]
+            yield from notes[:left]
+            left -= min(left, len(notes))
+
+
+def _violations(request: DocumentRequest) -> Iterator[FieldViolation]:
+    kind = KINDS.get(request.mime_type)
+    if kind is None:
+        yield FieldViolation("mime_type", f"must be one of {', '.join(KINDS)}")
+    elif request.replace_translations and not kind.has_translations:
+        yield FieldViolation("replace_translations", f"must be false: {request.mime_type} has no translations")
+    options = request.options
+    if (options.num_hypotheses or 1) > 1:
+        yield FieldViolation("options.num_hypotheses", "must be 1: a document holds one translation")
+    for name in _OF_ONE_TEXT:
+        if getattr(options, name):
+            yield FieldViolation(f"options.{name}", "must not be set: a document has no place for it")
+
+
+def _beginning(texts: Sequence[str], characters: int) -> Iterator[str]:
+    for text in texts:
+        if characters <= 0:
+            return
+        yield text[:characters]
+        characters -= len(text)
+
+
+def _number_of(field: str) -> tuple[int, bool]:
+    """Return the number in the name of a text's field, such as texts[3], and whether the field is one."""
+    name, _, rest = field.partition("[")
+    number = rest.partition("]")[0]
+    return (int(number), True) if name == "texts" and number.isdecimal() else (0, False)
+
+
+def _treatment(translations: Sequence[Translation], found: str | None) -> Treatment | None:
+    """Return the sums of what was done with all texts; None if nothing was done."""
+    each = [translation.treatment for translation in translations if translation.treatment]
+    if not each and found is None:
+        return None
+    terms: dict[tuple[str, str, str], TermReport] = {}
+    for report in (term for treatment in each for term in treatment.terms):
+        known = terms.setdefault((report.source, report.target, report.glossary), report)
+        if _OUTCOMES.index(report.outcome) < _OUTCOMES.index(known.outcome):
+            terms[report.source, report.target, report.glossary] = report
+    return Treatment(
+        sentences=sum(treatment.sentences for treatment in each),
+        cut_sentences=sum(treatment.cut_sentences for treatment in each),
+        preserved=sum(treatment.preserved for treatment in each),
+        terms=tuple(terms.values()),
+        source_language=found,
+        pivot_language=next((treatment.pivot_language for treatment in each if treatment.pivot_language), None),
+    )
+
+
+def _wrong(error: DocumentError) -> InvalidRequestError:
+    return InvalidRequestError(FieldViolation("content", str(error)))
