@@ -172,6 +172,24 @@ def test_terms_are_looked_for_within_the_time(monkeypatch):
     assert len(found) < 5
 
 
+def test_what_unknown_tokens_of_a_stream_may_stand_for_is_found_within_the_time(monkeypatch):
+    tokenizer = SlowTokenizer()
+    found = []
+
+    def source_surfaces(_tokenizer, text):
+        tokenizer.now += 1
+        found.append(text)
+        return [*text, ""]
+
+    monkeypatch.setattr(FakeTokenizer, "source_surfaces", source_surfaces)
+    reader = TranslateReader(make_manifest(), tokenizer, LONG)
+    asked = TranslationRequest(["A! " * 8], options=Options(replace_unknowns=True), streamed=True)
+    tokenizer.budget.start()
+    with pytest.raises(InvalidRequestError, match="text: takes more than"):
+        reader.read(asked, tokenizer.budget)
+    assert len(found) < 5
+
+
 def test_markup_is_parsed_within_the_time():
     budget = Budget(20, clock=itertools.count().__next__)  # each look takes a second
     budget.start()

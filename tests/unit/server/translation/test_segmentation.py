@@ -6,6 +6,7 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Format, checked_options
 from translane.requests import TranslationRequest
 from translane.results import Treatment
+from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.core.errors import InvalidRequestError
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.reader import TranslateReader
@@ -23,7 +24,7 @@ class WithUnknowns(FakeTokenizer):
         return ids
 
 
-def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=False, **options):
+def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=False, budget=UNLIMITED, **options):
     manifest = make_manifest(
         source_languages=["en"],
         special_ids={"pad": 0, "unk": UNKNOWN, "bos": 2, "eos": 3, "decoder_start": 2},
@@ -32,7 +33,7 @@ def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=Fa
     reader = TranslateReader(manifest, WithUnknowns(), limits)
     request = TranslationRequest(texts, options=checked_options(options), format=format_, streamed=stream)
     reader.check(request)
-    return reader.read(request)
+    return reader.read(request, budget)
 
 
 def sentences(*texts, **options):
@@ -168,6 +169,21 @@ def test_words_with_unknown_characters_are_kept():
     assert marks("a βγd, e") == [[("βγd", "")]]
     assert marks("a βγ δε! f") == [[("βγ δε", "")], []]
     assert sentences("a βγd, e", preserve_untranslatable=False) == [["a βγd, e"]]
+
+
+def test_unknown_characters_are_looked_for_within_the_time(monkeypatch):
+    looked = []
+
+    def source_surfaces(_tokenizer, text):  # takes a second
+        looked.append(text)
+        return [*text, ""]
+
+    monkeypatch.setattr(WithUnknowns, "source_surfaces", source_surfaces)
+    budget = Budget(2.5, clock=lambda: len(looked))
+    budget.start()
+    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
+        prepared("a β! " * 8, sentences=8, most_tokens=64, budget=budget)
+    assert len(looked) < 5
 
 
 def test_the_callers_patterns_come_first():
