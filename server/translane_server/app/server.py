@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
@@ -20,13 +20,11 @@ from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, connection_limit, listening_on
 from translane_server.core.file_changes import INTERVAL, follow
 from translane_server.http.metrics_port import MetricsPort
+from translane_server.http.server import HttpServer
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer
 from translane_server.settings.server_settings import ServerSettings
-
-if TYPE_CHECKING:
-    from translane_server.http.port import HttpPort
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ class Server:
         self._health = HealthService()
         self._following: asyncio.Task[None] | None = None
         self._grpc: GrpcPort | None = None
-        self._http: HttpPort | None = None
+        self._http: HttpServer | None = None
         self._metrics_port: MetricsPort | None = None
         self._admin_port: GrpcPort | None = None
         self._health_port: GrpcPort | None = None
@@ -96,13 +94,14 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
+        answering = Answering(settings, keys=self.keys, tracer=self._tracer, shown_in=metrics)
         if settings.http_port is not None:
-            from translane_server.http.port import HttpPort  # late: other servers do without its packages' memory
+            from translane_server.http.port import http_port  # late: other servers do without its packages' memory
 
             with listening_on(settings.host, settings.http_port):
-                self._http = HttpPort(settings, metrics, connections, certificates)
+                asked = (answering, self._service, self.models, self._health)
+                self._http = http_port(settings, metrics, *asked, connections, certificates)
             self.http_port = self._http.port
-        answering = Answering(settings, keys=self.keys, tracer=self._tracer, shown_in=metrics)
         has_authorities = settings.tls_client_ca is not None
         port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
@@ -116,7 +115,7 @@ class Server:
             self._following = asyncio.create_task(follow(followed, INTERVAL))
         await port.server.start()
         if self._http:
-            await self._http.start(answering, self._service, self.models, self._health)
+            await self._http.start()
         self._log_addresses()
 
     async def _open_operators_ports(self) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import ssl
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -46,14 +45,11 @@ class MetricsPort(HttpServer):
     """
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(host, port, Bounds(_CONNECTIONS, _REQUEST_TIME, idle=0, age=-1, ends_oldest=True), tls)
+        bounds = Bounds(_CONNECTIONS, _REQUEST_TIME, idle=0, age=-1, ends_oldest=True)
+        super().__init__(self._answer, host, port, bounds, tls)
         self._shown = make_wsgi_app(registry)
         # A thread of its own: others may be busy for minutes with the files of models.
         self._thread = ThreadPoolExecutor(1, "metrics")
-
-    async def start(self) -> None:
-        """Answer requests."""
-        await self.serve(self._answer)
 
     async def stop(self, seconds: float = 0) -> None:
         await super().stop(seconds)
@@ -61,7 +57,7 @@ class MetricsPort(HttpServer):
 
     async def _answer(self, scope: Scope, _receive: Receive, send: Send) -> None:
         try:
-            status, headers, body = await self._found(scope)
+            status, headers, body = await asyncio.get_running_loop().run_in_executor(self._thread, self._page, scope)
         except Exception:  # noqa: BLE001 a collector may raise anything
             _log.exception("the metrics cannot be shown")
             status, headers, body = HTTPStatus.INTERNAL_SERVER_ERROR, [("content-type", _TEXT)], _BROKEN
@@ -70,15 +66,12 @@ class MetricsPort(HttpServer):
         await send({"type": "http.response.start", "status": status, "headers": written})
         await send({"type": "http.response.body", "body": body})
 
-    async def _found(self, scope: Scope) -> Answer:
-        if scope["path"] == _PATH:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._page, scope))
+    def _page(self, scope: Scope) -> Answer:
+        """The answer to a request. Prometheus's own WSGI application chooses its format, and may compress it."""
         if scope["path"] == "/" and scope["method"] == "GET":
             return HTTPStatus.OK, [("content-type", "text/html; charset=utf-8")], _INDEX
-        return HTTPStatus.NOT_FOUND, [("content-type", _TEXT)], _NOT_FOUND
-
-    def _page(self, scope: Scope) -> Answer:
-        """Ask Prometheus's own WSGI application, which chooses the format, and may compress."""
+        if scope["path"] != _PATH:
+            return HTTPStatus.NOT_FOUND, [("content-type", _TEXT)], _NOT_FOUND
         sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
         environ = {
             "REQUEST_METHOD": scope["method"],

@@ -71,95 +71,88 @@ _POLICY = {
 }
 
 
-class HttpPort(HttpServer):
-    """The port. It listens from the start, and answers after `start`.
+def http_port(
+    settings: ServerSettings,
+    metrics: Metrics,
+    answering: Answering,
+    service: TranslationService,
+    models: Registry,
+    health: HealthService,
+    connections: int,
+    certificates: Certificates | None = None,
+) -> HttpServer:
+    """Return the port, which listens.
 
     Args:
         settings: settings of the server.
         metrics: counts requests.
+        answering: admits and answers calls.
+        service: handles calls.
+        models: the models of the server, whose pool of tokenizers reads and writes large JSON, too.
+        health: knows the health of the server.
         connections: most connections.
         certificates: the certificate of the port; None without TLS.
 
     Raises:
         OSError: the server cannot listen on the port.
     """
+    assert settings.http_port is not None
+    values = most_values(settings.max_request_texts)
+    rpcs = Rpcs(answering, lambda: models.pool, settings.max_message_bytes, values, settings.caller_header)
+    started = time.monotonic()
 
-    def __init__(
-        self, settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None = None
-    ) -> None:
-        assert settings.http_port is not None
-        bounds = Bounds(
-            connections,
-            patience=settings.message_timeout,
-            idle=settings.max_connection_idle,
-            age=settings.max_connection_age,
-            body_bytes=BYTES_OF_JSON * settings.max_message_bytes,
-        )
-        tls = certificates.ssl_context() if certificates else None
-        super().__init__(settings.host, settings.http_port, bounds, tls)
-        self._settings = settings
-        self._metrics = metrics
-        self._started = time.monotonic()
+    def method(name: str) -> Method:
+        streams = _METHODS[name].server_streaming
+        kind = "server_stream" if streams else "unary"
+        return Method(metrics, kind, SERVICE_NAME, name, writes_many=streams, protocol="http")
 
-    async def start(
-        self, answering: Answering, service: TranslationService, models: Registry, health: HealthService
-    ) -> None:
-        """Answer requests.
+    def rpc(name: str, handler: Handler) -> Rpc:
+        return Rpc(rpcs, method(name), handler, GetMessageClass(_METHODS[name].input_type))
 
-        Args:
-            answering: admits and answers calls.
-            service: handles calls.
-            models: the models of the server, whose pool of tokenizers reads and writes large JSON, too.
-            health: knows the health of the server.
-        """
-        settings, metrics = self._settings, self._metrics
-        values = most_values(settings.max_request_texts)
-        rpcs = Rpcs(answering, lambda: models.pool, settings.max_message_bytes, values, settings.caller_header)
+    async def status(request: pb.ListModelsRequest, call: Call) -> bytes:
+        listed = await service.ListModels(request, call)
+        report = status_report(listed, ServerLoad.of(metrics), time.monotonic() - started)
+        return json.dumps(report).encode()
 
-        def method(name: str) -> Method:
-            streams = _METHODS[name].server_streaming
-            kind = "server_stream" if streams else "unary"
-            return Method(metrics, kind, SERVICE_NAME, name, writes_many=streams, protocol="http")
+    documents = DocumentRpc(rpcs, method("TranslateDocument"), service.TranslateDocument)
 
-        def rpc(name: str, handler: Handler) -> Rpc:
-            return Rpc(rpcs, method(name), handler, GetMessageClass(_METHODS[name].input_type))
+    async def healthz(_request: Request) -> Response:
+        state = health.of_server()
+        is_ready = state == "SERVING"
+        return JSONResponse({"status": state}, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-        async def status(request: pb.ListModelsRequest, call: Call) -> bytes:
-            listed = await service.ListModels(request, call)
-            report = status_report(listed, ServerLoad.of(metrics), time.monotonic() - self._started)
-            return json.dumps(report).encode()
-
-        documents = DocumentRpc(rpcs, method("TranslateDocument"), service.TranslateDocument)
-
-        async def healthz(_request: Request) -> Response:
-            state = health.of_server()
-            is_ready = state == "SERVING"
-            return JSONResponse({"status": state}, HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
-
-        origins = Middleware(
-            CORSMiddleware,
-            allow_origins=settings.http_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=_SENT,
-            expose_headers=_READ,
-            max_age=_REMEMBERED,
-        )
-        application = Starlette(
-            routes=[
-                Route("/v1/translate", rpc("Translate", service.Translate), methods=["POST"]),
-                Route("/v1/stream", rpc("TranslateStream", service.TranslateStream), methods=["POST"]),
-                Route("/v1/documents", documents, methods=["POST"]),
-                Route("/v1/score", rpc("Score", service.Score), methods=["POST"]),
-                Route("/v1/models", rpc("ListModels", service.ListModels), methods=["GET"]),
-                Route("/status.json", rpc("ListModels", status), methods=["GET"]),
-                Route("/healthz", healthz),
-                *_files(describes=settings.reflection),
-            ],
-            middleware=[origins] if settings.http_origins else [],
-            exception_handlers={RefusedError: _refused, HTTPException: _unrouted, Exception: _failed},
-        )
-        application.router.redirect_slashes = False
-        await self.serve(application)
+    origins = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.http_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=_SENT,
+        expose_headers=_READ,
+        max_age=_REMEMBERED,
+    )
+    application = Starlette(
+        routes=[
+            Route("/v1/translate", rpc("Translate", service.Translate), methods=["POST"]),
+            Route("/v1/stream", rpc("TranslateStream", service.TranslateStream), methods=["POST"]),
+            Route("/v1/documents", documents, methods=["POST"]),
+            Route("/v1/score", rpc("Score", service.Score), methods=["POST"]),
+            Route("/v1/models", rpc("ListModels", service.ListModels), methods=["GET"]),
+            Route("/status.json", rpc("ListModels", status), methods=["GET"]),
+            Route("/healthz", healthz),
+            *_files(describes=settings.reflection),
+        ],
+        middleware=[origins] if settings.http_origins else [],
+        exception_handlers={RefusedError: _refused, HTTPException: _unrouted, Exception: _failed},
+    )
+    application.router.redirect_slashes = False
+    bounds = Bounds(
+        connections,
+        patience=settings.message_timeout,
+        idle=settings.max_connection_idle,
+        age=settings.max_connection_age,
+        body_bytes=BYTES_OF_JSON * settings.max_message_bytes,
+    )
+    tls = certificates.ssl_context() if certificates else None
+    return HttpServer(application, settings.host, settings.http_port, bounds, tls)
 
 
 def status_report(listed: pb.ListModelsResponse, load: ServerLoad, uptime: float) -> dict[str, Any]:

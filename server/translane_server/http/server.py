@@ -38,10 +38,6 @@ _AT_ONCE = 64
 # Pause after a connection that cannot be accepted, for example because there are no descriptors left [seconds].
 _PAUSE = 1.0
 
-# Longest time of a TLS handshake, and of the end of a TLS connection [seconds].
-_HANDSHAKE_TIME = 10.0
-_TLS_CLOSING_TIME = 5.0
-
 # Largest request line and headers together [bytes].
 HEADER_BYTES = 16 * 1024
 
@@ -60,8 +56,8 @@ class Bounds:
 
     Attributes:
         connections: most connections (≥ 1).
-        patience: how long a connection may take to send all headers of a request, from their first byte on; to take
-            something of an answer; and to take the rest of its last answer [seconds].
+        patience: how long a client may take for its TLS handshake; to send all headers of a request, from their first
+            byte on; to take something of an answer; and to take the rest of its last answer [seconds].
         idle: time without a request after which a connection is closed [seconds].
         age: time after which a connection is closed with its next answer [seconds].
         body_bytes: largest body of a request [bytes].
@@ -77,9 +73,10 @@ class Bounds:
 
 
 class HttpServer:
-    """Listens from the start, and answers after `serve`.
+    """Listens from the start, and answers after `start`.
 
     Args:
+        application: an ASGI application; each answer gets the headers that all have.
         host: address or name to listen on.
         port: port to listen on; 0 takes a free one.
         bounds: bounds of the connections.
@@ -94,7 +91,20 @@ class HttpServer:
         OSError: the server cannot listen on the port.
     """
 
-    def __init__(self, host: str, port: int, bounds: Bounds, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, application: ASGIApp, host: str, port: int, bounds: Bounds, tls: ssl.SSLContext | None = None
+    ) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it has a line for each client that errs
+        self._config = Config(
+            partial(_answer, application),
+            interface="asgi3",
+            http=Connection,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # any client can set X-Forwarded-For
+        )
+        self._config.load()
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         both = family == socket.AF_INET6  # of the versions of IP, where the address is that of both
         self._listener = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
@@ -108,21 +118,9 @@ class HttpServer:
         self._state = ServerState()
         self._accepting: asyncio.Task[None] | None = None
 
-    async def serve(self, application: ASGIApp) -> None:
-        """Answer requests with an ASGI application. Each answer gets the headers that all have."""
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it has a line for each client that errs
-        config = Config(
-            partial(_answer, application),
-            interface="asgi3",
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,  # any client can set X-Forwarded-For
-        )
-        config.load()
-        self._accepting = asyncio.create_task(self._accept(config))
+    async def start(self) -> None:
+        """Answer requests."""
+        self._accepting = asyncio.create_task(self._accept())
 
     def drain(self) -> None:
         """Close each connection with its next answer."""
@@ -140,7 +138,7 @@ class HttpServer:
         await _end(self.connections.values())
         await _end(self._state.tasks)
 
-    async def _accept(self, config: Config) -> None:
+    async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(0)  # nothing below waits while connections wait
@@ -156,21 +154,18 @@ class HttpServer:
                         accepted.close()
                         continue
                     self.connections.pop(next(iter(self.connections))).cancel()
-                connection = Connection(config, self._state, self._bounds)
+                connection = Connection(self._config, self._state, self._bounds)
                 self.connections[connection] = holding = loop.create_task(self._hold(connection, accepted))
                 holding.add_done_callback(partial(self._ended, connection, accepted))
 
     async def _hold(self, connection: Connection, accepted: socket.socket) -> None:
         """Hold a connection until it is lost. It ends when the task is cancelled."""
         try:
-            with suppress(OSError):  # a handshake that fails
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: connection,
-                    accepted,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=_HANDSHAKE_TIME if self._tls else None,
-                    ssl_shutdown_timeout=_TLS_CLOSING_TIME if self._tls else None,
-                )
+            with suppress(OSError):  # a handshake that fails, or takes too long
+                async with asyncio.timeout(self._bounds.patience):
+                    await asyncio.get_running_loop().connect_accepted_socket(
+                        lambda: connection, accepted, ssl=self._tls
+                    )
                 await connection.lost.wait()
         finally:
             if connection.transport:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import socket
 import ssl
 from typing import Any
 
@@ -274,6 +275,30 @@ async def test_a_client_that_takes_no_answer_is_disconnected():
         assert port is not None
         await until(lambda: not port.connections)
         assert await translates(running)
+
+
+async def test_a_client_that_takes_not_the_end_of_its_last_answer_is_disconnected():
+    async with serving(http_port=0, message_timeout=0.3) as running, Raw(running) as raw:
+        raw.writer.transport.pause_reading()
+        port = running.server._http
+        assert port is not None
+        await until(lambda: len(port.connections) == 1)
+        (connection,) = port.connections
+        while not connection.transport.get_write_buffer_size():  # so little that the server does not wait for it
+            raw.writer.write(head(method="GET", path="/page/status.js"))
+            await asyncio.sleep(0.01)
+        raw.writer.write(head("connection: close", method="GET", path="/healthz"))
+        await until(lambda: not port.connections)
+
+
+async def test_an_answer_is_sent_before_its_beginning_is_acknowledged():
+    async with serving(http_port=0) as running, Raw(running) as raw:
+        await raw.send(head(method="GET", path="/healthz"))
+        await raw.answer()
+        assert running.server._http
+        (connection,) = running.server._http.connections
+        transport = connection.transport.get_extra_info("socket")
+        assert transport.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_keys_are_those_of_grpc(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import socket
+import ssl
 import threading
 from contextlib import ExitStack, asynccontextmanager, suppress
 from urllib.error import HTTPError
@@ -116,6 +117,28 @@ async def test_silent_clients_stop_no_scrape_and_take_no_thread(port):
         assert b"sentences_total 3.0" in body
         assert [thread.name for thread in threading.enumerate() if "metrics" in thread.name] == ["metrics_0"]
         assert await all_of(silent[0]) == b""  # the oldest was closed
+
+
+async def test_handshakes_that_do_not_end_stop_no_scrape(registry):
+    authority = pytest.importorskip("trustme").CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+
+    secured = MetricsPort(registry, "127.0.0.1", 0, tls)
+    await secured.start()
+
+    def scrape():
+        with urlopen(f"https://127.0.0.1:{secured.port}/metrics", timeout=10, context=client) as response:
+            return response.read()
+
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connect(secured)) for _ in range(50)]
+        assert b"sentences_total 3.0" in await asyncio.to_thread(scrape)
+        assert await all_of(silent[0]) == b""
+        await secured.stop()
+        assert await all_of(silent[-1]) == b""
 
 
 def test_the_event_loop_of_ray_keeps_as_few_connections(registry):
