@@ -117,7 +117,7 @@ class TranslationService:
         call.note(texts=len(texts))
         with self._accepted(call, translator, len(texts)):
             ticket = _long_ticket(call, message.priority)
-            async with aclosing(translate_document(opened, translator, self._models.pool, ticket)) as events:
+            async with aclosing(translate_document(opened, translator, self._models, ticket)) as events:
                 async for event in events:
                     if isinstance(event, DocumentProgress):
                         await write(progress_response(event))

@@ -70,10 +70,11 @@ _LACKING = _OUTCOMES[:3]
 
 
 class Models(Protocol):
-    """What finds the model of a request, and the language of a text."""
+    """What finds the model of a request, and the language of a text; `most_texts` are the most texts of a request."""
 
-    @property
-    def pool(self) -> TokenizerPool: ...
+    most_texts: int
+    pool: TokenizerPool
+
     def translator(self, request: Named) -> Translates: ...
     async def find_language(self, request: TranslationRequest, caller: str) -> str: ...
 
@@ -128,7 +129,7 @@ async def open_document(request: DocumentRequest, models: Models, caller: str) -
 
 
 async def translate_document(
-    opened: OpenDocument, translator: Translates, pool: TokenizerPool, ticket: Ticket
+    opened: OpenDocument, translator: Translates, models: Models, ticket: Ticket
 ) -> AsyncGenerator[DocumentProgress | TranslatedDocument]:
     """Translate a document. Yield its progress, at least each second, and at last the document.
 
@@ -137,7 +138,7 @@ async def translate_document(
     Raises:
         RequestError: a text is refused, decoding fails, or the translations do not fit into the file.
     """
-    work = _Work(opened, translator, pool, ticket)
+    work = _Work(opened, translator, models, ticket)
     yield work.progress
     task = asyncio.create_task(work.whole())
     try:
@@ -154,11 +155,12 @@ async def translate_document(
 class _Work:
     """A document that is translated."""
 
-    def __init__(self, opened: OpenDocument, translator: Translates, pool: TokenizerPool, ticket: Ticket) -> None:
+    def __init__(self, opened: OpenDocument, translator: Translates, models: Models, ticket: Ticket) -> None:
         self._opened = opened
         self._texts = opened.document.texts
         self._translator = translator
-        self._pool = pool
+        self._pool = models.pool
+        self._window = max(1, min(_WINDOW, models.most_texts, ticket.most_sentences // _AT_ONCE))
         self._ticket = replace(ticket, note=self._note)
         self._told = ticket.note
         self._facts: dict[str, Any] = {}
@@ -201,10 +203,9 @@ class _Work:
         )
 
     async def _take_windows(self) -> None:
-        most = min(_WINDOW, max(1, self._ticket.most_sentences // _AT_ONCE))
         while self._begin < len(self._texts):
             begin = self._begin
-            self._begin = end = min(begin + most, len(self._texts))
+            self._begin = end = min(begin + self._window, len(self._texts))
             await self._translate(begin, end)
 
     async def _translate(self, begin: int, end: int) -> None:
