@@ -101,7 +101,7 @@ class PlacesDocument(Document):
     replace: bool
 
     @classmethod
-    def of(cls, file: TextFile, read: ReadPlaces, form: Format, replace: bool, budget: Budget) -> PlacesDocument:
+    def of(cls, read: ReadPlaces, form: Format, file: TextFile, replace: bool, budget: Budget) -> PlacesDocument:
         """Return the document in a file. Raises what `read` raises, and a DocumentError if it has too many texts."""
         number = 0
         places = []

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents.document import Document, PlacesDocument, ReadPlaces
-from translane_server.text.documents.encoding import decode
+from translane_server.text.documents.encoding import TextFile, decode
 from translane_server.text.documents.errors import DocumentError
 from translane_server.text.documents.gettext_catalog import CHARSET, read_catalog
+from translane_server.text.documents.page import HTML_CHARSET, PageDocument, ParsePage
 from translane_server.text.documents.plain_lines import read_lines
 from translane_server.text.documents.subtitles import CUE_TAGS, read_subrip, read_webvtt
 from translane_server.text.documents.xliff_file import ENCODING, read_xliff
+from translane_server.text.markup.html import parse_html
+from translane_server.text.markup.markdown import parse_markdown
+
+# Reads a file. The second argument says whether translations that are there are replaced.
+Read = Callable[[TextFile, bool, Budget], Document]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +29,34 @@ class Kind:
     """A kind of document.
 
     Attributes:
-        read: finds the places of the texts.
-        format: what the texts are written in.
+        read: reads a file.
         declared: finds the name of the encoding at the start of a file.
         has_translations: whether a file may have translations already, which can be replaced.
         preserve: regular expressions of what is preserved in the texts, beside what the caller says.
     """
 
-    read: ReadPlaces
-    format: Format = Format.TEXT
+    read: Read
     declared: re.Pattern[bytes] | None = None
     has_translations: bool = False
     preserve: tuple[str, ...] = ()
 
 
+def _places(read: ReadPlaces, form: Format = Format.TEXT) -> Read:
+    return partial(PlacesDocument.of, read, form)
+
+
+def _page(parse: ParsePage) -> Read:
+    return lambda file, _, budget: PageDocument.of(parse, file, budget)
+
+
 KINDS: Mapping[str, Kind] = {
-    "text/plain": Kind(read_lines),
-    "application/xliff+xml": Kind(read_xliff, Format.XLIFF, ENCODING, has_translations=True),
-    "text/x-gettext-translation": Kind(read_catalog, declared=CHARSET, has_translations=True),
-    "application/x-subrip": Kind(read_subrip, preserve=CUE_TAGS),
-    "text/vtt": Kind(read_webvtt, preserve=CUE_TAGS),
+    "text/plain": Kind(_places(read_lines)),
+    "text/html": Kind(_page(parse_html), HTML_CHARSET),
+    "text/markdown": Kind(_page(parse_markdown)),
+    "application/xliff+xml": Kind(_places(read_xliff, Format.XLIFF), ENCODING, has_translations=True),
+    "text/x-gettext-translation": Kind(_places(read_catalog), CHARSET, has_translations=True),
+    "application/x-subrip": Kind(_places(read_subrip), preserve=CUE_TAGS),
+    "text/vtt": Kind(_places(read_webvtt), preserve=CUE_TAGS),
 }
 """The kinds by their MIME types."""
 
@@ -69,4 +84,4 @@ def parse(
         raise DocumentError(f"a document of the type {mime_type} has no translations to replace")
     budget.check()
     file = decode(content, kind.declared)
-    return PlacesDocument.of(file, kind.read, kind.format, replace_translations, budget)
+    return kind.read(file, replace_translations, budget)

@@ -130,7 +130,8 @@ class _Speech:
         before = found[0] if found else ""
         after = _tags_at_end(broken.text[len(before) :])
         inner = broken.within(len(before), len(broken.text) - len(before) - len(after))
-        if not is_worth_translating(_TAG.sub("", inner.text)):
+        said = _TAG.sub("", inner.text)
+        if not is_worth_translating(html.unescape(said) if is_webvtt else said):
             inner = BrokenLines("", ())
         space = lines[-1][len(lines[-1].rstrip()) :]
         return cls(lines, before, inner, after + space, is_webvtt)

@@ -1,7 +1,7 @@
 """XLIFF 1.2 (https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html) and 2.x (…/v2.1/xliff-core-v2.1.html).
 
 Each <target> is filled from its <source>, inline elements included. Everything else stays byte for byte: the parser
-only tells where the elements are. It is expat, which opens no other file; documents that declare entities are refused.
+only tells where the elements are. It is expat, which opens no other file; files with entities of their own are refused.
 """
 
 from __future__ import annotations
@@ -156,6 +156,7 @@ class _Reader:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.EntityDeclHandler = self._refuse_entity
+        self._parser.SkippedEntityHandler = self._refuse_entity  # which another file would declare
 
     def read(self) -> None:
         """Find the units. DocumentError: the file is not well-formed, or no XLIFF of a known version."""
@@ -205,4 +206,4 @@ class _Reader:
         return found.end()
 
     def _refuse_entity(self, *_: object) -> None:
-        raise DocumentError("XLIFF with declared entities is refused", self._parser.CurrentLineNumber)
+        raise DocumentError("XLIFF with entities of its own is refused", self._parser.CurrentLineNumber)

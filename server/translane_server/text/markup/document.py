@@ -140,13 +140,15 @@ class Document:
     Attributes:
         blocks: n blocks: a paragraph, a heading, a table's cell, an attribute. Their texts are plain: entities are
             decoded, and white space is collapsed. Their marks stand for tags.
+        starts: where each block starts in the text [characters].
         template: the text with the blocks' numbers in their places.
         tags: what the blocks' marks stand for. A tag with a translated attribute has the number of its block.
-        write: writes a block's translation in the text's format.
+        write: writes a block's translation in the text's format. It can be pickled.
         references: how marks name tags.
     """
 
     blocks: Sequence[MarkedText]
+    starts: Sequence[int]
     template: Template
     tags: Sequence[Template]
     write: Write

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.markup import elements
 from translane_server.text.markup.document import Document, Item, Kind, MarkupError, Part
 from translane_server.text.markup.inline import Builder
@@ -130,18 +132,19 @@ _TEXT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0":
 _QUOTES = {'"': "&quot;", "'": "&#39;"}
 
 
-def parse_html(text: str) -> Document:
-    """Find what is translated of a page, or a part of a page.
+def parse_html(text: str, budget: Budget = UNLIMITED) -> Document:
+    """Find what is translated of a page, or a part of a page. The budget is checked at each tag and text.
 
     Raises:
         MarkupError: the text has too many blocks, or too many elements within each other.
+        OverBudgetError, WorkEndedError: see `Budget.check`.
     """
     found, end = tokens(text)
     text, rest = text[:end], text[end:]
     tokenized = text
     for _ in range(_MOST_CDATA):
         reader = _Reader(text, tokenized, found)
-        hidden = reader.read()
+        hidden = reader.read(budget)
         if hidden is None:
             document = reader.document()
             return replace(document, template=[*document.template, rest]) if rest else document
@@ -150,6 +153,18 @@ def parse_html(text: str) -> Document:
         tokenized = f"{tokenized[: hidden.start]}<!--{inner}-->{tokenized[hidden.stop :]}"
         found = finished_tokens(tokenized)
     raise MarkupError(f"has {_MOST_CDATA} or more CDATA sections")
+
+
+def _write(quotes: Mapping[int, str], number: int, parts: Sequence[Part]) -> str:
+    """Write a block; `quotes` are those around the values of attributes, by the numbers of their blocks."""
+    written = "".join(part.text if part.is_tag else escape_html(part.text) for part in parts)
+    if number not in quotes:
+        return written
+    quote = quotes[number]
+    if not quote and written.isalnum():
+        return written
+    inner = written.replace(quote or '"', _QUOTES[quote or '"'])
+    return inner if quote else f'"{inner}"'
 
 
 def escape_html(text: str) -> str:
@@ -203,9 +218,10 @@ class _Reader:
         self._counts: Counter[str] = Counter()
         self._protected: _Protected | None = None
 
-    def read(self) -> range | None:
+    def read(self, budget: Budget) -> range | None:
         """Read all of the text; or return where a CDATA section is that the tokenizer does not know."""
         for token, text, start, end in self._tokens:
+            budget.check()
             if end <= start:
                 continue
             kind = token.type.name
@@ -226,17 +242,7 @@ class _Reader:
         return None
 
     def document(self) -> Document:
-        return self._builder.document(self._write)
-
-    def _write(self, number: int, parts: Sequence[Part]) -> str:
-        written = "".join(part.text if part.is_tag else escape_html(part.text) for part in parts)
-        if number not in self._quotes:
-            return written
-        quote = self._quotes[number]
-        if not quote and written.isalnum():
-            return written
-        inner = written.replace(quote or '"', _QUOTES[quote or '"'])
-        return inner if quote else f'"{inner}"'
+        return self._builder.document(partial(_write, self._quotes))
 
     def _is_translated(self) -> bool:
         return self._open[-1].is_translated if self._open else True

@@ -284,6 +284,7 @@ class Builder:
         self._free = free
         self._references = References.absent_from(source)
         self._blocks: list[MarkedText] = []
+        self._starts: list[int] = []
         self._tags: list[Template] = []
         # Parts of the source, in order: start, end, and what stands in a template for each. Attributes and what is
         # written in another way come before the lines around them.
@@ -298,14 +299,14 @@ class Builder:
         """Add what is translated of a line; return its blocks by their numbers."""
         found = {}
         for block in blocks_of(self._source, items, self._refer, free=self._free):
-            number = self._add(block.marked)
+            number = self._add(block.marked, block.start)
             self._lines.append((block.start, block.end, number))
             found[number] = block
         return found
 
     def add_attribute(self, start: int, end: int, text: str) -> int:
         """Add an attribute's value; return the number of its block."""
-        number = self._add(MarkedText(" ".join(text.split())))
+        number = self._add(MarkedText(" ".join(text.split())), start)
         self._attributes.append((start, end, number))
         return number
 
@@ -320,12 +321,15 @@ class Builder:
             template += [*self._template(place, start), number]
             place = end
         template += self._template(place, len(self._source))
-        return Document(tuple(self._blocks), tuple(template), tuple(self._tags), write, self._references)
+        return Document(
+            tuple(self._blocks), tuple(self._starts), tuple(template), tuple(self._tags), write, self._references
+        )
 
-    def _add(self, marked: MarkedText) -> int:
+    def _add(self, marked: MarkedText, start: int) -> int:
         if len(self._blocks) == MOST_BLOCKS:
             raise MarkupError(f"has more than {MOST_BLOCKS} parts to translate")
         self._blocks.append(marked)
+        self._starts.append(start)
         return len(self._blocks) - 1
 
     def _refer(self, start: int, end: int) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.markup.document import Document, Item, Kind, MarkupError, Part
 from translane_server.text.markup.inline import Builder, fixed
 from translane_server.text.markup.markdown_text import (
@@ -41,17 +43,18 @@ _BELOW_HEAD = re.compile(r"^[ \t\r>|:-]++$", re.MULTILINE)
 _TASK = re.compile(r"\[[ xX]\][ \t]+")
 
 
-def parse_markdown(text: str) -> Document:
-    """Find what is translated of a Markdown document.
+def parse_markdown(text: str, budget: Budget = UNLIMITED) -> Document:
+    """Find what is translated of a Markdown document. The budget is checked at each paragraph, heading and cell.
 
     Raises:
         MarkupError: the text has too many blocks or signs of markup, or a paragraph has too many brackets.
+        OverBudgetError, WorkEndedError: see `Budget.check`.
     """
     if sum(map(text.count, _SIGNS)) > _MOST_SIGNS:
         raise MarkupError(f"has more than {_MOST_SIGNS} signs of markup, such as * and line breaks")
     if _cells(text) > _MOST_CELLS:
         raise MarkupError(f"has tables of more than {_MOST_CELLS} cells")
-    return _Reader(text).document()
+    return _Reader(text, budget).document()
 
 
 def _cells(text: str) -> int:
@@ -99,8 +102,9 @@ def _without_task(line: _Line) -> _Line:
 class _Reader:
     """Reads a text block by block, and makes a document of it."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, budget: Budget) -> None:
         self._source = source
+        self._budget = budget
         self._lines: list[tuple[int, int]] = []
         start = 0
         for match in _LINE_END.finditer(source):
@@ -137,7 +141,8 @@ class _Reader:
                 if found is not None:
                     around = Surroundings(not hashes, in_heading=is_heading, bar=self._bar)
                     self._add(found if is_heading else _without_task(found), around)
-        return self._builder.document(self._write)
+        write = partial(_write, self._surroundings, frozenset(self._images), self._references)
+        return self._builder.document(write)
 
     def _after_front_matter(self) -> int:
         """Return the number of the first line after YAML at the start of a file."""
@@ -192,6 +197,7 @@ class _Reader:
         return found[::-1]
 
     def _add(self, line: _Line, around: Surroundings) -> None:
+        self._budget.check()
         if line.content.count("[") > _MOST_BRACKETS:
             raise MarkupError(f"has more than {_MOST_BRACKETS} brackets in a paragraph")
         items = items_of(line.content, self._references)
@@ -244,8 +250,16 @@ class _Reader:
                 self._surroundings[number] = around
                 self._images.add(number)
 
-    def _write(self, number: int, parts: Sequence[Part]) -> str:
-        around = self._surroundings[number]
-        if number in self._images:
-            return write_alternative("".join(part.text for part in parts), around)
-        return write_line(parts, self._references, around)
+
+def _write(
+    surroundings: Mapping[int, Surroundings],
+    images: Collection[int],
+    references: dict[str, Any],
+    number: int,
+    parts: Sequence[Part],
+) -> str:
+    """Write a block, from what is around each block, the blocks that are texts of images, and the references."""
+    around = surroundings[number]
+    if number in images:
+        return write_alternative("".join(part.text for part in parts), around)
+    return write_line(parts, references, around)

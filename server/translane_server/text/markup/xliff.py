@@ -40,7 +40,12 @@ def parse_xliff(text: str) -> Document:
 
 
 def _write(_: int, parts: Sequence[Part]) -> str:
-    return "".join(part.text if part.is_tag else _NOT_OF_XML.sub("", part.text).translate(_ESCAPES) for part in parts)
+    return "".join(part.text if part.is_tag else escape_xml(part.text) for part in parts)
+
+
+def escape_xml(text: str) -> str:
+    """Return XML that says `text`, without characters that XML cannot have."""
+    return _NOT_OF_XML.sub("", text).translate(_ESCAPES)
 
 
 class _What(Enum):
