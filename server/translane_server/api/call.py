@@ -165,10 +165,15 @@ class Call:
         """Count the call among the requests of these models, too."""
         self.counted = (*self.counted, *models)
 
-    def pay(self, sentences: int) -> None:
-        """Take sentences from the allowance of the call's key, until the call ends. Raises as `Allowance.take`."""
+    def pay(self, sentences: int, paid: int | None = None) -> None:
+        """Take sentences from the allowance of the call's key, until the call ends. Raises as `Allowance.take`.
+
+        Args:
+            sentences: how many.
+            paid: how many are paid for that the same rows need; by default all of the call.
+        """
         if self.allowance:
-            self.allowance.take(sentences, of_call=self.paid)
+            self.allowance.take(sentences, of_call=self.paid if paid is None else paid)
             self.paid += sentences
 
     def give_back(self, sentences: int) -> None:

@@ -233,7 +233,7 @@ class _Work:
 
         def pay(sentences: int) -> None:
             nonlocal paid
-            self._ticket.pay(sentences)
+            self._ticket.pay(sentences, paid)
             paid += sentences
 
         request = replace(self._opened.request, texts=[each.text for each in self._texts[begin:end]])

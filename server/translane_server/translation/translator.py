@@ -54,7 +54,7 @@ class Ticket:
 
     caller: str = ""
     priority: int = 0
-    pay: Callable[[int], None] = _nothing
+    pay: Callable[..., None] = _nothing
     note: Callable[..., None] = _nothing
     count_in: Callable[[Sequence[ModelMetrics]], None] = _nothing
     trace: CallTrace | None = None
