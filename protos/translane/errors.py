@@ -203,6 +203,13 @@ def checked_text(text: Any, field: str) -> str:
     return text
 
 
+def checked_document(content: Any, mime_type: Any) -> tuple[bytes, str]:
+    """A file and what it is; raises as `checked_text` does, and TypeError if the file is no bytes."""
+    if not isinstance(content, bytes):
+        raise TypeError(f"content must be bytes, not {type(content).__name__}")
+    return content, checked_text(mime_type, "mime_type")
+
+
 def checked_pair(pair: Any, field: str) -> tuple[str, str]:
     """A pair of a text and a translation of it; raises as `checked_text` does, and TypeError if it is no pair."""
     if not is_pair(pair):

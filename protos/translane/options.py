@@ -133,6 +133,18 @@ class TranslateOptions(LanguageOptions, DecodingOptions, total=False):
     """Waiting sentences of a higher priority are translated first."""
 
 
+class DocumentOptions(LanguageOptions, DecodingOptions, total=False):
+    """What a request says beside its document. All may be left out.
+
+    A document holds one translation: num_hypotheses above 1, target_prefix and what returns more are refused.
+    """
+
+    priority: int
+    """Waiting sentences of a higher priority are translated first."""
+    replace_translations: bool
+    """Translate also what has a translation in the file: of XLIFF and gettext. Default: False."""
+
+
 class ScoreOptions(LanguageOptions, total=False):
     """What a request for scores says beside its pairs. All may be left out."""
 

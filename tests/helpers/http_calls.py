@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 PATHS = {
     "Translate": "/v1/translate",
     "TranslateStream": "/v1/stream",
+    "TranslateDocument": "/v1/documents",
     "Score": "/v1/score",
     "ListModels": "/v1/models",
 }

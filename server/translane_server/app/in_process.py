@@ -36,13 +36,22 @@ from translane.errors import (
     Cancelled,
     DeadlineExceeded,
     TranslaneError,
+    checked_document,
     checked_pair,
     checked_text,
     error_of,
 )
-from translane.options import Format, ScoreOptions, TranslateOptions, checked_options
-from translane.requests import ScoringRequest, TranslationRequest
-from translane.results import ModelInfo, Score, ServerInfo, StreamedTranslation, Translation
+from translane.options import DocumentOptions, Format, ScoreOptions, TranslateOptions, checked_options
+from translane.requests import DocumentRequest, ScoringRequest, TranslationRequest
+from translane.results import (
+    DocumentProgress,
+    ModelInfo,
+    Score,
+    ServerInfo,
+    StreamedTranslation,
+    TranslatedDocument,
+    Translation,
+)
 from translane.streams import AsyncTranslationStream, TranslationStream
 from translane_server.api.service import server_info
 from translane_server.api.status import CODES
@@ -51,6 +60,7 @@ from translane_server.models.build import loaded_models
 from translane_server.models.registry import Registry
 from translane_server.settings.loader import what_is_wrong
 from translane_server.settings.server_settings import ServerSettings
+from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names
 from translane_server.translation.translator import Ticket
 
@@ -135,6 +145,39 @@ class AsyncTranslator:
         """Hand out the translation of one text while it is being decoded; see `Translator.translate_stream`."""
         stream = _Stream(self, text, request)
         return AsyncTranslationStream(stream.deltas(), stream, stream.stop)
+
+    async def translate_document(
+        self,
+        content: bytes,
+        mime_type: str,
+        *,
+        progress: Callable[[DocumentProgress], None] | None = None,
+        **request: Unpack[DocumentOptions],
+    ) -> TranslatedDocument:
+        """Translate a file; see `Translator.translate_document`."""
+        given: dict[str, Any] = dict(request)
+        timeout = _checked_timeout(given.pop("timeout", None))
+        ticket = Ticket(priority=given.pop("priority", 0), most_sentences=2 * self._most)
+        others = {name: given.pop(name) for name in (*_LANGUAGES, "replace_translations") if name in given}
+        asked = DocumentRequest(*checked_document(content, mime_type), **others, options=checked_options(given))
+
+        async def translated() -> TranslatedDocument:
+            try:
+                check_names(asked)
+                models = self._registry
+                opened = await open_document(asked, models, "")
+                translator = models.translator(opened.request)
+                async with aclosing(translate_document(opened, translator, models, ticket)) as events:
+                    async for event in events:
+                        if isinstance(event, TranslatedDocument):
+                            return event
+                        if progress:
+                            progress(event)
+            except RequestError as error:
+                raise _error(error) from None
+            raise AssertionError("a document has an end")
+
+        return await self._within(timeout, translated())
 
     async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Score given translations, in order; see `Translator.score`."""
@@ -360,6 +403,25 @@ class Translator:
         """
         stream = _Stream(self._translator, text, request)
         return TranslationStream(self._items(stream.deltas()), stream, lambda: self._soon(stream.stop))
+
+    def translate_document(
+        self,
+        content: bytes,
+        mime_type: str,
+        *,
+        progress: Callable[[DocumentProgress], None] | None = None,
+        **request: Unpack[DocumentOptions],
+    ) -> TranslatedDocument:
+        """Translate a file. All that is not translated stays as it is, byte for byte.
+
+        Args:
+            content: The file.
+            mime_type: What the file is: text/plain (each line is a text), text/html, text/markdown,
+                application/xliff+xml, text/x-gettext-translation, application/x-subrip or text/vtt.
+            progress: Is told how far the translation is, at least each second, on another thread.
+            request: What else the request says; DocumentOptions and DecodingOptions describe it.
+        """
+        return self._run(self._translator.translate_document(content, mime_type, progress=progress, **request))
 
     def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Score given translations, in order: how probable the model finds each.
