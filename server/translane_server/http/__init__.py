@@ -1,1 +1,1 @@
-"""The HTTP port: Connect and plain JSON, each call of which goes on to the server's own gRPC service."""
+"""HTTP: the calls of the gRPC port as JSON, the status page, and the page of the metrics."""

@@ -55,14 +55,14 @@ class Rpcs:
         answering: admits, answers and counts calls.
         pool: reads and writes large JSON; asked for with each message, because models that are loaded anew change it.
         message_bytes: largest message in its binary form [bytes].
-        values: most JSON values of a request.
+        texts: most texts of a request.
         caller_header: the header in which a proxy names the caller; empty if the address does.
     """
 
     answering: Answering
     pool: Callable[[], TokenizerPool]
     message_bytes: int
-    values: int
+    texts: int
     caller_header: str = ""
 
     async def read(self, body: bytes, kind: type[Message], caller: str) -> Message:
@@ -73,7 +73,7 @@ class Rpcs:
             MessageTooLargeError: the message is too large.
             QueueFullError: too many bodies wait to be read.
         """
-        read = partial(read_json, body, kind, self.values)
+        read = partial(read_json, body, kind, self.texts)
         try:
             little = len(body) <= _LITTLE_JSON
             message = read(UNLIMITED) if little else await self.pool().read(len(body), read, caller)
@@ -199,9 +199,7 @@ class HttpTransport:
 def peer_of(scope: Scope) -> str:
     """Return gRPC's name of the other end of a connection (https://github.com/grpc/grpc/blob/master/doc/naming.md)."""
     host, port = scope["client"] or ("", 0)
-    if ":" in host:
-        return f"ipv6:%5B{quote(host, safe=':')}%5D:{port}"
-    return f"ipv4:{host}:{port}"
+    return f"ipv6:%5B{quote(host, safe=':')}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
 def _check_type(scope: Scope) -> None:

@@ -17,8 +17,9 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError
 
 _Message = TypeVar("_Message", bound=Message)
 
-# Bodies below this many values are always read [values]. Each text of a request adds some.
-_LEAST_VALUES, _VALUES_OF_A_TEXT = 4096, 8
+# Most values of a body, and how many more for each text that a request may have. Reading a value takes microseconds and
+# memory many times its bytes, and a body may have a value in every two bytes.
+_VALUES, _VALUES_OF_A_TEXT = 4096, 8
 
 # Deepest nesting of a message, as protobuf has it.
 _DEEPEST = 100
@@ -42,21 +43,13 @@ _EXPECTED = {
 }
 
 
-def most_values(texts: int) -> int:
-    """Most JSON values of a body, where a request may have this many texts.
-
-    Reading a value takes microseconds, and a body may have a value in every two bytes.
-    """
-    return _LEAST_VALUES + _VALUES_OF_A_TEXT * texts
-
-
-def read_json(body: bytes, message: type[_Message], most: int, budget: Budget) -> _Message:
+def read_json(body: bytes, message: type[_Message], texts: int, budget: Budget) -> _Message:
     """Return the message of a body.
 
     Args:
         body: the message as JSON, in UTF-8.
         message: type of the message.
-        most: most JSON values in `body`.
+        texts: most texts of a request.
         budget: checked between pieces of the work.
 
     Raises:
@@ -64,6 +57,7 @@ def read_json(body: bytes, message: type[_Message], most: int, budget: Budget) -
             not have is an error, so a typing mistake never goes unnoticed.
         OverBudgetError, WorkEndedError: as `Budget.check`.
     """
+    most = _VALUES + _VALUES_OF_A_TEXT * texts
     if _values(body, most) > most:
         raise _wrong("body", f"has more than {most} JSON values")
     tree = _tree(body)
@@ -95,8 +89,7 @@ def write_json(message: Message) -> bytes:
 def _values(body: bytes, most: int) -> int:
     """How many strings, lists, objects and commas between them there are; if more than `most`, any number above it.
 
-    Parsing a value takes microseconds and memory many times its bytes, so values are counted before. What follows a
-    backslash outside of a string does not matter: parsing ends there.
+    What follows a backslash outside of a string does not matter: parsing ends there.
     """
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     parts = unescaped.split(b'"', 2 * most + 1)  # every second one is a string

@@ -34,7 +34,6 @@ from translane_server.core.errors import UnknownMethodError
 from translane_server.http.calls import BYTES_OF_JSON, Rpc, Rpcs
 from translane_server.http.documents import DocumentRpc
 from translane_server.http.errors import RefusedError, wrong
-from translane_server.http.json_messages import most_values
 from translane_server.http.server import Bounds, HttpServer
 from translane_server.models.registry import Registry
 from translane_server.observation.load import ModelLoad, ServerLoad
@@ -97,8 +96,8 @@ def http_port(
         OSError: the server cannot listen on the port.
     """
     assert settings.http_port is not None
-    values = most_values(settings.max_request_texts)
-    rpcs = Rpcs(answering, lambda: models.pool, settings.max_message_bytes, values, settings.caller_header)
+    limits = (settings.max_message_bytes, settings.max_request_texts)
+    rpcs = Rpcs(answering, lambda: models.pool, *limits, settings.caller_header)
     started = time.monotonic()
 
     def method(name: str) -> Method:
