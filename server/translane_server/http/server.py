@@ -149,7 +149,7 @@ class HttpServer:
                     _log.error("cannot accept a connection: %s", error.strerror)
                     await asyncio.sleep(_PAUSE)
                     continue
-                if len(self.connections) == self._bounds.connections:
+                if len(self.connections) >= self._bounds.connections:
                     if not self._bounds.ends_oldest:
                         accepted.close()
                         continue
