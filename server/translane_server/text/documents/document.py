@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
-from translane_server.text.documents.encoding import TextFile
-from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.text_file import LINE_END, DocumentError, TextFile
 
 MOST_TEXTS = 20_000
 """Texts of a document at most: as many as a megabyte of prose has sentences."""
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ class PlacesDocument(Document):
                     places.append(place)
                     yield from place.texts
 
-        texts = texts_at(found(), file, form)
+        texts = texts_at(found(), file, form, budget)
         return cls(file, texts, places, number, read, replace)
 
     def render(self, translations: Sequence[str], budget: Budget = UNLIMITED) -> bytes:
@@ -125,20 +121,23 @@ class PlacesDocument(Document):
         content = [self.file.mark]
         spans = []  # of the places in the new text
         length = copied = number = 0
+
+        def write(text: str, line: int) -> None:
+            nonlocal length
+            content.append(self.file.encode(text, line))
+            written.append(text)
+            length += len(text)
+
         for place in self.places:
-            budget.check()
             mine = translations[number : number + len(place.texts)]
             line = self.texts[number].line
             number += len(place.texts)
-            new = place.write(mine) if all(map(str.strip, mine)) else source[place.start : place.end]
-            written += [source[copied : place.start], new]
-            content += [self.file.encode(each, line) for each in written[-2:]]
-            length += place.start - copied
-            spans.append((length, length + len(new)))
-            length += len(new)
+            write(source[copied : place.start], line)
+            start = length
+            write(place.write(mine) if all(map(str.strip, mine)) else source[place.start : place.end], line)
+            spans.append((start, length))
             copied = place.end
-        written.append(source[copied:])
-        content.append(self.file.encode(written[-1], 1))
+        write(source[copied:], 1)
         self._check("".join(written), spans, budget)
         return b"".join(content)
 
@@ -157,15 +156,18 @@ class PlacesDocument(Document):
             raise DocumentError("the translation would break the file", line)
 
 
-def texts_at(found: Iterable[tuple[int, str]], file: TextFile, form: Format) -> tuple[DocumentText, ...]:
-    """Return the texts that begin at some places of a file.
+def texts_at(
+    found: Iterable[tuple[int, str]], file: TextFile, form: Format, budget: Budget
+) -> tuple[DocumentText, ...]:
+    """Return the texts that begin at some places of a file. The budget is checked at each.
 
     Raises:
         DocumentError: they are too many.
     """
-    starts = [0, *(match.end() for match in _LINE_END.finditer(file.text))]
+    starts = [0, *(match.end() for match in LINE_END.finditer(file.text))]
     texts: list[DocumentText] = []
     for place, text in found:
+        budget.check()
         line = bisect_right(starts, place)
         if len(texts) == MOST_TEXTS:
             raise DocumentError(f"the document has more than {MOST_TEXTS} texts to translate; split it", line)
@@ -187,4 +189,4 @@ def is_worth_translating(text: str) -> bool:
 
 def on_a_line(text: str) -> str:
     """Return text without white space around it, and with a space in place of each end of a line."""
-    return _LINE_END.sub(" ", text).strip()
+    return LINE_END.sub(" ", text).strip()

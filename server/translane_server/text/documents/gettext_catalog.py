@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 from translane_server.core.budget import Budget
 from translane_server.text.documents.document import Place, is_worth_translating, trimmed
-from translane_server.text.documents.encoding import TextFile
-from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.text_file import DocumentError, TextFile
 
 CHARSET = re.compile(
-    rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n]*charset=([A-Za-z0-9_.:-]+)',
+    rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n\\]*charset=([A-Za-z0-9_.:-]+)',
     re.IGNORECASE | re.MULTILINE,
 )
 """Finds the name of the encoding in the header."""
@@ -78,8 +77,7 @@ def read_catalog(file: TextFile, replace: bool, budget: Budget) -> Iterator[Plac
             source = entry.msgid_plural if slot.is_of_plural else entry.msgid
             before, core, after = trimmed(source.text if source else "")
             is_open = replace or not (entry.is_fuzzy or slot.text)
-            is_header = not (entry.msgid and entry.msgid.text)
-            if source and is_open and not is_header and is_worth_translating(core):
+            if source and is_open and is_worth_translating(core):
                 texts = ((source.start, core),)
                 yield _Slot(slot.start, slot.end, texts, slot.keyword, before, after, line_end)
             else:

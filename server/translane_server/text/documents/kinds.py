@@ -1,21 +1,27 @@
-"""The kinds of documents."""
+"""The kinds of documents. The simplest one is here: of plain text, each line is a text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
-from translane_server.text.documents.document import Document, PlacesDocument, ReadPlaces
-from translane_server.text.documents.encoding import TextFile, decode
-from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.document import (
+    Document,
+    Place,
+    PlacesDocument,
+    ReadPlaces,
+    is_worth_translating,
+    on_a_line,
+    trimmed,
+)
 from translane_server.text.documents.gettext_catalog import CHARSET, read_catalog
 from translane_server.text.documents.page import HTML_CHARSET, PageDocument, ParsePage
-from translane_server.text.documents.plain_lines import read_lines
 from translane_server.text.documents.subtitles import CUE_TAGS, read_subrip, read_webvtt
+from translane_server.text.documents.text_file import DocumentError, TextFile, decode
 from translane_server.text.documents.xliff_file import ENCODING, read_xliff
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
@@ -41,6 +47,25 @@ class Kind:
     preserve: tuple[str, ...] = ()
 
 
+class _Line(Place):
+    """A line of plain text, without the white space around."""
+
+    __slots__ = ()
+
+    def write(self, translations: Sequence[str]) -> str:
+        return on_a_line(translations[0])
+
+
+def _read_lines(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
+    """Yield the lines of plain text that are not blank. See `ReadPlaces`."""
+    for line in file.lines():
+        budget.check()
+        before, core, _after = trimmed(file.text[line.start : line.end])
+        if core:
+            start = line.start + len(before)
+            yield _Line(start, start + len(core), ((start, core),) if is_worth_translating(core) else ())
+
+
 def _places(read: ReadPlaces, form: Format = Format.TEXT) -> Read:
     return partial(PlacesDocument.of, read, form)
 
@@ -50,7 +75,7 @@ def _page(parse: ParsePage) -> Read:
 
 
 KINDS: Mapping[str, Kind] = {
-    "text/plain": Kind(_places(read_lines)),
+    "text/plain": Kind(_places(_read_lines)),
     "text/html": Kind(_page(parse_html), HTML_CHARSET),
     "text/markdown": Kind(_page(parse_markdown)),
     "application/xliff+xml": Kind(_places(read_xliff, Format.XLIFF), ENCODING, has_translations=True),

@@ -14,14 +14,13 @@ from xml.sax.saxutils import unescape
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents.document import Document, DocumentText, texts_at
-from translane_server.text.documents.encoding import TextFile
-from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.text_file import DocumentError, TextFile
 from translane_server.text.marked_text import Mark, MarkedText, tags_of
 from translane_server.text.markup.document import Document as Page
 from translane_server.text.markup.document import MarkupError
 from translane_server.text.markup.xliff import escape_xml
 
-HTML_CHARSET = re.compile(rb"<meta\s[^<>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
+HTML_CHARSET = re.compile(rb"<meta\s[^<>]*?charset\s*+=\s*+[\"']?\s*+([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 """Finds the name of the encoding of a page."""
 
 _TAG = re.compile("(<[^<>]*>)")  # in what is escaped, nothing else looks like one
@@ -52,8 +51,8 @@ class PageDocument(Document):
             page = parse(file.text, budget)
         except MarkupError as error:
             raise DocumentError(f"the document {error}") from None
-        contents = (_content(block) for block in page.blocks)
-        return cls(file, texts_at(zip(page.starts, contents, strict=True), file, Format.XLIFF), page, parse)
+        contents = zip(page.starts, map(_content, page.blocks), strict=True)
+        return cls(file, texts_at(contents, file, Format.XLIFF, budget), page, parse)
 
     def render(self, translations: Sequence[str], budget: Budget = UNLIMITED) -> bytes:
         """See `Document`. A block stays, but for its white space, if its translation is blank."""

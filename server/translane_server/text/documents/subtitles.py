@@ -14,9 +14,8 @@ from itertools import pairwise
 
 from translane_server.core.budget import Budget
 from translane_server.text.documents.document import Place, is_worth_translating, on_a_line
-from translane_server.text.documents.encoding import Span, TextFile
-from translane_server.text.documents.errors import DocumentError
 from translane_server.text.documents.line_breaks import BrokenLines
+from translane_server.text.documents.text_file import DocumentError, Span, TextFile
 
 CUE_TAGS = (r"<[^<>]*>", r"\{\\[^{}]*\}")
 """Regular expressions of the tags in a cue, such as <i>, <v Bob>, <00:19.000> and {\\an8}."""

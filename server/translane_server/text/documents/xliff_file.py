@@ -13,8 +13,7 @@ from xml.parsers import expat
 
 from translane_server.core.budget import Budget
 from translane_server.text.documents.document import Place, is_worth_translating, trimmed
-from translane_server.text.documents.encoding import TextFile
-from translane_server.text.documents.errors import DocumentError
+from translane_server.text.documents.text_file import DocumentError, TextFile
 from translane_server.text.markup.document import MOST_DEPTH
 
 ENCODING = re.compile(rb"""\A<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9_.:-]+)["']""")

@@ -39,6 +39,37 @@ def test_text_that_is_not_utf_8_is_refused():
         parse(b"a\n\xff", "text/plain")
 
 
+XLIFF = '<?xml version="1.0" encoding="{}"?><xliff version="1.2"><trans-unit><source>{}</source></trans-unit></xliff>'
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("ISO-8859-15", "Š"),
+        ("windows-1251", "Я"),
+        ("gb18030", "猫"),
+        ("Big5", "貓"),
+        ("Shift_JIS", "ネコ"),
+        ("EUC-KR", "고"),
+    ],
+)
+def test_a_document_keeps_its_encoding(encoding: str, text: str):
+    data = XLIFF.format(encoding, text).encode(encoding)
+    assert texts("xliff", data) == [text]
+    assert f">{text}{text}</target>".encode(encoding) in translated("xliff", data, lambda each: each * 2)
+
+
+@pytest.mark.parametrize("encoding", ["idna", "punycode", "utf-7", "unicode_escape", "hz", "iso-2022-jp", "utf-16"])
+def test_an_encoding_that_may_take_long_or_depends_on_what_is_before_is_refused(encoding: str):
+    with pytest.raises(DocumentError, match="^the file's encoding is not read; UTF-8 is, "):
+        texts("xliff", XLIFF.format(encoding, "a").encode())
+
+
+def test_bytes_that_would_be_written_in_another_way_are_refused():
+    with pytest.raises(DocumentError, match="line 2: bytes that BIG5 writes in another way"):
+        texts("xliff", XLIFF.format("big5", "\n@").encode().replace(b"@", b"\xa2\xcc"))
+
+
 def test_a_type_that_is_not_read_is_refused():
     with pytest.raises(DocumentError, match="types text/plain, "):
         parse(b"", "image/png")
@@ -67,8 +98,9 @@ def test_work_ends_with_its_budget(kind: str):
     ticks = iter(range(10**6))
     budget = Budget(500, lambda: next(ticks))
     budget.start()
-    with pytest.raises(OverBudgetError):
-        parse(LONG[kind], TYPES[kind], budget=budget)
+    for data in (LONG[kind], LONG[kind].replace(b"a", b".")):  # with texts, and without
+        with pytest.raises(OverBudgetError):
+            parse(data, TYPES[kind], budget=budget)
     document = parse(LONG[kind], TYPES[kind])
     budget.start()
     with pytest.raises(OverBudgetError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import polib
 import pytest
 from unit.server.text.documents.translated import texts, translated
@@ -117,6 +119,34 @@ def test_the_encoding_is_that_of_the_header():
 
 def test_characters_that_end_lines_elsewhere_are_part_of_a_text():
     assert texts("po", (HEADER + '\nmsgid "a\u2028b\x0cc"\nmsgstr ""\n').encode()) == ["a\u2028b\x0cc"]
+
+
+PIECES = [
+    'msgid "A %s"\nmsgstr ""\n', '#, fuzzy\nmsgid "B"\nmsgstr "C"\n', "\n", "# n\n", "#. b\n#: c:1\n#, c-format\n",
+    'msgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\nmsgstr[1] "x"\n', '#~ msgid "o"\n#~ msgstr "p"\n', '#, fuzzy\n',
+    'msgid ""\n"\\n"\n" two\\n"\n"words \\"q\\" "\nmsgstr ""\n""\n', '  msgctxt "m"\n  msgid "é 猫"\n  msgstr ""\n',
+    f'msgid "{"many words " * 12}"\nmsgstr ""\n',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_polib_finds_the_same_entries_and_the_translations(replace: bool):
+    dice = random.Random(3)
+    filled = 0
+    for _ in range(200):
+        data = (HEADER + "\n" + "".join(dice.choices(PIECES, k=dice.randrange(12)))).encode()
+        before, after = polib.pofile(data.decode()), polib.pofile(translated("po", data, replace=replace).decode())
+        assert [(each.msgctxt, each.msgid, each.flags, each.comment, each.obsolete) for each in after] == [
+            (each.msgctxt, each.msgid, each.flags, each.comment, each.obsolete) for each in before
+        ]
+        for old, new in zip(before, after, strict=True):
+            sources = {0: old.msgid, 1: old.msgid_plural} if old.msgid_plural else {0: old.msgid}
+            for number, source in sources.items():
+                was, now = ((e.msgstr_plural[number] if old.msgid_plural else e.msgstr) for e in (old, new))
+                is_open = not old.obsolete and (replace or not (was or old.fuzzy))
+                assert now == (source.upper() if is_open else was)
+                filled += is_open
+    assert filled > 200
 
 
 def test_flags_of_an_obsolete_entry_are_its_own():

@@ -1,4 +1,4 @@
-"""How the text of a file is encoded.
+"""The text of a file, how it is encoded, and what is wrong with it.
 
 Only encodings whose time is in proportion to the length are here. Python has others, such as `idna` and `punycode`,
 with which a small file takes hours.
@@ -13,7 +13,22 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from translane_server.text.documents.errors import DocumentError
+
+class DocumentError(ValueError):
+    """A document cannot be read or written. The message has no text of the document.
+
+    Attributes:
+        line: where, the first line being 1; None if the fault is of the whole document.
+    """
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem, line)
+        self.line = line
+
+    def __str__(self) -> str:
+        problem = self.args[0]
+        return problem if self.line is None else f"line {self.line}: {problem}"
+
 
 # The names of encodings in files, in lower case with "-". Python knows all of them.
 _ENCODINGS = frozenset(
@@ -27,6 +42,7 @@ _ENCODINGS = frozenset(
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _DECLARED_WITHIN = 1 << 16  # bytes at the start of a file in which it names its encoding
 
+LINE_END = re.compile(r"\r\n|\r|\n")
 _LINE = re.compile(r"[^\r\n]*(\r\n|\r|\n|\Z)")
 
 
@@ -59,7 +75,7 @@ class TextFile:
     @property
     def line_end(self) -> str:
         """The end of the first line."""
-        found = re.search(r"\r\n|\r|\n", self.text)
+        found = LINE_END.search(self.text)
         return found[0] if found else "\n"
 
     def lines(self) -> Iterator[Span]:
@@ -94,8 +110,6 @@ def decode(content: bytes, declared: re.Pattern[bytes] | None = None) -> TextFil
     found = declared.search(content, 0, _DECLARED_WITHIN) if declared and not mark else None
     if found:
         encoding = found[1].decode("ascii", "replace").lower().replace("_", "-")
-        if encoding.startswith("utf-16"):
-            raise DocumentError("the file says that it is UTF-16, and has no byte order mark")
         if encoding not in _ENCODINGS:
             problem = "the file's encoding is not read; UTF-8 is, UTF-16 with a byte order mark, ISO-8859, Windows-125x"
             raise DocumentError(f"{problem}, GB18030, GBK, GB2312, Big5, Shift_JIS, EUC-JP, EUC-KR, KOI8-R and KOI8-U")
