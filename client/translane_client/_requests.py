@@ -1,23 +1,28 @@
-"""Requests as they travel, and the calls that carry them."""
+"""Requests as they travel, the calls that carry them, and how their answers are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar
+import io
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from translane.conversions import format_message, options_message, server_info_of
-from translane.errors import checked_pair, checked_text, is_pair
+from translane import conversions
+from translane.errors import Internal, Unavailable, checked_pair, checked_text, is_pair
 from translane.options import Format, checked_options
-from translane.results import Score, ServerInfo, Translation
+from translane.results import Score, ServerInfo, StreamedTranslation, Translation
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
-from translane_client._responses import ReceivedStream, scores_of, translations_of
 
-SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
+MOST_BYTES = 1 << 20
+"""The largest request that the client makes of several items. A server takes as much by default."""
 
+_ITEM_BYTES = 32
+"""What an item takes in a message beside its text: tags and lengths of it and of its parts, at the most."""
+_LEAST_BYTES = 1 << 14
+
+_BESIDE_OPTIONS = ("model", "source_language", "target_language", "priority", "format")
 _OF_SCORES = {"model", "source_language", "target_language", "return_tokens"}
 
 Item = TypeVar("Item")
@@ -57,57 +62,25 @@ class Job(Generic[Item, Answer]):
     """Bytes of a request without items."""
 
 
-def stub_of(channel: Any) -> Any:
-    """The generated stub, over a channel of grpc or grpc.aio."""
-    return translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
-
-
 def server_call() -> Call[ServerInfo]:
     """The call that asks for the models and limits."""
-    return Call("ListModels", pb.ListModelsRequest(), server_info_of)
+    return Call("ListModels", pb.ListModelsRequest(), conversions.server_info_of)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSettings:
-    """What a translation request says beside its texts; the arguments of `Client.translate` explain it."""
+def request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request's message, beside its texts, by `TranslateOptions`.
 
-    model: str = ""
-    source_language: str = ""
-    target_language: str = ""
-    priority: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    format: Format | str = Format.TEXT
-
-    def fields(self) -> dict[str, Any]:
-        """The fields of a request's message.
-
-        Raises:
-            TypeError, ValueError: an option or the format is of the wrong type or range; the message names it.
-        """
-        return {
-            "model": self.model,
-            "source_language": self.source_language,
-            "target_language": self.target_language,
-            "priority": self.priority,
-            "options": options_message(checked_options(self.options)),
-            "format": format_message(self.format),
-        }
-
-    def without_texts(self) -> pb.TranslateRequest:
-        """A request without texts; raises as `fields` does."""
-        return pb.TranslateRequest(**self.fields())
-
-    @classmethod
-    def of(cls, request: Mapping[str, Any]) -> tuple[Self, float | None]:
-        """The settings of a call's `TranslateOptions`, and its timeout. What has no other meaning is an option."""
-        options = dict(request)
-        timeout = options.pop("timeout", None)
-        names = ("model", "source_language", "target_language", "priority", "format")
-        return cls(**{name: options.pop(name) for name in names if name in options}, options=options), timeout
+    Raises:
+        TypeError, ValueError: an option or the format is of the wrong type or range; the message names it.
+    """
+    options = {name: value for name, value in request.items() if name != "timeout"}
+    fields = {name: options.pop(name) for name in _BESIDE_OPTIONS if name in options}
+    fields["format"] = conversions.format_message(fields.get("format", Format.TEXT))
+    return {**fields, "options": conversions.options_message(checked_options(options))}
 
 
-def translate_job(settings: RequestSettings) -> Job[str, Translation]:
-    """The job of translating texts.
+def translate_job(request: Mapping[str, Any]) -> Job[str, Translation]:
+    """The job of translating texts, by `TranslateOptions`.
 
     Its calls raise TypeError for a text that is not a str, and InvalidArgument for a text with a lone surrogate, which
     no encoding of Unicode can carry. Both errors name the text.
@@ -115,29 +88,27 @@ def translate_job(settings: RequestSettings) -> Job[str, Translation]:
     Raises:
         TypeError, ValueError: a setting is of the wrong type or range; the message names the setting.
     """
-    without_texts = settings.without_texts()
+    settings = pb.TranslateRequest(**request_fields(request))
 
     def call(batch: Batch[str]) -> Call[list[Translation]]:
-        request = pb.TranslateRequest()
-        request.CopyFrom(without_texts)
-        request.texts.extend(
-            checked_text(text, f"texts[{index}]") for index, text in enumerate(batch.items, batch.offset)
-        )
-        return Call("Translate", request, lambda response: translations_of(response, len(batch.items)), batch.offset)
+        message = pb.TranslateRequest()
+        message.CopyFrom(settings)
+        message.texts.extend(checked_text(text, f"texts[{n}]") for n, text in enumerate(batch.items, batch.offset))
+        return Call("Translate", message, lambda response: _translations(response, len(batch.items)), batch.offset)
 
-    return Job(call, _bytes_of, without_texts.ByteSize())
+    return Job(call, _bytes_of, settings.ByteSize())
 
 
-def stream_call(text: str, settings: RequestSettings) -> tuple[Call[str], ReceivedStream]:
+def stream_call(text: str, request: Mapping[str, Any]) -> tuple[Call[str], ReceivedStream]:
     """The call that translates `text` delta by delta, and what the call has received so far.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
         InvalidArgument: the text holds a lone surrogate.
     """
-    request = pb.TranslateStreamRequest(text=checked_text(text, "text"), **settings.fields())
+    message = pb.TranslateStreamRequest(text=checked_text(text, "text"), **request_fields(request))
     received = ReceivedStream()
-    return Call("TranslateStream", request, received.delta_of), received
+    return Call("TranslateStream", message, received.delta_of), received
 
 
 def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
@@ -148,10 +119,10 @@ def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
     settings = pb.ScoreRequest(**fields)
 
     def call(batch: Batch[tuple[str, str]]) -> Call[list[Score]]:
-        request = pb.ScoreRequest()
-        request.CopyFrom(settings)
-        request.inputs.extend(_score_input(pair, f"inputs[{n}]") for n, pair in enumerate(batch.items, batch.offset))
-        return Call("Score", request, lambda response: scores_of(response, len(batch.items)), batch.offset)
+        message = pb.ScoreRequest()
+        message.CopyFrom(settings)
+        message.inputs.extend(_score_input(pair, f"inputs[{n}]") for n, pair in enumerate(batch.items, batch.offset))
+        return Call("Score", message, lambda response: _scores(response, len(batch.items)), batch.offset)
 
     return Job(call, lambda pair: sum(map(_bytes_of, pair)) if is_pair(pair) else 0, settings.ByteSize())
 
@@ -163,3 +134,110 @@ def _score_input(pair: Any, field: str) -> pb.ScoreInput:
 
 def _bytes_of(text: str) -> int:
     return len(text.encode(errors="surrogatepass")) if isinstance(text, str) else 0
+
+
+def _translations(response: pb.TranslateResponse, expected: int) -> list[Translation]:
+    if len(response.translations) != expected:
+        raise Internal(f"the server answered {len(response.translations)} translations to {expected} texts")
+    translations = conversions.translations_of(response)
+    if not all(translation.hypotheses for translation in translations):
+        raise Internal("the server answered a translation without a hypothesis")
+    return translations
+
+
+def _scores(response: pb.ScoreResponse, expected: int) -> list[Score]:
+    if len(response.scores) != expected:
+        raise Internal(f"the server answered {len(response.scores)} scores to {expected} inputs")
+    return conversions.scores_of(response)
+
+
+class ReceivedStream:
+    """What has arrived of a streamed translation, by one call, or by several if calls break off.
+
+    Each call gives the translation from its beginning. So text that a call before has given is compared, and left out.
+    """
+
+    def __init__(self) -> None:
+        self.translation: StreamedTranslation | None = None
+        """The whole translation, once the last message has arrived."""
+        self._text = io.StringIO()  # all that was handed out; its position is how far the running call has come
+
+    def begin(self) -> None:
+        """Notes that a call begins."""
+        self._text.seek(0)
+
+    def delta_of(self, response: pb.TranslateStreamResponse) -> str:
+        """Takes one message; returns what is new of the message's delta, which may be nothing.
+
+        Raises:
+            Unavailable: an earlier call has given another text, so the stream cannot go on.
+        """
+        known = self._text.read(len(response.text_delta))
+        new = response.text_delta[len(known) :]
+        self._text.write(new)
+        is_last = response.HasField("hypothesis")
+        if not response.text_delta.startswith(known) or (is_last and self._text.read(1)):
+            raise Unavailable("the stream broke off, and its repetition is another translation")
+        if is_last:
+            self.translation = StreamedTranslation(
+                conversions.hypothesis_of(response.hypothesis),
+                conversions.timing_of(response),
+                conversions.treatment_of(response),
+                tuple(response.models),
+                dict(response.model_versions),
+            )
+        return new
+
+    def end(self) -> None:
+        """Notes that the stream has ended. Internal: the whole translation has not arrived."""
+        if self.translation is None:
+            raise Internal("the server ended the stream without its translation")
+
+
+def batches(items: Iterable[Item], size: int, job: Job[Item, Any]) -> Iterator[Batch[Item]]:
+    """Batches of at most `size` items, which are read only as far as batches are taken.
+
+    The request of a batch of several items has at most MOST_BYTES.
+    """
+    gatherer = _Gatherer(size, job)
+    for item in items:
+        yield from gatherer.add(item)
+    yield from gatherer.rest()
+
+
+async def async_batches(items: AsyncIterable[Item], size: int, job: Job[Item, Any]) -> AsyncIterator[Batch[Item]]:
+    """As `batches`."""
+    gatherer = _Gatherer(size, job)
+    async for item in items:
+        for batch in gatherer.add(item):
+            yield batch
+    for batch in gatherer.rest():
+        yield batch
+
+
+class _Gatherer(Generic[Item]):
+    def __init__(self, size: int, job: Job[Item, Any]) -> None:
+        self._most = max(_LEAST_BYTES, MOST_BYTES - job.overhead)
+        self._size = size
+        self._size_of = job.size_of
+        self._items = list[Item]()
+        self._bytes = 0
+        self._offset = 0
+
+    def add(self, item: Item) -> Iterator[Batch[Item]]:
+        """Takes one more item; yields each batch that the item completes or finds full."""
+        size = self._size_of(item) + _ITEM_BYTES
+        if self._bytes + size > self._most:
+            yield from self.rest()
+        self._items.append(item)
+        self._bytes += size
+        if len(self._items) == self._size:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Batch[Item]]:
+        """Yields the items gathered so far as a batch, if there are any."""
+        if self._items:
+            batch = Batch(self._items, self._offset)
+            self._offset += len(self._items)
+            self._items, self._bytes = [], 0
+            yield batch

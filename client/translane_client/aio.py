@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, Unpack, overload
 
@@ -15,22 +14,18 @@ from translane.errors import Cancelled
 from translane.options import ScoreOptions, TranslateOptions
 from translane.results import ModelInfo, Score, ServerInfo, Translation
 from translane.streams import AsyncTranslationStream
-from translane_client._base import BaseClient
-from translane_client._batches import async_batches
-from translane_client._exchange import Deadline
+from translane_client._core import BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
 from translane_client._requests import (
-    Answer,
     Batch,
-    Call,
     Item,
     Job,
-    RequestSettings,
+    async_batches,
+    batches,
     score_job,
     server_call,
     stream_call,
     translate_job,
 )
-from translane_client._responses import ReceivedStream
 
 
 class AsyncClient(BaseClient):
@@ -66,11 +61,11 @@ class AsyncClient(BaseClient):
         self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order, as `Client.translate` does."""
-        settings, timeout = RequestSettings.of(request)
-        job = translate_job(settings)
+        job = translate_job(request)
         if isinstance(texts, str):
-            return (await self._run(job.call(Batch([texts], 0)), self._deadline(timeout)))[0]
-        return await self._all(job, texts, timeout)
+            ((translation,),) = await self._list(self._one(job.call(Batch([texts], 0)), request.get("timeout")))
+            return translation  # type: ignore[no-any-return]
+        return await self._list(self._all(job, texts, request.get("timeout")))
 
     def translate_iter(
         self, texts: Iterable[str] | AsyncIterable[str], **request: Unpack[TranslateOptions]
@@ -78,154 +73,133 @@ class AsyncClient(BaseClient):
         """Translates any number of texts in order and bounded memory, as `Client.translate_iter` does."""
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        settings, timeout = RequestSettings.of(request)
-        return self._lazily(translate_job(settings), texts, timeout)
+        return self._iter(translate_job(request), texts, request.get("timeout"))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> AsyncTranslationStream:
         """Hands out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
-        settings, timeout = RequestSettings.of(request)
-        call, received = stream_call(text, settings)
-        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
-        running = _RunningStream()
-        return AsyncTranslationStream(self._deltas(running, call, received, timeout), received, running.stop)
+        call, received = stream_call(text, request)
+        running = _Running(self)
+        deltas = running.values(self._deltas(call, received, request.get("timeout")))
+        return AsyncTranslationStream(deltas, received, running.stop)
 
     async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Scores given translations, in order, as `Client.score` does."""
-        return await self._all(score_job(request), pairs, request.get("timeout"))
+        return await self._list(self._all(score_job(request), pairs, request.get("timeout")))
 
     def score_iter(
         self, pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]], **request: Unpack[ScoreOptions]
     ) -> AsyncIterator[Score]:
         """Scores any number of pairs in order and bounded memory, as `Client.score_iter` does."""
-        return self._lazily(score_job(request), pairs, request.get("timeout"))
+        return self._iter(score_job(request), pairs, request.get("timeout"))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - travels to the server
         """The server's version, limits and models; `timeout` is a deadline in seconds."""
-        return await self._run(server_call(), self._deadline(timeout))
+        (info,) = await self._list(self._one(server_call(), timeout))
+        return info  # type: ignore[no-any-return]
 
     async def models(self, *, timeout: float | None = None) -> list[ModelInfo]:  # noqa: ASYNC109 - travels to the server
         """The models that the server has loaded; `timeout` is a deadline in seconds."""
         return list((await self.server_info(timeout=timeout)).models)
 
-    async def _all(
-        self,
-        job: Job[Item, Answer],
-        items: Iterable[Item],
-        timeout: float | None,  # noqa: ASYNC109 - travels to the server
-    ) -> list[Answer]:
-        """The answers to all items of a list, within one deadline."""
-        deadline = self._deadline(timeout)
-        items = list(items)
-        if not items:
-            return []
-        size = 1 if len(items) == 1 else None
-        return [each async for each in self._batches(job, items, lambda: deadline, size, patient=False)]
+    def _iter(
+        self, job: Job[Item, Any], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
+    ) -> AsyncIterator[Any]:
+        def source(size: int) -> Any:
+            return async_batches(items, size, job) if isinstance(items, AsyncIterable) else batches(items, size, job)
 
-    def _lazily(
-        self, job: Job[Item, Answer], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
-    ) -> AsyncIterator[Answer]:
-        """The answers as they are asked for; each request has a deadline of its own."""
-        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
-        return self._batches(job, items, lambda: self._deadline(timeout), None, patient=True)
+        return _Running(self).values(self._lazily(job, source, timeout))
 
-    async def _batches(
-        self,
-        job: Job[Item, Answer],
-        items: Iterable[Item] | AsyncIterable[Item],
-        deadline: Callable[[], Deadline],
-        size: int | None,
-        *,
-        patient: bool,
-    ) -> AsyncIterator[Answer]:
-        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
-        window: deque[asyncio.Task[list[Answer]]] = deque()
+    async def _list(self, steps: Steps) -> list[Any]:
+        return await _Running(self).list(steps)
+
+
+class _Running:
+    """Performs the steps of one method, and knows what the method has under way."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._tasks = set[asyncio.Task[Any]]()
+        self._stream: Any = None
+        self._stopped = False
+
+    async def list(self, steps: Steps) -> list[Any]:
+        """All values that the steps hand out."""
+        return [value async for value in self.values(steps)]
+
+    async def values(self, steps: Steps) -> AsyncGenerator[Any, None]:
+        """The values that the steps hand out. No call stays under way, wherever the caller leaves the iteration."""
         try:
-            size = size or self._batch_size or self._adopt_limits(await self._run(server_call(), deadline()))
-            async for batch in async_batches(items, size, job.size_of, job.overhead):
-                window.append(asyncio.create_task(self._run_batch(job, batch, deadline(), patient)))
-                if len(window) == self._concurrency:
-                    for answer in await window[0]:
-                        yield answer
-                    window.popleft()
-            for task in window:
-                for answer in await task:
-                    yield answer
+            effect = next(steps)
+            while True:
+                if isinstance(effect, Hand):
+                    for value in effect.values:
+                        yield value
+                    effect = next(steps)
+                    continue
+                try:
+                    outcome = await self._perform(effect)
+                except grpc.RpcError as failure:
+                    effect = steps.throw(failure)
+                else:
+                    effect = steps.send(outcome)
+        except StopIteration:
+            return
         finally:
-            for task in window:
-                task.cancel()
-            await asyncio.gather(*window, return_exceptions=True)
+            self._cancel()
+            if self._tasks:
+                await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run_batch(
-        self, job: Job[Item, Answer], batch: Batch[Item], deadline: Deadline, patient: bool
-    ) -> list[Answer]:
-        return await self._run(job.call(batch), deadline, patient)
+    def stop(self) -> None:
+        """Cancels the call under way, and refuses later ones. May be called again, and by any task."""
+        self._stopped = True
+        self._cancel()
 
-    async def _run(self, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
-        exchange = self._exchange(call, deadline, patient)
-        while True:
-            try:
-                with self._closing_as_cancelled():
-                    method, metadata = self._method(call), self._metadata()
-                    return call.parse(await method(call.request, timeout=exchange.timeout(), metadata=metadata))
-            except grpc.RpcError as failure:
-                await self._pause(exchange.pause_after(failure))
+    def _cancel(self) -> None:
+        for running in (self._stream, *self._tasks):
+            if running is not None:
+                running.cancel()
 
-    async def _deltas(
-        self,
-        running: _RunningStream,
-        call: Call[str],
-        received: ReceivedStream,
-        timeout: float | None,  # noqa: ASYNC109 - travels to the server
-    ) -> AsyncGenerator[str, None]:
-        """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
-        exchange = self._exchange(call, self._deadline(timeout))
-        while True:
-            received.begin()
-            try:
-                with self._closing_as_cancelled(running):
-                    method, metadata = self._method(call), self._metadata()
-                    running.call = method(call.request, timeout=exchange.timeout(), metadata=metadata)
-                    try:
-                        async for response in running.call:
-                            if delta := call.parse(response):
-                                yield delta
-                    finally:
-                        running.call.cancel()
-                received.end()
-                return
-            except grpc.RpcError as failure:
-                await self._pause(exchange.pause_after(failure))
+    async def _perform(self, effect: Any) -> Any:
+        with self._cancelling_told():
+            match effect:
+                case Send(call, timeout):
+                    return await self._begun(call, timeout)
+                case Open(call, timeout):
+                    self._stream = self._begun(call, timeout)
+                    return aiter(self._stream)
+                case Next(source) if isinstance(source, AsyncIterator):
+                    return await anext(source, None)
+                case Next(source):
+                    return next(source, None)
+                case Sleep(seconds):
+                    return await (self._client._sleep or asyncio.sleep)(seconds)
+                case Start(steps):
+                    task = asyncio.create_task(_Running(self._client).list(steps))
+                    self._tasks.add(task)
+                    return task
+                case _:
+                    outcome = await effect.task
+                    self._tasks.discard(effect.task)
+                    return outcome
 
-    async def _pause(self, seconds: float) -> None:
-        await (self._sleep or asyncio.sleep)(seconds)
+    def _begun(self, call: Any, timeout: float | None) -> Any:
+        if self._stopped:
+            raise Cancelled("the call was cancelled")
+        method = self._client._method(call)
+        return method(call.request, timeout=timeout, metadata=self._client._connection.metadata())
 
     @contextmanager
-    def _closing_as_cancelled(self, running: _RunningStream | None = None) -> Iterator[None]:
-        """Raises Cancelled in place of gRPC's own errors where the client or the stream was closed during a call."""
+    def _cancelling_told(self) -> Iterator[None]:
+        """Raises Cancelled where gRPC says in its own way that the client was closed, or the stream stopped."""
         try:
-            if running is not None and running.stopped:
-                raise Cancelled("the call was cancelled")
             yield
-        except grpc.aio.UsageError as error:  # gRPC's way to say that the channel is closed
+        except grpc.aio.UsageError as error:  # the channel is closed
             raise Cancelled("the client was closed") from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():  # the call was cancelled, not the task
-                if self._closed:
+                if self._client._closed:
                     raise Cancelled("the client was closed") from error
-                if running is not None and running.stopped:
+                if self._stopped:
                     raise Cancelled("the call was cancelled") from error
             raise
-
-
-class _RunningStream:
-    """The call that a stream has under way; another task may stop it."""
-
-    def __init__(self) -> None:
-        self.call: Any = None
-        self.stopped = False
-
-    def stop(self) -> None:
-        self.stopped = True
-        if self.call is not None:
-            self.call.cancel()

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from typing import Any, ClassVar, Self, Unpack, overload
 
 import grpc
 
+from translane.errors import Cancelled
 from translane.options import ScoreOptions, TranslateOptions
 from translane.results import ModelInfo, Score, ServerInfo, Translation
 from translane.streams import TranslationStream
-from translane_client._base import BaseClient
-from translane_client._batches import batches
-from translane_client._calls import RunningCalls
-from translane_client._exchange import Deadline
-from translane_client._requests import (
-    Answer,
-    Batch,
-    Call,
-    Item,
-    Job,
-    RequestSettings,
-    score_job,
-    server_call,
-    stream_call,
-    translate_job,
-)
-from translane_client._responses import ReceivedStream
-from translane_client._tracing import in_context
+from translane_client._core import BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
+from translane_client._requests import Batch, batches, score_job, server_call, stream_call, translate_job
 
 
 class Client(BaseClient):
@@ -43,9 +30,6 @@ class Client(BaseClient):
         retry: When to try again. None: the defaults of RetryPolicy.
         batch_size: Most texts in one request. None: 64, or less where the server's limits are lower.
         concurrency: Most requests that one call has under way at a time.
-        clock: Monotonic seconds, for tests.
-        jitter: Gives random numbers from 0 to 1, for tests.
-        sleep: Waits the given number of seconds, for tests.
         connection: TLS and the caller's token, such as `ca="ca.pem"`; ConnectionOptions describes them.
 
     Every method raises TranslaneError where the call fails, TypeError or ValueError where an argument makes no sense,
@@ -82,12 +66,11 @@ class Client(BaseClient):
             request: What else the request says, such as `model="zh-en", beam_size=4`; TranslateOptions and
                 DecodingOptions describe it.
         """
-        settings, timeout = RequestSettings.of(request)
-        job = translate_job(settings)
+        job = translate_job(request)
         if isinstance(texts, str):
-            with RunningCalls(self._sleep) as calls:
-                return self._run(calls, job.call(Batch([texts], 0)), self._deadline(timeout))[0]
-        return self._all(job, texts, timeout)
+            ((translation,),) = self._values(self._one(job.call(Batch([texts], 0)), request.get("timeout")))
+            return translation  # type: ignore[no-any-return]
+        return list(self._values(self._all(job, texts, request.get("timeout"))))
 
     def translate_iter(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> Iterator[Translation]:
         """Translates any number of texts in order and bounded memory.
@@ -99,8 +82,8 @@ class Client(BaseClient):
         """
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        settings, timeout = RequestSettings.of(request)
-        return self._lazily(translate_job(settings), texts, timeout)
+        job = translate_job(request)
+        return self._values(self._lazily(job, lambda size: batches(texts, size, job), request.get("timeout")))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
         """Translates one text and hands out the translation while it is being decoded.
@@ -110,11 +93,10 @@ class Client(BaseClient):
         client retries as `translate` does. A stream that broke off goes on where it was, if its repetition begins with
         the same text; otherwise the client raises Unavailable.
         """
-        settings, timeout = RequestSettings.of(request)
-        call, received = stream_call(text, settings)
-        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
-        calls = RunningCalls(self._sleep)
-        return TranslationStream(self._deltas(calls, call, received, timeout), received, calls.stop)
+        call, received = stream_call(text, request)
+        running = _Running(self)
+        deltas = running.values(self._deltas(call, received, request.get("timeout")))
+        return TranslationStream(deltas, received, running.stop)
 
     def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Scores given translations, in order: how probable the model finds each.
@@ -123,81 +105,120 @@ class Client(BaseClient):
             pairs: Any number of (source, target); a long list travels in several requests.
             request: What else the request says; ScoreOptions describes it.
         """
-        return self._all(score_job(request), pairs, request.get("timeout"))
+        return list(self._values(self._all(score_job(request), pairs, request.get("timeout"))))
 
     def score_iter(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> Iterator[Score]:
         """Scores any number of pairs in order and bounded memory, as `translate_iter` does with texts."""
-        return self._lazily(score_job(request), pairs, request.get("timeout"))
+        job = score_job(request)
+        return self._values(self._lazily(job, lambda size: batches(pairs, size, job), request.get("timeout")))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and models; `timeout` is a deadline in seconds."""
-        with RunningCalls(self._sleep) as calls:
-            return self._run(calls, server_call(), self._deadline(timeout))
+        (info,) = self._values(self._one(server_call(), timeout))
+        return info  # type: ignore[no-any-return]
 
     def models(self, *, timeout: float | None = None) -> list[ModelInfo]:
         """The models that the server has loaded; `timeout` is a deadline in seconds."""
         return list(self.server_info(timeout=timeout).models)
 
-    def _all(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> list[Answer]:
-        """The answers to all items of a list, within one deadline."""
-        deadline = self._deadline(timeout)
-        items = list(items)
-        size = 1 if len(items) == 1 else None
-        return list(self._batches(job, items, lambda: deadline, size, patient=False)) if items else []
+    def _values(self, steps: Steps) -> Iterator[Any]:
+        return _Running(self).values(steps)
 
-    def _lazily(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> Iterator[Answer]:
-        """The answers as they are asked for; each request has a deadline of its own."""
-        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
-        return self._batches(job, items, lambda: self._deadline(timeout), None, patient=True)
 
-    def _batches(
-        self,
-        job: Job[Item, Answer],
-        items: Iterable[Item],
-        deadline: Callable[[], Deadline],
-        size: int | None,
-        *,
-        patient: bool,
-    ) -> Iterator[Answer]:
-        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
-        window: deque[Future[list[Answer]]] = deque()
-        with ThreadPoolExecutor(self._concurrency, "translane") as pool, RunningCalls(self._sleep) as calls:
-            size = size or self._batch_size or self._adopt_limits(self._run(calls, server_call(), deadline()))
-            for batch in batches(items, size, job.size_of, job.overhead):
-                window.append(pool.submit(in_context(self._run_batch), calls, job, batch, deadline(), patient))
-                if len(window) == self._concurrency:
-                    yield from window.popleft().result()
-            while window:
-                yield from window.popleft().result()
+class _Running:
+    """Performs the steps of one method, and knows the calls that the method has under way."""
 
-    def _run_batch(
-        self, calls: RunningCalls, job: Job[Item, Answer], batch: Batch[Item], deadline: Deadline, patient: bool
-    ) -> list[Answer]:
-        return self._run(calls, job.call(batch), deadline, patient)
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._pool: ThreadPoolExecutor | None = None
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._calls = set[Any]()
 
-    def _run(self, calls: RunningCalls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
-        exchange = self._exchange(call, deadline, patient)
-        while True:
-            try:
-                response = calls.result(self._method(call), call.request, exchange.timeout(), self._metadata())
-                return call.parse(response)
-            except grpc.RpcError as failure:
-                calls.sleep(exchange.pause_after(failure))
+    def values(self, steps: Steps) -> Iterator[Any]:
+        """The values that the steps hand out. No call stays under way, wherever the caller leaves the iteration."""
+        try:
+            yield from self._performed(steps)
+        finally:
+            self.stop()
+            if self._pool:
+                self._pool.shutdown()
 
-    def _deltas(
-        self, calls: RunningCalls, call: Call[str], received: ReceivedStream, timeout: float | None
-    ) -> Iterator[str]:
-        """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
-        with calls:
-            exchange = self._exchange(call, self._deadline(timeout))
+    def stop(self) -> None:
+        """Cancels the calls under way, and refuses later ones. May be called again, and by any thread."""
+        with self._lock:
+            self._stopped.set()
+            calls = list(self._calls)
+        for call in calls:
+            _cancel(call)
+
+    def _performed(self, steps: Steps) -> Iterator[Any]:
+        try:
+            effect = next(steps)
             while True:
-                received.begin()
+                if isinstance(effect, Hand):
+                    yield from effect.values
+                    effect = next(steps)
+                    continue
                 try:
-                    method, metadata = self._method(call), self._metadata()
-                    for response in calls.messages(method, call.request, exchange.timeout(), metadata):
-                        if delta := call.parse(response):
-                            yield delta
-                    received.end()
-                    return
+                    outcome = self._perform(effect)
                 except grpc.RpcError as failure:
-                    calls.sleep(exchange.pause_after(failure))
+                    effect = steps.throw(failure)
+                else:
+                    effect = steps.send(outcome)
+        except StopIteration:
+            return
+
+    def _perform(self, effect: Any) -> Any:
+        match effect:
+            case Send(call, timeout):
+                with self._cancelling_told():
+                    sent = self._begun(self._client._method(call).future, call.request, timeout)
+                    try:
+                        return sent.result()
+                    finally:
+                        sent.cancel()
+                        with self._lock:
+                            self._calls.discard(sent)
+            case Open(call, timeout):
+                return self._begun(self._client._method(call), call.request, timeout)
+            case Next(source):
+                with self._cancelling_told():
+                    return next(source, None)
+            case Sleep(seconds):
+                return (self._client._sleep or self._stopped.wait)(seconds)
+            case Start(steps):
+                self._pool = self._pool or ThreadPoolExecutor(self._client._concurrency, "translane")
+                return self._pool.submit(copy_context().run, lambda: list(self._performed(steps)))
+            case _:
+                return effect.task.result()
+
+    def _begun(self, begin: Any, request: object, timeout: float | None) -> Any:
+        with self._lock:
+            if self._stopped.is_set():
+                raise Cancelled("the call was cancelled")
+            try:
+                call = begin(request, timeout=timeout, metadata=self._client._connection.metadata())
+            except ValueError as error:  # gRPC's way to say that the channel is closed
+                raise Cancelled("the client was closed") from error
+            self._calls.add(call)
+        return call
+
+    @contextmanager
+    def _cancelling_told(self) -> Iterator[None]:
+        """Raises Cancelled where the steps were stopped, or the channel closed."""
+        try:
+            yield
+        except (grpc.FutureCancelledError, grpc.RpcError) as error:
+            if self._stopped.is_set() or isinstance(error, grpc.FutureCancelledError):
+                raise Cancelled("the call was cancelled") from error
+            raise
+
+
+def _cancel(call: Any) -> None:
+    """Cancels a call. A stream that others instrument is a generator: it ends once no thread waits for its next part."""
+    if hasattr(call, "cancel"):
+        call.cancel()
+    else:
+        with suppress(ValueError):
+            call.close()

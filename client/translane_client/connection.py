@@ -8,8 +8,7 @@ from typing import Any, TypedDict
 import grpc
 
 from translane_client._addresses import are_local, servers_of, target_of
-from translane_client._tls import AnyPath, TlsFiles
-from translane_client._token import Metadata, Token
+from translane_client._credentials import AnyPath, Metadata, TlsFiles, Token
 
 
 class ConnectionOptions(TypedDict, total=False):

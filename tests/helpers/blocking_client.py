@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextvars import copy_context
 from typing import Any
 
 from translane import AsyncClient
@@ -18,7 +19,10 @@ class Blocking:
         self.client = AsyncClient(*arguments, **settings)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **settings: self._runner.run(getattr(self.client, name)(*arguments, **settings))
+        def call(*arguments: Any, **settings: Any) -> Any:
+            return self._runner.run(getattr(self.client, name)(*arguments, **settings), context=copy_context())
+
+        return call
 
     def translate_iter(self, *arguments: Any, **settings: Any) -> Iterator[Any]:
         return self._iterate(self.client.translate_iter(*arguments, **settings))

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from translane.errors import Internal, TranslaneError
 from translane.v1 import translation_pb2 as pb
-from translane_client._base import channel_options
+from translane_client._core import channel_options
 from translane_client._status import exception_from
 from translane_client.bench.measurement import Measurement
 from translane_client.connection import Connection

@@ -12,7 +12,8 @@ from pathlib import Path
 from translane.arguments import Parser
 from translane.errors import TranslaneError
 from translane.results import ServerInfo
-from translane_client._requests import RequestSettings
+from translane.v1 import translation_pb2 as pb
+from translane_client._requests import request_fields
 from translane_client.bench.benchmark import Benchmark, Plan
 from translane_client.bench.load import Bound, Load
 from translane_client.bench.schedule import Text, serialized_requests
@@ -101,16 +102,15 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     """
     decoding_flags.settle_nbest(arguments)
     _settle_load(arguments)
-    options = decoding_flags.decoding_options(arguments)
-    settings = RequestSettings(
-        arguments.model, arguments.source_language, arguments.target_language, arguments.priority, options
-    )
+    names = ("model", "source_language", "target_language", "priority")
+    request = {**decoding_flags.decoding_options(arguments), **{name: getattr(arguments, name) for name in names}}
+    settings = pb.TranslateRequest(**request_fields(request))
     if arguments.json_file:
         _check_writable(arguments.json_file)
     texts = _texts(arguments, streams)
     load = Load(
         arguments.connection,
-        serialized_requests(texts, arguments.texts_per_request, settings.without_texts(), arguments.schedule_seed),
+        serialized_requests(texts, arguments.texts_per_request, settings, arguments.schedule_seed),
         texts_per_request=arguments.texts_per_request,
         timeout=arguments.timeout,
         connections=arguments.connections,

@@ -64,7 +64,8 @@ class ClientLoad(Callers):
         seed: int = 0,
     ) -> None:
         super().__init__(callers, timeout, seed)
-        self._client = AsyncClient(address, timeout=timeout, retry=retry, ca=ca, sleep=self._pause)
+        self._client = AsyncClient(address, timeout=timeout, retry=retry, ca=ca)
+        self._client._sleep = self._pause
         self._oracle = oracle
         self._choices = list(calls or oracle.calls)
         self.calls = 0

@@ -47,7 +47,8 @@ async def cut_stream(
         retries += 1
         await asyncio.sleep(pause)
 
-    async with AsyncClient(address, timeout=seconds, retry=retry, sleep=sleep) as client:
+    async with AsyncClient(address, timeout=seconds, retry=retry) as client:
+        client._sleep = sleep
         stream = client.translate_stream(call.subject, **call.options)
         parts = [await anext(stream)]
         strike()

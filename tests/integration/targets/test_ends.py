@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
@@ -118,15 +119,10 @@ def test_a_full_queue_says_when_to_come_back(target, expected):
         assert_free(target, expected)
 
 
-def test_the_client_waits_for_room_in_a_full_queue(target, undisturbed):
-    pauses = []
-
-    def sleep(seconds):
-        pauses.append(seconds)
-        time.sleep(seconds)
-
+def test_the_client_waits_for_room_in_a_full_queue(target, undisturbed, caplog):
+    caplog.set_level(logging.INFO, "translane.attempts")
     wanted = [each.text for each in undisturbed.translate(SENTENCES)]
-    with Client(target.address, batch_size=200, concurrency=12 * target.engines, sleep=sleep) as client:
+    with Client(target.address, batch_size=200, concurrency=12 * target.engines) as client:
         translations = client.translate_iter(itertools.chain.from_iterable(itertools.repeat(SENTENCES, 120)))
         assert [each.text for each in translations] == wanted * 120
-    assert pauses
+    assert caplog.records  # an attempt was refused

@@ -9,7 +9,7 @@ from unit.client.fake_server import FakeServer
 
 from helpers.blocking_client import Blocking
 from helpers.client_command import Command
-from translane import Client
+from translane import AsyncClient, Client
 
 
 class FakeTime:
@@ -17,17 +17,22 @@ class FakeTime:
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.oversleeps = 0.0
+        """By how many seconds each pause is longer than was asked for."""
         self.pauses: list[float] = []
 
-    def clock(self) -> float:
-        return self.now
+    def rule(self, client: Client | AsyncClient) -> None:
+        """Lets a client live on this clock; its random number is always 0.5."""
+        client._clock = lambda: self.now
+        client._jitter = lambda: 0.5
+        client._sleep = self._sleep if isinstance(client, Client) else self._asleep
 
-    def sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
-        self.now += seconds
+        self.now += seconds + self.oversleeps
 
-    async def asleep(self, seconds: float) -> None:
-        self.sleep(seconds)
+    async def _asleep(self, seconds: float) -> None:
+        self._sleep(seconds)
 
 
 @pytest.fixture(autouse=True)
@@ -61,17 +66,15 @@ def refused() -> str:
 
 @pytest.fixture(params=["sync", "async"])
 def connect(request, time: FakeTime):
-    """Makes clients of either kind that live on fake time; the random number is always 0.5."""
+    """Makes clients of either kind that live on fake time."""
     clients: list[Client | Blocking] = []
     with asyncio.Runner() as runner:
 
         def make(address: str, **settings):
-            settings = {"clock": time.clock, "jitter": lambda: 0.5, **settings}
-            if request.param == "sync":
-                clients.append(Client(address, **{"sleep": time.sleep, **settings}))
-            else:
-                clients.append(Blocking(runner, address, **{"sleep": time.asleep, **settings}))
-            return clients[-1]
+            client = Client(address, **settings) if request.param == "sync" else Blocking(runner, address, **settings)
+            clients.append(client)
+            time.rule(client if isinstance(client, Client) else client.client)
+            return client
 
         yield make
         for client in clients:

@@ -48,11 +48,10 @@ def test_leaving_ends_a_pause(refused: str):
         failed.set()
         return 1.0
 
-    with (
-        Client(refused, retry=policy, batch_size=1, jitter=jitter) as client,
-        pytest.raises(KeyboardInterrupt),
-    ):
-        list(client.translate_iter(texts()))  # would take minutes if it waited for the pause
+    with Client(refused, retry=policy, batch_size=1) as client:
+        client._jitter = jitter
+        with pytest.raises(KeyboardInterrupt):
+            list(client.translate_iter(texts()))  # would take minutes if it waited for the pause
 
 
 async def test_cancelling_a_task_cancels_its_calls(server: FakeServer):

@@ -12,7 +12,7 @@ from unit.client.fake_server import fails, reason
 
 from helpers.client_command import Command
 from translane import Unavailable
-from translane_client._base import channel_options
+from translane_client._core import channel_options
 
 
 @pytest.fixture(params=["never accepts", "never speaks"])

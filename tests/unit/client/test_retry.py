@@ -93,11 +93,12 @@ def test_no_answer_is_a_deadline_exceeded(server: FakeServer, connect):
 
 
 def test_no_attempt_begins_after_the_deadline(server: FakeServer, connect, time):
-    ticks = iter([0.0, 0.0, 1.5])  # the client is made, the call begins, the attempt begins
-    client = connect(server.address, timeout=1.0, clock=lambda: next(ticks))
+    server.always = QUEUE_FULL
+    time.oversleeps = 1.0
     with pytest.raises(DeadlineExceeded):
-        client.translate("a")
-    assert not server.requests
+        connect(server.address, retry=RetryPolicy(initial=0.0)).translate("a", timeout=3.0)
+    assert time.pauses == [2.5]
+    assert len(server.requests) == 1
 
 
 def test_a_refused_connection_is_tried_again_and_names_the_address(connect, refused: str, time):

@@ -242,7 +242,8 @@ async def test_closing_during_a_pause_ends_the_attempts(server: FakeServer):
         paused.set()
         await asyncio.sleep(0.05)
 
-    async with AsyncClient(server.address, sleep=sleep) as client:
+    async with AsyncClient(server.address) as client:
+        client._sleep = sleep
         stream = client.translate_stream("a")
 
         async def wait() -> str:

@@ -18,8 +18,7 @@ from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, trans
 
 from translane import AsyncClient, Client, FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
 from translane.v1 import translation_pb2 as pb
-from translane_client._batches import MOST_BYTES, batches
-from translane_client._requests import RequestSettings, score_job, translate_job
+from translane_client._requests import MOST_BYTES, batches, score_job, translate_job
 
 
 def test_one_text_gives_one_translation(server: FakeServer, connect):
@@ -296,8 +295,8 @@ def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, over
         job: Any = score_job({})
         texts = [(text[::2], text[1::2]) for text in texts]
     else:
-        job = translate_job(RequestSettings("m" * overhead))
-    cut = list(batches(texts, 64, job.size_of, job.overhead))
+        job = translate_job({"model": "m" * overhead})
+    cut = list(batches(texts, 64, job))
     assert [text for batch in cut for text in batch.items] == texts
     for batch in cut:
         size = job.call(batch).request.ByteSize()
@@ -306,7 +305,7 @@ def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, over
 
 @given(st.lists(st.text()), st.integers(1, 9))
 def test_batches_are_the_texts(texts: list[str], size: int):
-    cut = list(batches(texts, size, len))
+    cut = list(batches(texts, size, translate_job({})))
     assert [text for batch in cut for text in batch.items] == texts
     assert [batch.offset for batch in cut] == list(range(0, len(texts), size))
     assert all(1 <= len(batch.items) <= size for batch in cut)

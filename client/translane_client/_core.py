@@ -1,0 +1,353 @@
+"""What the two clients share: everything but the waiting.
+
+A call is a generator of effects: it decides what comes next, and a client performs that, with threads or with tasks,
+and sends the outcome back. The generators know no network, and no clock but the client's.
+
+    translate(…), score(…) → Job → answers → exchange: attempt → pause → attempt … → parsed answers
+    translate_stream(…)    →       deltas:             attempt → pause → attempt … → parsed messages
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
+
+import grpc
+
+from translane.errors import Cancelled, DeadlineExceeded, QueueFull
+from translane.v1 import translation_pb2_grpc
+from translane_client._addresses import DEFAULT_PORT
+from translane_client._requests import Answer, Batch, Call, Item, Job, ReceivedStream, batches, server_call
+from translane_client._status import exception_from, is_hopeless
+from translane_client.connection import Connection, ConnectionOptions
+from translane_client.retry import ATTEMPTS, RetryPolicy
+
+DEFAULT_BATCH_SIZE = 64
+DEFAULT_CONNECT_TIMEOUT = 5.0
+
+# While a call is under way, the server is asked for a sign of life so often, and given so long for it [ms]. A server
+# ends connections that ask too often: one of Translane allows a ping every 10 s.
+_KEEPALIVE, _KEEPALIVE_TIMEOUT = 20_000, 10_000
+
+_FOREVER = 1e9
+"""Seconds; gRPC takes a deadline that is much further away for one that has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Makes a call. The outcome is the response, or a grpc.RpcError that is thrown."""
+
+    call: Call[Any]
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Makes a call whose response is a stream. The outcome is what Next takes."""
+
+    call: Call[Any]
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Takes the next of messages or batches; None is their end. It may throw as Send does."""
+
+    source: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Waits."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Performs other steps at the same time. The outcome is what Join takes."""
+
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Waits for steps that were started. The outcome is a list of what they have handed out."""
+
+    task: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Hands values to the caller."""
+
+    values: Iterable[Any]
+
+
+Steps = Generator[Send | Open | Next | Sleep | Start | Join | Hand, Any, None]
+
+
+class Deadline:
+    """The point in time by which a call has to be over.
+
+    Args:
+        seconds: Seconds from now; more than 1e9, or math.inf, means no deadline.
+        clock: Monotonic seconds.
+
+    Raises:
+        ValueError: `seconds` is not positive.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        if not seconds > 0:
+            raise ValueError(f"timeout must be a positive number of seconds, not {seconds}")
+        self._clock = clock
+        self._at = math.inf if seconds > _FOREVER else clock() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left: zero or less once the deadline has passed."""
+        return self._at - self._clock()
+
+
+def channel_options(connect_timeout: float = DEFAULT_CONNECT_TIMEOUT) -> list[tuple[str, int]]:
+    """Options of a channel whose attempts to connect take at most `connect_timeout` seconds each.
+
+    https://grpc.github.io/grpc/core/group__grpc__arg__keys.html
+    """
+    milliseconds = max(1, min(round(connect_timeout * 1000), 2**31 - 1))
+    return [
+        ("grpc.max_receive_message_length", -1),  # the answer is as long as the request makes it
+        # gRPC's own pause between connection attempts grows to two minutes: a retry within that pause fails untried.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.min_reconnect_backoff_ms", milliseconds),  # in spite of its name, the time of an attempt to connect
+        ("grpc.dns_ares_query_timeout", milliseconds),
+        ("grpc.keepalive_time_ms", _KEEPALIVE),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT),
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT),  # gRPC's own is a minute, and the longer of the two counts
+        ("grpc.http2.max_pings_without_data", 0),  # no limit: a long call sends nothing while it waits
+    ]
+
+
+class BaseClient:
+    """Settings and connection of a client, and the steps of its calls."""
+
+    _grpc: ClassVar[Any]
+    """The module that opens channels: grpc or grpc.aio."""
+
+    # Tests have another time.
+    _clock: Callable[[], float] = staticmethod(time.monotonic)
+    _jitter: Callable[[], float] = staticmethod(random.random)
+    _sleep: Callable[[float], Any] | None = None
+
+    def __init__(
+        self,
+        address: str | Iterable[str] | Connection = f"localhost:{DEFAULT_PORT}",
+        *,
+        timeout: float | None = None,
+        connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
+        retry: RetryPolicy | None = None,
+        batch_size: int | None = None,
+        concurrency: int = 4,
+        **connection: Unpack[ConnectionOptions],
+    ) -> None:
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        if not 0 < connect_timeout < math.inf:
+            raise ValueError(f"connect_timeout must be a positive number of seconds, not {connect_timeout}")
+        if concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+        if isinstance(address, Connection) and connection:
+            raise TypeError(f"a Connection has its own {', '.join(connection)}")
+        self._connection = address if isinstance(address, Connection) else Connection(address, **connection)
+        self.address = self._connection.name
+        self._connect_timeout = connect_timeout
+        self._timeout = math.inf if timeout is None else timeout
+        self._retry = RetryPolicy() if retry is None else retry
+        self._batch_size = batch_size
+        self._concurrency = concurrency
+        self._opening = threading.Lock()
+        self._channel: Any = None
+        self._previous: Any = None
+        self._generation = 0
+        self._discarding = set[Any]()
+        self._stub: Any = None
+        self._closed = False
+        self._deadline(None)  # refuses a timeout that is not positive now, and not at the first call
+
+    # The connection
+
+    def _method(self, call: Call[Any]) -> Any:
+        """The stub's method that sends `call`.
+
+        The first call opens the channel, because a channel of grpc.aio belongs to the event loop that runs then. The
+        first call after the certificates were replaced opens another one. The channel before stays open for the calls
+        that it has, until the certificates are replaced again.
+        """
+        with self._opening:
+            if self._closed:
+                raise Cancelled("the client was closed")
+            generation = self._connection.generation()
+            if self._channel is None or generation != self._generation:
+                channel = self._connection.channel(self._grpc, channel_options(self._connect_timeout))
+                if self._previous is not None:
+                    self._discard(self._previous)
+                self._generation = generation
+                self._previous, self._channel = self._channel, channel
+                self._stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+        return getattr(self._stub, call.method)
+
+    def _discard(self, channel: Any) -> None:
+        """Closes a channel without waiting."""
+        raise NotImplementedError
+
+    def _closing(self) -> list[Any]:
+        """Refuses calls from now on; returns the channels to close."""
+        with self._opening:
+            self._closed = True
+        return [channel for channel in (self._channel, self._previous) if channel is not None]
+
+    # The steps of calls
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline(self._timeout if timeout is None else timeout, self._clock)
+
+    def _exchange(self, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Generator[Any, Any, Answer]:
+        """The attempts at a call; returns the answer."""
+        attempts = _Attempts(self, call, deadline, patient)
+        while True:
+            try:
+                response = yield Send(call, attempts.timeout())
+            except grpc.RpcError as failure:
+                yield Sleep(attempts.pause_after(failure))
+            else:
+                return call.parse(response)
+
+    def _one(self, call: Call[Any], timeout: float | None) -> Steps:
+        """Hands out the answer of a single call."""
+        yield Hand([(yield from self._exchange(call, self._deadline(timeout)))])
+
+    def _deltas(self, call: Call[str], received: ReceivedStream, timeout: float | None) -> Steps:
+        """Hands out the deltas of a stream that are not empty."""
+        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
+
+        def steps() -> Steps:
+            attempts = _Attempts(self, call, self._deadline(timeout), patient=False)
+            while True:
+                received.begin()
+                try:
+                    messages = yield Open(call, attempts.timeout())
+                    while (message := (yield Next(messages))) is not None:
+                        if delta := call.parse(message):
+                            yield Hand([delta])
+                    received.end()
+                    return
+                except grpc.RpcError as failure:
+                    yield Sleep(attempts.pause_after(failure))
+
+        return steps()
+
+    def _all(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> Steps:
+        """Hands out the answers to all items of a list, within one deadline."""
+        deadline = self._deadline(timeout)
+        items = list(items)
+        size = len(items) if len(items) < 2 else (yield from self._size(deadline))
+        cut = list(batches(items, size, job))
+        if len(cut) == 1:  # nothing runs beside it
+            yield from self._batch(job, cut[0], deadline, patient=False)
+        else:
+            yield from self._window(job, iter(cut), lambda: deadline, patient=False)
+
+    def _lazily(self, job: Job[Item, Answer], source: Callable[[int], Any], timeout: float | None) -> Steps:
+        """Hands out the answers as they are asked for; each request has a deadline of its own.
+
+        Args:
+            job: What is done with each item.
+            source: Makes what Next takes: batches of at most the given size.
+            timeout: Of each request.
+        """
+        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
+
+        def steps() -> Steps:
+            size = yield from self._size(self._deadline(timeout))
+            yield from self._window(job, source(size), lambda: self._deadline(timeout), patient=True)
+
+        return steps()
+
+    def _window(self, job: Job[Any, Any], source: Any, deadline: Callable[[], Deadline], *, patient: bool) -> Steps:
+        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
+        window = deque[Any]()
+        while (batch := (yield Next(source))) is not None:
+            window.append((yield Start(self._batch(job, batch, deadline(), patient=patient))))
+            if len(window) == self._concurrency:
+                yield Hand((yield Join(window.popleft())))
+        while window:
+            yield Hand((yield Join(window.popleft())))
+
+    def _batch(self, job: Job[Item, Any], batch: Batch[Item], deadline: Deadline, *, patient: bool) -> Steps:
+        yield Hand((yield from self._exchange(job.call(batch), deadline, patient)))
+
+    def _size(self, deadline: Deadline) -> Generator[Any, Any, int]:
+        """The size of batches. One that was left open becomes what the server takes at once."""
+        if self._batch_size is None:
+            limits = (yield from self._exchange(server_call(), deadline)).limits
+            size = min(DEFAULT_BATCH_SIZE, limits.max_request_texts or DEFAULT_BATCH_SIZE)
+            if limits.max_queue_size:  # all requests under way fit into the queue
+                size = min(size, max(1, limits.max_queue_size // self._concurrency))
+            self._batch_size = size
+        return self._batch_size
+
+
+class _Attempts:
+    """The attempts at a call: how long each may take, and whether another follows.
+
+    A `patient` call waits for room in a full queue up to the deadline, and uses up no attempts for it.
+    """
+
+    def __init__(self, client: BaseClient, call: Call[Any], deadline: Deadline, patient: bool) -> None:
+        if client._closed:
+            raise RuntimeError("the client is closed")
+        self._client = client
+        self._offset = call.offset
+        self._deadline = deadline
+        self._patient = patient
+        self._attempt = 0
+        self._waits = 0
+
+    def timeout(self) -> float | None:
+        """Begins an attempt; returns the seconds that it may take, or None. DeadlineExceeded: no time is left."""
+        self._attempt += 1
+        remaining = self._deadline.remaining()
+        if remaining <= 0:
+            raise DeadlineExceeded(f"no answer from {self._client.address} before the deadline")
+        return None if math.isinf(remaining) else remaining
+
+    def pause_after(self, failure: grpc.RpcError) -> float:
+        """Seconds to wait before the next attempt.
+
+        Raises:
+            TranslaneError: no attempt follows. A retry makes no sense, or the attempts are used up, or the pause would
+                not end before the deadline.
+        """
+        call: Any = failure  # gRPC's errors are calls as well, though their types do not say so
+        if self._client._closed and call.code() is grpc.StatusCode.CANCELLED:
+            raise Cancelled("the client was closed") from failure
+        retry = self._client._retry
+        error = exception_from(failure, connection=self._client._connection, offset=self._offset)
+        if is_hopeless(failure) or retry.is_too_long(error):
+            raise error from failure
+        if self._patient and isinstance(error, QueueFull):
+            self._waits += 1  # no attempt is used up: the server is well, and says when to come back
+        elif not retry.retries(error, self._attempt - self._waits):
+            raise error from failure
+        pause = retry.pause(error, self._attempt, self._client._jitter())
+        if pause >= self._deadline.remaining():
+            raise error from failure
+        ATTEMPTS.info("%s", error)
+        return pause

@@ -1,0 +1,181 @@
+"""What tells the two sides of a connection who the other is: certificates, a key, a token.
+
+Each may be a file that others replace while a client uses it, as those do who rotate keys and certificates.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import stat
+from pathlib import Path
+
+import grpc
+
+AnyPath = str | os.PathLike[str]
+Metadata = tuple[tuple[str, str], ...]
+
+_MOST_BYTES = 1 << 20
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
+_MOST_CHARACTERS = 4096
+
+
+class FollowedFile:
+    """A small file, and the content that was last taken from it.
+
+    Args:
+        path: The file.
+        setting: The name of the setting that names the file, for messages.
+
+    Raises:
+        ValueError: the file cannot be read; the message begins with the setting.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], setting: str) -> None:
+        self.path = Path(path)
+        self._setting = setting
+        self.content, self._stamp = self._read()
+
+    def has_changed(self) -> bool:
+        """Whether the file is another one than its content was taken from; a file that is away has not changed."""
+        try:
+            return _stamp_of(self.path.stat()) != self._stamp
+        except OSError:
+            return False
+
+    def refresh(self) -> None:
+        """Takes the content anew. ValueError: the file cannot be read."""
+        self.content, self._stamp = self._read()
+
+    def _read(self) -> tuple[bytes, tuple[int, ...]]:
+        try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode):  # reading a pipe could take forever
+                raise ValueError(f"{self._setting}: {self.path} is not a file")
+            with self.path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                content = file.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise ValueError(f"{self._setting}: {self.path} cannot be read: {error.strerror or error}") from None
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"{self._setting}: {self.path} is longer than {_MOST_BYTES} bytes")
+        return content, _stamp_of(status)
+
+
+def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class TlsFiles:
+    """Makes gRPC's credentials for TLS of the files as they are now.
+
+    Args:
+        ca: Certificates of the authorities that the client trusts, as PEM. None: those that gRPC brings.
+        cert: The client's own certificate and those that lead to an authority, as PEM. None: no client certificate.
+        key: The private key of `cert`, as PEM.
+
+    Raises:
+        ValueError: a file cannot be read, or does not hold what it should; the message begins with the setting.
+    """
+
+    def __init__(self, ca: AnyPath | None, cert: AnyPath | None, key: AnyPath | None) -> None:
+        if (cert is None) != (key is None):
+            raise ValueError("cert, key: a client certificate needs both")
+        self._paths = (ca, cert, key)
+        self._files = (_followed(ca, "ca"), _followed(cert, "cert"), _followed(key, "key"))
+        self._generation = 0
+        self._check()
+
+    def generation(self) -> int:
+        """How often the files were replaced by others that are sound: the credentials of a lower number are outdated.
+
+        Files that are replaced one after the other do not fit together for a moment. They are looked at again the next
+        time, and the credentials stay until then what they were.
+        """
+        if any(file.has_changed() for file in self._files if file):
+            try:
+                self._files = TlsFiles(*self._paths)._files
+            except ValueError:
+                return self._generation
+            self._generation += 1
+        return self._generation
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Credentials of a channel."""
+        ca, cert, key = (None if file is None else file.content for file in self._files)
+        return grpc.ssl_channel_credentials(ca, key, cert)
+
+    def _check(self) -> None:
+        """ValueError: a file does not hold what it should. gRPC says it only when it connects, and not which file."""
+        ca, cert, key = self._files
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if ca:
+            try:
+                context.load_verify_locations(cadata=ca.content.decode("ascii", "ignore"))
+            except (ssl.SSLError, ValueError):
+                raise ValueError(f"ca: {ca.path} holds no sound certificate in PEM") from None
+        if cert and key:
+            _check_pair(context, cert, key)
+
+
+def _followed(path: AnyPath | None, setting: str) -> FollowedFile | None:
+    return None if path is None else FollowedFile(path, setting)
+
+
+def _check_pair(context: ssl.SSLContext, cert: FollowedFile, key: FollowedFile) -> None:
+    if b"ENCRYPTED" in key.content:
+        raise ValueError(f"key: {key.path} is encrypted; a key without a password is needed")
+    try:
+        context.load_cert_chain(cert.path, key.path, password=b"")  # without a password OpenSSL would ask the terminal
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise ValueError(f"cert, key: {key.path} is not the key of {cert.path}") from None
+        raise ValueError(f"cert, key: {_unsound(cert.path, key.path)} in PEM") from None
+    except OSError as error:  # the file went after it was read
+        raise ValueError(f"cert, key: {error.strerror or error}") from None
+
+
+def _unsound(cert: Path, key: Path) -> str:
+    return f"{cert} holds no sound certificate, or {key} no sound key,"
+
+
+class Token:
+    """A bearer token, itself or in a file that may be replaced while the client runs.
+
+    Raises:
+        ValueError: both are given, or the file cannot be read, or the token cannot be one; the message begins with the
+            setting, and does not show the token.
+    """
+
+    def __init__(self, token: str | None, token_file: AnyPath | None) -> None:
+        if token is not None and token_file is not None:
+            raise ValueError("token, token_file: they exclude each other")
+        self._file = None if token_file is None else FollowedFile(token_file, "token_file")
+        self._metadata: Metadata = ()
+        if self._file:
+            self._metadata = _metadata(self._file.content.decode("ascii", "replace"), f"token_file: {self._file.path}")
+        elif token is not None:
+            self._metadata = _metadata(token, "token: it")
+
+    def metadata(self) -> Metadata | None:
+        """What a call carries to say who calls; None where there is no token.
+
+        A call reads the file where the file has changed. Where it then holds no token, because somebody is writing it,
+        the token before stays. The token travels as metadata of the call, because gRPC's own call credentials start a
+        thread for each call.
+        """
+        if self._file and self._file.has_changed():
+            try:
+                self._file.refresh()
+                self._metadata = _metadata(self._file.content.decode("ascii", "replace"), "token_file")
+            except ValueError:
+                pass
+        return self._metadata or None
+
+
+def _metadata(token: str, subject: str) -> Metadata:
+    token = token.strip()
+    if not _TOKEN.fullmatch(token) or len(token) > _MOST_CHARACTERS:
+        raise ValueError(f"{subject} holds no token: a token has letters, digits and -._~+/= only, on one line")
+    return (("authorization", f"Bearer {token}"),)
