@@ -89,7 +89,7 @@ def target_of(servers: Sequence[str], server_name: str | None) -> Target:
         Unavailable: no host name is known.
     """
     options = list[tuple[str, str | int]]()
-    if len(servers) > 1 or not _is_one_server(servers[0]):
+    if are_several(servers):
         options += [("grpc.service_config", _ROUND_ROBIN)]
         options += [("grpc.dns_min_time_between_resolutions_ms", _BETWEEN_RESOLUTIONS)]
     if len(servers) > 1 or server_name:
@@ -97,9 +97,11 @@ def target_of(servers: Sequence[str], server_name: str | None) -> Target:
     return Target(servers[0] if len(servers) == 1 else _ip_target(servers), tuple(options))
 
 
-def _is_one_server(server: str) -> bool:
-    """Whether the address leads to one server. `localhost` does, although it has two addresses on many machines."""
-    return _is_local(server) or (not _TARGET.match(server) and _ip(_host(server)) is not None)
+def are_several(servers: Sequence[str]) -> bool:
+    """Whether there may be several servers. `localhost` is one, although it has two addresses on many machines."""
+    return len(servers) > 1 or not (
+        _is_local(servers[0]) or (not _TARGET.match(servers[0]) and _ip(_host(servers[0])) is not None)
+    )
 
 
 def _ip_target(servers: Sequence[str]) -> str:

@@ -13,18 +13,18 @@ import math
 import random
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 import grpc
 
-from translane.errors import Cancelled, DeadlineExceeded, QueueFull
+from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError, Unavailable
 from translane.v1 import translation_pb2_grpc
 from translane_client._addresses import DEFAULT_PORT
 from translane_client._requests import Answer, Batch, Call, Item, Job, ReceivedStream, batches, server_call
-from translane_client._status import exception_from, is_hopeless
+from translane_client._status import exception_from, is_hopeless, reached_no_server
 from translane_client.connection import Connection, ConnectionOptions
 from translane_client.retry import ATTEMPTS, RetryPolicy
 
@@ -34,6 +34,9 @@ DEFAULT_CONNECT_TIMEOUT = 5.0
 # While a call is under way, the server is asked for a sign of life so often, and given so long for it [ms]. A server
 # ends connections that ask too often: one of Translane allows a ping every 10 s.
 _KEEPALIVE, _KEEPALIVE_TIMEOUT = 20_000, 10_000
+
+_MOVES_AT_ONCE = 8
+"""How often a call moves on to the next server, before it looks whether others are served."""
 
 _FOREVER = 1e9
 """Seconds; gRPC takes a deadline that is much further away for one that has passed."""
@@ -179,6 +182,10 @@ class BaseClient:
         self._discarding = set[Any]()
         self._stub: Any = None
         self._closed = False
+        self._answered = Counter[tuple[str, ...]]()
+        """How many calls were answered, for each model and pair of languages that is asked for."""
+        self._unserved = dict[tuple[str, ...], int]()
+        """How many were answered when a call found no server that could serve."""
         self._deadline(None)  # refuses a timeout that is not positive now, and not at the first call
 
     # The connection
@@ -227,6 +234,7 @@ class BaseClient:
             except grpc.RpcError as failure:
                 yield Sleep(attempts.pause_after(failure))
             else:
+                self._answered[call.kind] += 1
                 return call.parse(response)
 
     def _one(self, call: Call[Any], timeout: float | None) -> Steps:
@@ -247,6 +255,7 @@ class BaseClient:
                         if delta := call.parse(message):
                             yield Hand([delta])
                     received.end()
+                    self._answered[call.kind] += 1
                     return
                 except grpc.RpcError as failure:
                     yield Sleep(attempts.pause_after(failure))
@@ -314,11 +323,13 @@ class _Attempts:
         if client._closed:
             raise RuntimeError("the client is closed")
         self._client = client
-        self._offset = call.offset
+        self._call = call
         self._deadline = deadline
         self._patient = patient
         self._attempt = 0
         self._waits = 0
+        self._moved = 0
+        self._answered = 0
 
     def timeout(self) -> float | None:
         """Begins an attempt; returns the seconds that it may take, or None. DeadlineExceeded: no time is left."""
@@ -339,15 +350,46 @@ class _Attempts:
         if self._client._closed and call.code() is grpc.StatusCode.CANCELLED:
             raise Cancelled("the client was closed") from failure
         retry = self._client._retry
-        error = exception_from(failure, connection=self._client._connection, offset=self._offset)
-        if is_hopeless(failure) or retry.is_too_long(error):
+        error = exception_from(failure, connection=self._client._connection, offset=self._call.offset)
+        may_follow = retry.retries(error, self._attempt - self._waits)
+        jitter = self._client._jitter()
+        if may_follow and self._moves_on(error, failure):
+            self._attempt -= 1  # none is used up: another server is asked
+            pause = 0.0 if self._moved % _MOVES_AT_ONCE else jitter * retry.initial
+        elif is_hopeless(failure) or retry.is_too_long(error):
             raise error from failure
-        if self._patient and isinstance(error, QueueFull):
-            self._waits += 1  # no attempt is used up: the server is well, and says when to come back
-        elif not retry.retries(error, self._attempt - self._waits):
-            raise error from failure
-        pause = retry.pause(error, self._attempt, self._client._jitter())
+        else:
+            if self._patient and isinstance(error, QueueFull):
+                self._waits += 1  # no attempt is used up: the server is well, and says when to come back
+            elif not may_follow:
+                raise error from failure
+            pause = retry.pause(error, self._attempt, jitter)
         if pause >= self._deadline.remaining():
             raise error from failure
         ATTEMPTS.info("%s", error)
         return pause
+
+    def _moves_on(self, error: TranslaneError, failure: grpc.RpcError) -> bool:
+        """Whether the next server is asked before any back-off: this one cannot serve, but another one may.
+
+        gRPC takes the servers in turn, and does not tell whose turn it is: where calls are many, the next server may be
+        the same. So a call moves on as long as calls of its kind are answered. If none is, no call of the kind moves on
+        until one is answered: where no server serves, the back-off is as long as ever.
+        """
+        client, kind = self._client, self._call.kind
+        answered = client._answered[kind]
+        if (
+            not client._connection.has_several
+            or not isinstance(error, Unavailable)
+            or reached_no_server(failure)
+            or client._unserved.get(kind) == answered
+        ):
+            return False
+        if self._moved % _MOVES_AT_ONCE == 0:
+            if self._moved and answered == self._answered:
+                client._unserved[kind] = answered
+                self._moved = 0
+                return False
+            self._answered = answered
+        self._moved += 1
+        return True

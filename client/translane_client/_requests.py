@@ -7,8 +7,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from google.protobuf.message import Message
-
 from translane import conversions
 from translane.errors import Internal, Unavailable, checked_pair, checked_text, is_pair
 from translane.options import Format, checked_options
@@ -43,11 +41,19 @@ class Call(Generic[Answer]):
     """One request, the method it goes to, and the reader of the response."""
 
     method: str
-    request: Message
+    request: pb.ListModelsRequest | pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest
     parse: Callable[[Any], Answer]
     """Reads the response, or each message of a stream."""
     offset: int = 0
     """Index of the request's first item in the caller's list."""
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What the servers that can answer it have in common: the model, or the languages that choose it."""
+        request = self.request
+        if isinstance(request, pb.ListModelsRequest):
+            return ()
+        return request.model, request.source_language, request.target_language
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ class _Running:
 
 
 def _cancel(call: Any) -> None:
-    """Cancels a call. A stream that others instrument is a generator: it ends once no thread waits for its next part."""
+    """Cancels a call. A stream that others instrument is a generator, which no thread ends while another one waits."""
     if hasattr(call, "cancel"):
         call.cancel()
     else:

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import grpc
 
-from translane_client._addresses import are_local, servers_of, target_of
+from translane_client._addresses import are_local, are_several, servers_of, target_of
 from translane_client._credentials import AnyPath, Metadata, TlsFiles, Token
 
 
@@ -65,6 +65,7 @@ class Connection:
         self.servers = servers_of(address)
         self.name = ", ".join(self.servers)
         """The servers, for messages."""
+        self.has_several = are_several(self.servers)
         given = [name for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None]
         if given and tls is False:
             raise ValueError(f"tls, {', '.join(given)}: without TLS there are no certificates")

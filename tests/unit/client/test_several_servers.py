@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, fails
+from unit.client.fake_server import PATIENCE, QUEUE_FULL, FakeServer, fails, reason, retry_in
 
 from helpers.client_command import Command
 from helpers.name_server import NameServer
-from translane import Client, Unavailable
+from translane import Client, RetryPolicy, Unavailable
 
 
 @pytest.fixture
@@ -49,15 +49,59 @@ def test_calls_streams_scores_and_batches_take_servers_in_turn(servers, several:
     assert [len(server.requests) for server in servers] == [30, 30]
 
 
-def test_another_server_answers_what_one_refuses(servers, several: list[str], connect, time):
+CANNOT_SERVE = fails(grpc.StatusCode.UNAVAILABLE, "the model is failing", reason("UNAVAILABLE"), retry_in(50))
+
+
+@pytest.mark.parametrize("refusal", [CANNOT_SERVE, fails(grpc.StatusCode.UNAVAILABLE, "draining")])
+def test_another_server_answers_at_once_what_one_refuses(servers, several: list[str], connect, time, refusal):
     client = connect(several)
     until_all_have_calls(client.translate, servers)
-    servers[0].always = fails(grpc.StatusCode.UNAVAILABLE, "draining")
+    servers[0].always = refusal
     for _ in range(10):
         assert client.translate("a").text == "<a>"
         assert "".join(client.translate_stream("b")) == "<b>"
     assert len(servers[1].requests) == 20
-    assert max(time.pauses) == pytest.approx(0.05)  # one pause at most before a server answers
+    assert set(time.pauses) == {0.0}
+
+
+@pytest.mark.parametrize("concurrency", [2, 8])
+def test_no_call_of_many_waits_at_a_server_that_refuses(servers, several: list[str], concurrency: int):
+    # A call that waited as long as the server asks would fail: the deadline is earlier.
+    with Client(several, batch_size=1, concurrency=concurrency, timeout=49.0) as client:
+        until_all_have_calls(client.translate, servers)
+        servers[0].always = CANNOT_SERVE
+        assert [str(each) for each in client.translate(map(str, range(400)))] == [f"<{n}>" for n in range(400)]
+    assert len(servers[0].requests) > 50
+
+
+def test_where_no_server_serves_the_back_off_is_as_ever(servers, several: list[str], connect, time):
+    client = connect(several, retry=RetryPolicy(attempts=3, initial=1.0))
+    until_all_have_calls(client.translate, servers)
+    for server in servers:
+        server.always = CANNOT_SERVE
+    for _ in range(2):
+        time.pauses.clear()
+        before = sum(len(server.requests) for server in servers)
+        with pytest.raises(Unavailable):
+            client.translate("a")
+    assert time.pauses == [50.5, 51.0]
+    assert sum(len(server.requests) for server in servers) - before == 3
+    servers[1].always = None
+    assert client.translate("a").text == "<a>"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "settings", "pauses"),
+    [(QUEUE_FULL, {"retry": RetryPolicy(initial=0.0)}, [2.5]), (CANNOT_SERVE, {"retry": RetryPolicy(attempts=1)}, [])],
+)
+def test_what_is_no_reason_to_ask_another_server_at_once(servers, several, connect, time, refusal, settings, pauses):
+    client = connect(several, **settings)
+    until_all_have_calls(client.translate, servers)
+    for server in servers:
+        server.script.append(refusal)
+    with suppress(Unavailable):
+        client.translate("a")
+    assert time.pauses[:1] == pauses
 
 
 def test_a_server_that_is_gone_costs_no_call(servers, several: list[str], connect):
