@@ -8,8 +8,6 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from translane.errors import Unavailable
-
 DEFAULT_PORT = 50051
 
 # The names of gRPC's resolvers: https://grpc.github.io/grpc/core/md_doc_naming.html
@@ -107,6 +105,8 @@ def are_several(servers: Sequence[str]) -> bool:
 def _ip_target(servers: Sequence[str]) -> str:
     addresses = dict.fromkeys(address for server in servers for address in _ip_addresses(server))
     if not addresses:
+        from translane.errors import Unavailable  # late: it needs gRPC, which a command's help does without
+
         raise Unavailable(f"cannot reach {', '.join(servers)}: the host names are not known")
     if all(ip.version == 4 for ip, _ in addresses):
         return "ipv4:" + ",".join(f"{ip}:{port}" for ip, port in addresses)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from translane.errors import QueueFull, TranslaneError, Unavailable
+if TYPE_CHECKING:
+    from translane.errors import TranslaneError
 
 ATTEMPTS = logging.getLogger("translane.attempts")
 """Has a line (INFO) for each attempt that failed and is followed by another one: why it failed."""
@@ -50,6 +52,8 @@ class RetryPolicy:
         A retry is always safe, because translating has no side effects. It makes sense where the server's state changes
         by itself: the server is away, or the server's queue is full.
         """
+        from translane.errors import QueueFull, Unavailable  # late: they need gRPC, which a command's help does without
+
         return attempt < self.attempts and isinstance(error, Unavailable | QueueFull)
 
     def is_too_long(self, error: TranslaneError) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from translane.errors import DeadlineExceeded, TranslaneError
 from translane_client.bench.load import Bound, Load
-from translane_client.bench.measurement import Measurement
+from translane_client.bench.measurement import Measurement, headings
 from translane_client.bench.rate_search import RateSearch
-from translane_client.bench.report import as_json, headings, notes, row
 from translane_client.bench.schedule import arrivals
 
 _PROBE_CLIENTS = 64
@@ -26,13 +26,13 @@ _LOADED = 0.8
 class Plan:
     """What a benchmark measures: some rates, or numbers of clients, or the highest rate that keeps a bound."""
 
-    rates: Sequence[float]
+    rate: Sequence[float]
     """Sentences per second, a measurement each; a search begins with the first, if there is one."""
     clients: Sequence[int]
     """Numbers of clients, a measurement each."""
     find_rate: bool
-    """Whether to search the highest rate that keeps `bound`."""
-    bound: Bound
+    p95: float
+    """The bound of a search [s]."""
     trials: int
     """Most trials of a search."""
     warm_up: float
@@ -40,11 +40,10 @@ class Plan:
     duration: float
     """Seconds of each measurement."""
     texts_per_request: int
-    seed: int
-    """The same seed gives the same times."""
-    count_tokens: bool
+    schedule_seed: int
+    tokens: bool
     """Whether the table has a column of tokens."""
-    wanted_rate: float | None = None
+    machines_for: float | None
     """Sentences per second that machines like the measured one are to take together."""
 
 
@@ -81,28 +80,24 @@ class Benchmark:
             if plan.find_rate:
                 await self._find_rate()
                 return
-            self._write(headings(clients=bool(plan.clients), tokens=plan.count_tokens))
-            for clients in plan.clients:
-                await self._measure(None, clients)
-                self._show()
-            for rate in plan.rates:
-                await self._measure(rate, None)
+            self._write(headings(clients=bool(plan.clients), tokens=plan.tokens))
+            loads = [*((None, clients) for clients in plan.clients), *((rate, None) for rate in plan.rate)]
+            for rate, clients in loads:
+                await self._measure(rate, clients)
                 self._show()
 
     async def _find_rate(self) -> None:
         plan = self._plan
-        self._search = search = RateSearch(await self._first_rate(), plan.trials)
-        self._write(headings(clients=False, tokens=plan.count_tokens))
+        bound = Bound(plan.p95)
+        self._search = search = RateSearch(plan.rate[0] if plan.rate else await self._first_rate(), plan.trials)
+        self._write(headings(clients=False, tokens=plan.tokens))
         while (rate := search.next_rate()) is not None:
-            measurement = await self._measure(rate, None, plan.bound)
-            is_kept = plan.bound.is_kept_by(measurement)
+            is_kept = bound.is_kept_by(await self._measure(rate, None, bound))
             search.tell(rate, is_kept=is_kept)
             self._show("kept" if is_kept else "late")
 
     async def _first_rate(self) -> float:
         plan = self._plan
-        if plan.rates:
-            return plan.rates[0]
         seconds = min(_PROBE_SECONDS, plan.duration)
         probe = Measurement(None, _PROBE_CLIENTS, plan.texts_per_request)
         await self._load.keep_busy(_PROBE_CLIENTS, probe, warm_up=min(seconds, plan.warm_up), duration=seconds)
@@ -114,29 +109,23 @@ class Benchmark:
     async def _measure(self, rate: float | None, clients: int | None, bound: Bound | None = None) -> Measurement:
         plan = self._plan
         times = {"warm_up": plan.warm_up, "duration": plan.duration}
-        if self.measurements:
-            await self._settle()
+        if self.measurements:  # wait until the server has done the requests of the measurement before
+            with suppress(TranslaneError):  # which this measurement counts
+                await self._load.try_once()
         self._running = measurement = Measurement(rate, clients, plan.texts_per_request)
         if clients is not None:
             await self._load.keep_busy(clients, measurement, **times)
         elif rate is not None:
-            due = arrivals(rate / plan.texts_per_request, plan.seed)
+            due = arrivals(rate / plan.texts_per_request, plan.schedule_seed)
             await self._load.offer(due, measurement, bound=bound, **times)
         return measurement
-
-    async def _settle(self) -> None:
-        """Waits until the server has done the requests of the measurement before."""
-        try:
-            await self._load.try_once()
-        except TranslaneError:
-            return  # the next measurement counts the errors
 
     def _show(self, verdict: str = "") -> None:
         """Writes the line of the measurement that has just ended, if there is one."""
         if self._running is None:
             return
         self.measurements.append(self._running)
-        line = row(self._running, tokens=self._plan.count_tokens)
+        line = self._running.row(tokens=self._plan.tokens)
         self._running = None
         self._write(f"{line}  {verdict}".rstrip())
 
@@ -144,14 +133,19 @@ class Benchmark:
         """Writes the line of a measurement that was broken off, and the rate found; hands each remark to `note`."""
         self._show()
         if self._search and self.measurements:
-            self._write(_found(self._search, self._plan.bound))
+            within = f"p95 within {self._plan.p95 * 1000:g} ms"
+            if self._search.kept is None:
+                lowest = f"{self._search.lowest:.4g} sentences/s"
+                self._write(f"no rate was found that keeps {within}; the lowest rate tried is {lowest}")
+            else:
+                self._write(f"highest rate that keeps {within}: {self._search.kept:.4g} sentences/s")
             if (machines := self._machines) is not None:
                 self._write(
-                    f"machines for {self._plan.wanted_rate:.4g} sentences/s: {machines}, each at {_LOADED:.0%} of its "
+                    f"machines for {self._plan.machines_for:.4g} sentences/s: {machines}, each at {_LOADED:.0%} of its "
                     "highest rate at most; add one for the day on which one is away"
                 )
         for measurement in self.measurements:
-            for each in notes(measurement):
+            for each in measurement.notes():
                 note(each)
         for name, failure in self._load.failures.items():
             note(f"{name}: {failure}")
@@ -159,25 +153,19 @@ class Benchmark:
     @property
     def _machines(self) -> int | None:
         """How many machines take the wanted rate; None without one, or without a rate that this one keeps."""
-        if self._plan.wanted_rate is None or self._search is None or self._search.kept is None:
+        if self._plan.machines_for is None or self._search is None or self._search.kept is None:
             return None
-        return math.ceil(self._plan.wanted_rate / (_LOADED * self._search.kept))
+        return math.ceil(self._plan.machines_for / (_LOADED * self._search.kept))
 
     def as_json(self) -> dict[str, Any]:
         """The measurements, and the outcome of the search, in base units."""
+        plan = self._plan
         report: dict[str, Any] = {
-            "schedule_seed": self._plan.seed,
-            "measurements": [as_json(measurement) for measurement in self.measurements],
+            "schedule_seed": plan.schedule_seed,
+            "measurements": [measurement.as_json() for measurement in self.measurements],
         }
         if self._search:
-            report |= {"p95_bound_seconds": self._plan.bound.seconds, "highest_rate": self._search.kept}
-        if self._plan.wanted_rate is not None:
-            report |= {"wanted_rate": self._plan.wanted_rate, "load": _LOADED, "machines": self._machines}
+            report |= {"p95_bound_seconds": plan.p95, "highest_rate": self._search.kept}
+        if plan.machines_for is not None:
+            report |= {"wanted_rate": plan.machines_for, "load": _LOADED, "machines": self._machines}
         return report
-
-
-def _found(search: RateSearch, bound: Bound) -> str:
-    within = f"p95 within {bound.seconds * 1000:g} ms"
-    if search.kept is None:
-        return f"no rate was found that keeps {within}; the lowest rate tried is {search.lowest:.4g} sentences/s"
-    return f"highest rate that keeps {within}: {search.kept:.4g} sentences/s"

@@ -8,7 +8,6 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 import grpc
@@ -24,8 +23,6 @@ from translane_client.connection import Connection
 _METHOD = "/translane.v1.TranslationService/Translate"
 _CHECK_EVERY = 0.1
 """Seconds between two checks of whether the bound can still be kept."""
-
-Send = Callable[..., Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +87,19 @@ class Load:
         self._connections = connections
         self._count_tokens = count_tokens
         self._stack = AsyncExitStack()
-        self._senders: Iterator[Send] = iter(())
+        self._senders: Iterator[Callable[..., Awaitable[bytes]]] = iter(())
         self.failures: dict[str, TranslaneError] = {}
         """gRPC status → the first failure with it."""
 
     async def __aenter__(self) -> Self:
         options = [*channel_options(), ("grpc.use_local_subchannel_pool", 1)]  # else all channels share a connection
-        senders = list[Send]()
-        for _ in range(self._connections):
-            channel = await self._stack.enter_async_context(self._connection.channel(grpc.aio, options))
-            senders.append(channel.unary_unary(_METHOD, None, None))  # requests and answers stay bytes
-        self._senders = itertools.cycle(senders)
+        opened = [self._connection.channel(grpc.aio, options) for _ in range(self._connections)]
+        channels = [await self._stack.enter_async_context(channel) for channel in opened]
+        self._senders = itertools.cycle([channel.unary_unary(_METHOD, None, None) for channel in channels])
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
 
     async def try_once(self) -> None:
         """Sends a request and waits for its answer: by then, the server has done the load before.
@@ -132,29 +125,34 @@ class Load:
         soon as the bound cannot be kept any more.
         """
         clock = asyncio.get_running_loop().time
+        times = itertools.takewhile(lambda at: at < warm_up + duration, times)
+        watch: _Watch | None = None
         if bound is not None:
-            times = list(itertools.takewhile(lambda at: at < warm_up + duration, times))
-        watch = None if bound is None else _Watch(bound, sum(at >= warm_up for at in times), measurement)
+            times = list(times)
+            watch = _Watch(bound, sum(at >= warm_up for at in times), measurement)
         begun = clock()
         window = Window(begun + warm_up, begun + warm_up + duration)
         due_at: dict[asyncio.Task[None], float] = {}
+
+        def is_hopeless() -> bool:
+            return watch is not None and watch.is_hopeless(clock(), due_at.values(), window)
+
         try:
             for at in times:
                 due = begun + at
-                if due >= window.end:
-                    break
                 await asyncio.sleep(max(0.0, due - clock()))  # even when the request is late, so that other tasks run
                 task = asyncio.create_task(self._exchange(due, window, measurement))
                 due_at[task] = due
                 task.add_done_callback(due_at.pop)
-                if watch and watch.is_hopeless(clock(), due_at.values(), window):
+                if is_hopeless():
                     break
-            while due_at and not (watch and watch.is_hopeless(clock(), due_at.values(), window)):
+            while due_at and not is_hopeless():
                 await asyncio.wait(due_at, timeout=_CHECK_EVERY if watch else None)
             if not (watch and watch.hopeless):
                 await asyncio.sleep(max(0.0, window.end - clock()))
         finally:
-            await self._end(due_at, measurement, window, clock(), given_up=bool(watch and watch.hopeless))
+            measurement.given_up = bool(watch and watch.hopeless)
+            await _end(due_at, measurement, window)
 
     async def keep_busy(self, clients: int, measurement: Measurement, *, warm_up: float, duration: float) -> None:
         """A closed loop: each client sends a request as soon as its request before is answered."""
@@ -166,11 +164,11 @@ class Load:
             while (now := clock()) < window.end:
                 await self._exchange(now, window, measurement)
 
-        due_at = {asyncio.create_task(client()): begun for _ in range(clients)}
+        tasks = [asyncio.create_task(client()) for _ in range(clients)]
         try:
-            await asyncio.gather(*due_at)
+            await asyncio.gather(*tasks)
         finally:
-            await self._end(due_at, measurement, window, clock(), given_up=False)
+            await _end(tasks, measurement, window)
 
     async def _exchange(self, due: float, window: Window, measurement: Measurement) -> None:
         clock = asyncio.get_running_loop().time
@@ -198,22 +196,14 @@ class Load:
                 measurement.errors[failure.code.name] += 1
                 self.failures.setdefault(failure.code.name, failure)
 
-    async def _end(
-        self,
-        tasks: Iterable[asyncio.Task[None]],
-        measurement: Measurement,
-        window: Window,
-        now: float,
-        *,
-        given_up: bool,
-    ) -> None:
-        measurement.seconds = window.passed(now)
-        measurement.given_up = given_up
-        measurement.broken_off = measurement.seconds < window.end - window.start and not given_up
-        left = list(tasks)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+
+async def _end(tasks: Iterable[asyncio.Task[None]], measurement: Measurement, window: Window) -> None:
+    measurement.seconds = window.passed(asyncio.get_running_loop().time())
+    measurement.broken_off = measurement.seconds < window.end - window.start and not measurement.given_up
+    left = list(tasks)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 class _Watch:

@@ -1,4 +1,4 @@
-"""The outcome of one load on a server."""
+"""The outcome of one load on a server, as a line of a table and as JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-QUANTILES = (0.5, 0.95, 0.99, 1.0)
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """The quantiles of the latency that are shown."""
 
 _LAG_FLOOR = 0.01
 """Seconds of lag that are normal: an event loop wakes up some milliseconds late."""
 _LAG_SHARE = 0.1
 """Share of the latency's 95th percentile; a lag beyond it distorts the measurement."""
+
+_WIDTH = 10
+_NOTHING = "-"
 
 
 @dataclass
@@ -65,10 +69,10 @@ class Measurement:
         return self.tokens_within / self.seconds if self.tokens_within and self.seconds > 0 else None
 
     @property
-    def quantiles(self) -> list[float]:
+    def quantiles(self) -> dict[str, float]:
         """The latency [s] of the answered requests at each of QUANTILES; nan where none was answered."""
         ordered = sorted(self.latencies)
-        return [quantile(ordered, share) for share in QUANTILES]
+        return {name: quantile(ordered, share) for name, share in QUANTILES.items()}
 
     def quantile_of_all(self, share: float) -> float:
         """The latency [s] at the quantile `share` of all requests; a failed request is infinitely late."""
@@ -85,6 +89,59 @@ class Measurement:
         """Whether the generator could not keep up, so that the latency is partly its own."""
         answered = quantile(sorted(self.latencies), 0.95) if self.latencies else 0.0
         return self.lag > max(_LAG_FLOOR, _LAG_SHARE * answered)
+
+    def row(self, *, tokens: bool) -> str:
+        """The line of the table; `tokens` adds a column of target tokens per second."""
+        load = f"{self.rate:.4g}" if self.clients is None else str(self.clients)
+        latencies = (_NOTHING if math.isnan(each) else f"{each * 1000:.1f}" for each in self.quantiles.values())
+        rate = self.tokens_per_second
+        spent = [_NOTHING if rate is None else f"{rate:,.0f}"] if tokens else []
+        counts = [f"{name} {count}" for name, count in sorted(self.errors.items())]
+        counts += [f"unanswered {self.unanswered}"] if self.unanswered else []
+        return _line(load, f"{self.sentences_per_second:.1f}", *latencies, *spent, ", ".join(counts) or _NOTHING)
+
+    def notes(self) -> list[str]:
+        """Sentences that a reader of the line has to know."""
+        load = f"{self.rate:.4g} sentences/s" if self.clients is None else f"{self.clients} clients"
+        found = []
+        if self.broken_off:
+            found.append(f"{load}: broken off after {self.seconds:.1f} s of measuring")
+        if self.fell_behind:
+            found.append(
+                f"{load}: this generator could not keep up: 1% of the requests were sent {self.lag * 1000:.0f} ms late"
+                " or later, and their latency includes that"
+            )
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """The measurement, in base units."""
+        return {
+            "rate": self.rate,
+            "clients": self.clients,
+            "texts_per_request": self.texts_per_request,
+            "seconds": self.seconds,
+            "requests": self.requests,
+            "answered_per_second": self.sentences_per_second,
+            "tokens_per_second": self.tokens_per_second,
+            "latency_seconds": {k: None if math.isnan(value) else value for k, value in self.quantiles.items()},
+            "lag_seconds": self.lag,
+            "errors": dict(self.errors),
+            "unanswered": self.unanswered,
+            "fell_behind": self.fell_behind,
+            "broken_off": self.broken_off,
+            "given_up": self.given_up,
+        }
+
+
+def headings(*, clients: bool, tokens: bool) -> str:
+    """The table's first line."""
+    latencies = (f"{name} ms" for name in QUANTILES)
+    spent = ["tokens/s"] if tokens else []
+    return _line("clients" if clients else "offered/s", "answered/s", *latencies, *spent, "errors")
+
+
+def _line(*cells: str) -> str:
+    return "  ".join([*(cell.rjust(_WIDTH) for cell in cells[:-1]), cells[-1]])
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

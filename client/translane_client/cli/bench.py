@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from translane.arguments import Parser
-from translane.errors import TranslaneError
-from translane.results import ServerInfo
-from translane.v1 import translation_pb2 as pb
-from translane_client._requests import request_fields
-from translane_client.bench.benchmark import Benchmark, Plan
-from translane_client.bench.load import Bound, Load
-from translane_client.bench.schedule import Text, serialized_requests
-from translane_client.bench.sentences import BUILT_IN, built_in
 from translane_client.cli import bulk, decoding_flags
-from translane_client.cli.bulk import CommandError
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import FileError, LineWriter
-from translane_client.client import Client
-from translane_client.retry import RetryPolicy
+from translane_client.cli.text_files import CommandError, FileError, LineWriter
+
+if TYPE_CHECKING:
+    from translane.errors import TranslaneError
+    from translane.results import ServerInfo
+    from translane_client.bench.schedule import Text
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
@@ -37,27 +31,13 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     flags.section(
         "load (one of --rate, --clients and --find-rate)", "A TIME is a number of seconds, or 500ms, 10s, 2m."
     )
-    flags.add(
-        "--rate",
-        type=positive,
-        nargs="+",
-        metavar="R",
-        help="sentences per second, one measurement for each R (default: 10)",
-    )
-    flags.add(
-        "--clients",
-        type=count,
-        nargs="+",
-        metavar="N",
-        help="clients that each wait for their last answer, one measurement for each N",
-    )
+    help = "sentences per second, one measurement for each R (default: 10)"
+    flags.add("--rate", type=positive, nargs="+", metavar="R", help=help)
+    help = "clients that each wait for their last answer, one measurement for each N"
+    flags.add("--clients", type=count, nargs="+", metavar="N", help=help)
     flags.switch("--find-rate", help="search the highest rate that keeps --p95, beginning with --rate where it is set")
-    flags.add(
-        "--machines-for",
-        type=positive,
-        metavar="R",
-        help="with --find-rate: tell how many machines like this one take R sentences per second",
-    )
+    help = "with --find-rate: tell how many machines like this one take R sentences per second"
+    flags.add("--machines-for", type=positive, metavar="R", help=help)
     flags.add("--p95", type=duration, default="500ms", metavar="TIME", help="latency that 95%% of requests may reach")
     flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
     flags.add("--duration", type=duration, default="10s", metavar="TIME", help="length of each measurement")
@@ -66,25 +46,15 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     flags.add("--connections", type=count, default=1, metavar="N", help="connections, which requests take in turn")
     flags.add("--schedule-seed", type=unsigned, default=0, metavar="N", help="the same N gives the same requests")
     flags.section("requests")
-    flags.add(
-        "-i",
-        "--input",
-        metavar="FILE",
-        type=Path,
-        help="file of texts, one on each line; - is standard input (default: built-in sentences)",
-    )
+    help = "file of texts, one on each line; - is standard input (default: built-in sentences)"
+    flags.add("-i", "--input", metavar="FILE", type=Path, help=help)
     flags.switch("--max-lengths", help="each line ends with a tab and the max_length of its translation")
     flags.add("--texts-per-request", type=count, default=1, metavar="N", help="texts in each request")
     bulk.add_model_flags(flags)
     flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
     flags.section("output")
-    flags.add(
-        "--json",
-        dest="json_file",
-        metavar="FILE",
-        type=Path,
-        help=f"write the measurements as JSON, too (environment: {ENV_PREFIX}JSON_FILE)",
-    )
+    help = f"write the measurements as JSON, too (environment: {ENV_PREFIX}JSON_FILE)"
+    flags.add("--json", dest="json_file", metavar="FILE", type=Path, help=help)
     decoding_flags.add_flags(flags)
     parser.short_help = (
         *("server", "ca", "token_file", "rate", "clients", "find_rate", "p95", "duration", "warm_up"),
@@ -100,7 +70,15 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         TranslaneError: the server cannot be reached.
         CommandError: there is nothing to send, or the server refuses the requests.
     """
-    decoding_flags.settle_nbest(arguments)
+    import asyncio
+
+    from translane.errors import TranslaneError
+    from translane.v1 import translation_pb2 as pb
+    from translane_client._requests import request_fields
+    from translane_client.bench.benchmark import Benchmark, Plan
+    from translane_client.bench.load import Load
+    from translane_client.bench.schedule import serialized_requests
+
     _settle_load(arguments)
     names = ("model", "source_language", "target_language", "priority")
     request = {**decoding_flags.decoding_options(arguments), **{name: getattr(arguments, name) for name in names}}
@@ -116,8 +94,9 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         connections=arguments.connections,
         count_tokens=bool(arguments.tokens),
     )
+    plan = Plan(**{field.name: getattr(arguments, field.name) for field in fields(Plan)})
     with LineWriter(None, streams.stdout) as output:
-        benchmark = Benchmark(_plan(arguments), load, output.write)
+        benchmark = Benchmark(plan, load, output.write)
         try:
             asyncio.run(benchmark.run())
         except TranslaneError as error:
@@ -129,22 +108,6 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
                 with LineWriter(arguments.json_file, None, keep_breaks=True) as file:
                     file.write(json.dumps(report, indent=2))
     return 0 if benchmark.succeeded else 1
-
-
-def _plan(arguments: argparse.Namespace) -> Plan:
-    return Plan(
-        rates=arguments.rate or (),
-        clients=arguments.clients or (),
-        find_rate=bool(arguments.find_rate),
-        bound=Bound(arguments.p95),
-        trials=arguments.trials,
-        warm_up=arguments.warm_up,
-        duration=arguments.duration,
-        texts_per_request=arguments.texts_per_request,
-        seed=arguments.schedule_seed,
-        count_tokens=bool(arguments.tokens),
-        wanted_rate=arguments.machines_for,
-    )
 
 
 def _message(error: TranslaneError, arguments: argparse.Namespace) -> str:
@@ -162,53 +125,52 @@ def _pause(text: str) -> float:
 
 def _settle_load(arguments: argparse.Namespace) -> None:
     """Leaves one kind of load; the command line wins over the environment. Exits on wrong usage."""
-    kinds = {"rate", "clients", "find_rate"}
-    chosen = {name for name in kinds & arguments.given if getattr(arguments, name)} or {
-        name for name in kinds if getattr(arguments, name)
-    }
+    kinds = {name for name in ("rate", "clients", "find_rate") if getattr(arguments, name)}
+    chosen = kinds & arguments.given or kinds
     if "clients" in chosen and len(chosen) > 1:
         arguments.parser.error("--clients excludes --rate and --find-rate")
     if "find_rate" in chosen and len(arguments.rate or ()) > 1:
         arguments.parser.error("--find-rate takes one --rate, the rate to begin with")
     if "machines_for" in arguments.given and "find_rate" not in chosen:
         arguments.parser.error("--machines-for needs --find-rate")
-    for name in kinds - chosen - ({"rate"} if "find_rate" in chosen else set()):
-        setattr(arguments, name, None)
     if not chosen:
         arguments.rate = [10.0]
+    elif not chosen & {"rate", "find_rate"}:
+        arguments.rate = ()
+    arguments.clients = arguments.clients if "clients" in chosen else ()
+    arguments.find_rate = "find_rate" in chosen
+    arguments.rate = arguments.rate or ()
+    arguments.tokens = bool(arguments.tokens)
 
 
 def _texts(arguments: argparse.Namespace, streams: StandardStreams) -> list[Text]:
     """The texts to send: the lines of the input, or built-in sentences in a language of the server's model."""
+    from translane_client.bench.schedule import Text
+    from translane_client.bench.sentences import BUILT_IN, built_in
+
     if arguments.input is None:
         if arguments.max_lengths:
             arguments.parser.error("--max-lengths needs -i")
-        with Client(arguments.connection, retry=RetryPolicy(attempts=1)) as client:
+        arguments.attempts = 1
+        with bulk.client_of(arguments) as client:
             info = client.server_info(timeout=arguments.timeout)
         sentences = built_in(_source_languages(info, arguments))
         if not sentences:
             raise CommandError(f"built-in sentences exist in {', '.join(BUILT_IN)} only: -i FILE names a file of texts")
         return [Text(sentence) for sentence in sentences]
+    texts = list[Text]()
     with ExitStack() as stack:
         lines = bulk.lines_of(arguments.input, streams, stack)
-        texts = list(_read(lines.items(), lines.place, with_lengths=arguments.max_lengths))
+        for index, line in enumerate(lines.items()):
+            text, tab, length = line.rpartition("\t") if arguments.max_lengths else (line, "", "")
+            if not line.strip():
+                continue
+            if arguments.max_lengths and not (tab and length.strip().isdecimal() and 0 < int(length) < 2**31):
+                raise FileError(f"{lines.place(index)}: a text, a tab and a positive number are needed")
+            texts.append(Text(text, int(length) if arguments.max_lengths else None))
     if not texts:
         raise CommandError(f"{lines.name}: no texts to send")
     return texts
-
-
-def _read(lines: Iterator[str], place: Callable[[int], str], *, with_lengths: bool) -> Iterator[Text]:
-    for index, line in enumerate(lines):
-        if line.strip():
-            yield text_with_length(line, place(index)) if with_lengths else Text(line)
-
-
-def text_with_length(line: str, place: str) -> Text:
-    """The text of a line that ends with a tab and a max_length. FileError: the line is another, in `place`."""
-    text, tab, number = line.rpartition("\t")
-    if not tab or not number.strip().isdecimal() or not 0 < int(number) < 2**31:
-        raise FileError(f"{place}: a text, a tab and a positive number are needed")
-    return Text(text, int(number))
 
 
 def _source_languages(info: ServerInfo, arguments: argparse.Namespace) -> tuple[str, ...]:

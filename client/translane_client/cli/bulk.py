@@ -7,29 +7,25 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from translane.errors import TranslaneError
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
-from translane_client.cli.inputs import Inputs, Lines, Written, is_same, is_terminal
+from translane_client.cli.inputs import Inputs, Lines, is_same, is_terminal
 from translane_client.cli.progress_bar import ProgressBar
 from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import FileError, LineWriter, opened
-from translane_client.client import Client
-from translane_client.retry import RetryPolicy
+from translane_client.cli.text_files import CommandError, FileError, LineWriter, opened
+
+if TYPE_CHECKING:
+    from translane.errors import TranslaneError
+    from translane_client.client import Client
 
 Answer = TypeVar("Answer")
 
 _STANDARD = Path("-")
 _VIOLATIONS_SHOWN = 3
 """Each line of a request may be a violation; the message shows no more than these."""
-
-
-class CommandError(Exception):
-    """A command ended early; `str()` is one sentence that says where, and how much was written."""
 
 
 def add_file_flags(flags: Flags, *, input: str, output: str) -> None:
@@ -62,27 +58,17 @@ def lines_of(path: Path | None, streams: StandardStreams, stack: ExitStack) -> L
     return Lines(stack.enter_context(opened(path)), str(path))
 
 
-def client_of(arguments: argparse.Namespace, inputs: Inputs[Any]) -> Client:
+def client_of(arguments: argparse.Namespace, inputs: Inputs[Any] | None = None) -> Client:
     """The client that the arguments describe."""
-    return Client(
-        arguments.connection,
-        retry=RetryPolicy(attempts=arguments.attempts),
-        batch_size=1 if inputs.typed else arguments.batch_size,  # a person who types waits for each line's answer
-        concurrency=1 if inputs.typed else arguments.concurrency,
-    )
+    from translane_client.client import Client
+    from translane_client.retry import RetryPolicy
 
-
-class Writer(Written, Protocol):
-    """What writes answers; a context manager."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-AnyWriter = TypeVar("AnyWriter", bound=Writer)
+    retry = RetryPolicy(attempts=arguments.attempts)
+    if inputs is None:
+        return Client(arguments.connection, retry=retry)
+    if inputs.typed:  # a person who types waits for each line's answer
+        return Client(arguments.connection, retry=retry, batch_size=1, concurrency=1)
+    return Client(arguments.connection, retry=retry, batch_size=arguments.batch_size, concurrency=arguments.concurrency)
 
 
 def output_path(arguments: argparse.Namespace, inputs: Inputs[Any], *, may_be_input: bool = False) -> Path | None:
@@ -95,22 +81,30 @@ def output_path(arguments: argparse.Namespace, inputs: Inputs[Any], *, may_be_in
 
 def line_output(
     arguments: argparse.Namespace, streams: StandardStreams, inputs: Inputs[Any], *, keep_breaks: bool = False
-) -> Output[LineWriter]:
+) -> Output:
     """An output of lines. FileError: the output is an input as well, or standard output is closed."""
     path = output_path(arguments, inputs)
     writer = LineWriter(path, None if path else streams.stdout, keep_breaks=keep_breaks)
     return Output(arguments, streams, inputs, writer, to_terminal=not path and is_terminal(streams.stdout))
 
 
-class Output(Generic[AnyWriter]):
-    """Writes the answers to a command's inputs, and shows the progress on a terminal."""
+class Output:
+    """Writes the answers to a command's inputs, and shows the progress on a terminal.
+
+    Args:
+        arguments: The command's.
+        streams: The command's.
+        inputs: What is answered.
+        writer: A context manager that writes the answers, with `name` and `count` for messages.
+        to_terminal: Whether it writes to a terminal, which a progress bar would disturb.
+    """
 
     def __init__(
         self,
         arguments: argparse.Namespace,
         streams: StandardStreams,
         inputs: Inputs[Any],
-        writer: AnyWriter,
+        writer: Any,
         *,
         to_terminal: bool,
     ) -> None:
@@ -137,6 +131,8 @@ class Output(Generic[AnyWriter]):
         Raises:
             CommandError: reading, a request or writing failed.
         """
+        from translane.errors import TranslaneError
+
         index = 0
         with self.writer as writer:
             try:
@@ -145,10 +141,9 @@ class Output(Generic[AnyWriter]):
                     size = self._inputs.sizes.popleft()
                     if self._progress:
                         self._progress.advance(size, sentences(answer))
-            except TranslaneError as error:
-                raise CommandError(f"{self._message(error, index)}{self._inputs.written(writer)}") from error
-            except FileError as error:
-                raise CommandError(f"{error}{self._inputs.written(writer)}") from error
+            except (TranslaneError, FileError) as error:
+                message = self._message(error, index) if isinstance(error, TranslaneError) else str(error)
+                raise CommandError(f"{message}{self._inputs.written(writer)}") from error
             finally:
                 if self._progress:
                     self._progress.close()
@@ -159,14 +154,13 @@ class Output(Generic[AnyWriter]):
             return explained(error)
         messages = list(
             dict.fromkeys(
-                f"{self._place(violation.field, index)}: {with_flags(violation.description)}"
-                if violation.description
-                else str(error)
-                for violation in error.violations
+                f"{self._place(each.field, index)}: {with_flags(each.description)}" if each.description else str(error)
+                for each in error.violations
             )
         )
-        more = len(messages) - _VIOLATIONS_SHOWN
-        return "; ".join([*messages[:_VIOLATIONS_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+        if (more := len(messages) - _VIOLATIONS_SHOWN) > 0:
+            messages[_VIOLATIONS_SHOWN:] = [f"and {more} more"]
+        return "; ".join(messages)
 
     def _place(self, field: str, index: int) -> str:
         match = re.match(r"(?:texts|inputs)\[(\d+)\](\.(?:source|target)\b)?", field)

@@ -1,4 +1,7 @@
-"""The commands of the client: `translane translate`, `score`, `models` and `bench`."""
+"""The commands of the client: `translane translate`, `score`, `models` and `bench`.
+
+What needs gRPC is imported when the arguments are known: help, and wrong usage, take no time for it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,11 @@ from importlib import import_module
 from typing import BinaryIO, NamedTuple, TextIO
 
 from translane.arguments import Parser
-from translane.errors import TranslaneError
 from translane_client.cli import connection_flags, decoding_flags
-from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import FileError
+from translane_client.cli.text_files import CommandError
 from translane_client.cli.waiting import waiting_told
 from translane_client.retry import RetryPolicy
 
@@ -67,36 +68,36 @@ def run(
     def say(line: str) -> None:
         print(f"translane: {printable(line)}", file=streams.stderr, flush=True)
 
-    arguments = parse_arguments(name, argv, environ)
+    arguments = _arguments(name, argv, environ)
+    from translane.errors import TranslaneError
+
     try:
         arguments.connection = connection_flags.connection_of(arguments)
-    except ValueError as error:
-        say(str(error))
-        return 1
-    try:
         with waiting_told(say):
-            exit_code: int = arguments.run(arguments, streams)
-    except (TranslaneError, FileError, CommandError) as error:
-        say(connection_flags.explained(error) if isinstance(error, TranslaneError) else str(error))
-        _forget_unwritten(stdout)
-        return 1
+            return arguments.run(arguments, streams)  # type: ignore[no-any-return]
+    except TranslaneError as error:
+        say(connection_flags.explained(error))
+        code = 1
+    except CommandError as error:
+        say(str(error))
+        code = 1
     except BrokenPipeError:
-        _forget_unwritten(stdout)
-        return _BROKEN_PIPE
-    return exit_code
+        code = _BROKEN_PIPE
+    if stdout is None:
+        _forget_unwritten()
+    return code
 
 
-def _forget_unwritten(stdout: BinaryIO | None) -> None:
+def _forget_unwritten() -> None:
     """Keeps Python from a second failure at exit, when it would write the rest to the process's standard output."""
-    if stdout is not None or sys.stdout is None:
-        return
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parse_arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
+def _arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """The command's arguments; the environment, or else a default, fills those left out. Exits on wrong usage."""
     command = _COMMANDS[name]
     module = import_module(f"translane_client.cli.{name}")
@@ -106,23 +107,19 @@ def parse_arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) 
         usage=f"translane {name} [options] {command.operands}".rstrip(),
         epilog=f"Every flag has an environment twin: {ENV_PREFIX}SERVER is --server. A flag wins over its twin.",
     )
-    flags = _server_flags(parser, retries=command.retries)
-    module.add_flags(parser, flags)
-    parser.set_defaults(run=module.run, parser=parser, flags=flags)
-    arguments = parser.parse_args(decoding_flags.with_values(argv))
-    arguments.flags.fill(arguments, environ)
-    return arguments
-
-
-def _server_flags(parser: Parser, *, retries: bool) -> Flags:
     flags = Flags(parser)
     flags.section("connection")
     connection_flags.add_flags(flags)
-    if not retries:
-        return flags
-    flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
-    flags.add("--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request")
-    return flags
+    if command.retries:
+        flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
+        flags.add(
+            "--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request"
+        )
+    module.add_flags(parser, flags)
+    parser.set_defaults(run=module.run, parser=parser)
+    arguments = parser.parse_args(decoding_flags.with_values(argv))
+    flags.fill(arguments, environ)
+    return arguments
 
 
 translate, score, models, bench = (partial(run, name) for name in _COMMANDS)

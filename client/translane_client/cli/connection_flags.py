@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from translane.errors import TranslaneError, Unauthenticated
 from translane_client._addresses import servers_of
 from translane_client.cli.flags import ENV_PREFIX, Flags, unicode
-from translane_client.connection import Connection, ConnectionOptions
+from translane_client.cli.text_files import CommandError
+
+if TYPE_CHECKING:
+    from translane.errors import TranslaneError
+    from translane_client.connection import Connection, ConnectionOptions
 
 _NAMES = ("tls", "ca", "cert", "key", "server_name", "token", "token_file")
 _ADVICE = {"tls=True": "--tls", "tls=False": "--no-tls"}
@@ -42,20 +45,22 @@ def options_of(arguments: argparse.Namespace) -> ConnectionOptions:
     options = {name: getattr(arguments, name) for name in _NAMES}
     if "token_file" in arguments.given:
         options["token"] = None
-    return cast(ConnectionOptions, options)
+    return cast("ConnectionOptions", options)
 
 
 def connection_of(arguments: argparse.Namespace) -> Connection:
-    """The connection that the arguments describe. ValueError: they are wrong; the message names the flags."""
+    """The connection that the arguments describe. CommandError: they are wrong; the message names the flags."""
+    from translane_client.connection import Connection
+
     try:
         return Connection(arguments.server, **options_of(arguments))
     except ValueError as error:
-        raise ValueError(_with_flags(str(error))) from None
+        raise CommandError(_with_flags(str(error))) from None
 
 
 def explained(error: TranslaneError) -> str:
     """The error's message, and what to do where a setting of the command is missing."""
-    if isinstance(error, Unauthenticated) and error.reason == "MISSING_KEY":
+    if error.reason == "MISSING_KEY":
         return f"{error} (--token-file FILE, or {ENV_PREFIX}TOKEN)"
     return str(error)
 

@@ -1,7 +1,7 @@
 """The decoding options as flags.
 
-A decoding option is a field of DecodingOptions in `translane.options` and a row of the table here. The protocol
-says the type of its value.
+A decoding option is a field of Options in `translane.options`, which has the type of its value, and a row of the table
+here.
 """
 
 from __future__ import annotations
@@ -9,30 +9,17 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from google.protobuf.descriptor import FieldDescriptor
-
-from translane.options import DecodingOptions
-from translane.v1 import translation_pb2 as pb
+from translane.options import DecodingOptions, Options
 from translane_client.cli.flags import Flags, boolean, count, integer, number, unicode, unsigned
 from translane_client.cli.term_files import read_terms
 
 _BEAMS_WITH_TERMS = 4
 """The server's beam size for a request with terms, where neither the request nor the model's default has one."""
-
-_VALUES: Mapping[int, tuple[str, Callable[[str], Any]]] = {
-    FieldDescriptor.TYPE_INT32: ("N", integer),
-    FieldDescriptor.TYPE_UINT64: ("N", unsigned),
-    FieldDescriptor.TYPE_FLOAT: ("X", number),
-    FieldDescriptor.TYPE_STRING: ("TEXT", unicode),
-    FieldDescriptor.TYPE_MESSAGE: ("FILE", Path),  # terms, a line each
-}
-"""Type of a field of the protocol → the word for the value in the help, and the conversion of the value."""
-
 
 _AUTO = "auto"
 _SWITCHES = {"--split-sentences": "on", "--no-split-sentences": "off"}
@@ -41,19 +28,14 @@ _SWITCHES = {"--split-sentences": "on", "--no-split-sentences": "off"}
 
 def with_values(argv: Sequence[str]) -> list[str]:
     """The command line with the value of each flag that was typed as a switch."""
-    found = list[str]()
-    texts_follow = False
-    for word, following in pairwise([*argv, ""]):
-        texts_follow = texts_follow or word == "--"
-        if word in _SWITCHES and not texts_follow and not _is_value(word, following):
-            found.append(f"--split-sentences={_SWITCHES[word]}")
-        else:
-            found.append(word)
-    return found
-
-
-def _is_value(flag: str, word: str) -> bool:
-    return not flag.startswith("--no-") and word in (_AUTO, "on", "off")
+    flags = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
+    found = [
+        f"--split-sentences={_SWITCHES[word]}"
+        if word in _SWITCHES and (word.startswith("--no-") or following not in (_AUTO, "on", "off"))
+        else word
+        for word, following in pairwise([*flags, ""])
+    ]
+    return found + list(argv[len(flags) :])
 
 
 def _choice(text: str) -> bool | str:
@@ -78,10 +60,9 @@ class _Flag:
     spelling: str = ""
     """The flag, where it is not the option's name."""
     type: Callable[[str], Any] | None = None
-    """The conversion of the value, where the protocol's type allows more than makes sense."""
-    repeated: bool = False
+    """The conversion of the value, where the option's type allows more than makes sense."""
     metavar: str = ""
-    """The word for the value in the help, where the protocol's type has too wide a word."""
+    """The word for the value in the help, where the option's type has too wide a word."""
 
     @property
     def name(self) -> str:
@@ -96,14 +77,25 @@ class _Flag:
     def add_to(self, flags: Flags) -> None:
         """Declares the flag."""
         help = f"{self.help} (default: {self.default})" if self.default else self.help
-        kind = pb.DecodingOptions.DESCRIPTOR.fields_by_name[self.field].type
-        if kind == FieldDescriptor.TYPE_BOOL and not self.type:
+        kind = _TYPES[self.field]
+        if kind == "bool | None" and not self.type:
             flags.switch(self.name, default=None, help=help)
             return
-        metavar, convert = _VALUES.get(kind, ("", self.type))
-        repetition = {"action": "append"} if self.repeated else {}
-        flags.add(self.name, metavar=self.metavar or metavar, type=self.type or convert, help=help, **repetition)
+        metavar, convert = _VALUES.get(kind, ("", None))
+        several: dict[str, Any] = {"action": "append"} if kind == "tuple[str, ...]" else {}
+        flags.add(self.name, metavar=self.metavar or metavar, type=self.type or convert, help=help, **several)
 
+
+_TYPES = {field.name: str(field.type) for field in fields(Options)}
+
+_VALUES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "int | None": ("N", integer),
+    "float | None": ("X", number),
+    "str | None": ("TEXT", unicode),
+    "tuple[str, ...]": ("TEXT", unicode),
+    "tuple[Term, ...]": ("FILE", Path),  # terms, a line each
+}
+"""Type of an option → the word for the value in the help, and the conversion of the value."""
 
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
     "decoding (a flag that is not set takes the model's default, or else the default named here)": (
@@ -113,9 +105,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("repetition_penalty", "make tokens that occurred already X times less likely", "1"),
         _Flag("no_repeat_ngram_size", "let no sequence of N tokens occur twice; 0 is off", "0"),
         _Flag("target_prefix", "begin each translation with TEXT"),
-        _Flag(
-            "suppressed_phrases", "keep TEXT out of the translations; may be repeated", "", "--suppress", repeated=True
-        ),
+        _Flag("suppressed_phrases", "keep TEXT out of the translations; may be repeated", spelling="--suppress"),
         _Flag("suppress_unknown", "never generate the unknown token", "no"),
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
         _Flag("use_shortlist", "generate only the tokens that the model's shortlist has for the source", "no"),
@@ -130,23 +120,18 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
     ),
     "what stays as it is, and terms": (
         _Flag(
-            "preserve",
-            "do not translate what the regular expression (RE2) matches; may be repeated",
-            repeated=True,
-            metavar="REGEX",
+            "preserve", "do not translate what the regular expression (RE2) matches; may be repeated", metavar="REGEX"
         ),
         _Flag(
             "preserve_untranslatable",
             "do not translate placeholders, URLs, e-mail addresses, tags, emoji and unknown characters",
             "yes",
         ),
-        _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", "", "--terms"),
+        _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", spelling="--terms"),
         _Flag(
             "glossaries",
             "add the terms of a glossary that the server stores; may be repeated",
-            "",
-            "--glossary",
-            repeated=True,
+            spelling="--glossary",
             metavar="NAME",
         ),
     ),
@@ -160,7 +145,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("temperature", "divide the logits by X", "1"),
         _Flag("top_k", "sample among the N best tokens", "all"),
         _Flag("top_p", "sample among the best tokens whose probabilities add up to X", "all"),
-        _Flag("seed", "the same N gives the same sample", "another each time"),
+        _Flag("seed", "the same N gives the same sample", "another each time", type=unsigned),
     ),
     "results": (
         _Flag("num_hypotheses", "hypotheses of each text, as n-best lines", "1", type=count),
@@ -181,8 +166,6 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
 FLAGS: Mapping[str, _Flag] = {flag.field: flag for flags in _SECTIONS.values() for flag in flags}
 """The flag of each field of DecodingOptions."""
 
-_SAMPLING = ("temperature", "top_k", "top_p")
-
 
 def add_flags(flags: Flags) -> None:
     """Declares a flag for each decoding option, and --nbest."""
@@ -190,62 +173,40 @@ def add_flags(flags: Flags) -> None:
         flags.section(title)
         for flag in members:
             flag.add_to(flags)
-    flags.add(
-        "--nbest",
-        type=count,
-        metavar="N",
-        help="as --num-hypotheses N, with N beams unless --beam-size, sampling or --alternatives is set",
-    )
-
-
-def settle_nbest(arguments: argparse.Namespace) -> None:
-    """Unsets one of --nbest and --num-hypotheses where both are set: the command line wins over the environment.
-
-    Exits with a usage error where both come from the command line, or both from the environment.
-    """
-    both = {"nbest", "num_hypotheses"}
-    if any(getattr(arguments, name) is None for name in both):
-        return
-    given = arguments.given & both
-    if len(given) != 1:
-        arguments.parser.error("--nbest and --num-hypotheses exclude each other")
-    for name in both - given:
-        setattr(arguments, name, None)
+    help = "as --num-hypotheses N, with N beams unless --beam-size, sampling or --alternatives is set"
+    flags.add("--nbest", type=count, metavar="N", help=help)
 
 
 def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     """The options that the arguments set.
 
+    One of --nbest and --num-hypotheses may be set; the command line wins over the environment. Exits with a usage
+    error where both come from the command line, or both from the environment.
+
     Raises:
         FileError: the file of terms cannot be read, or a line of it holds no term.
     """
-    options = DecodingOptions()
-    for field, flag in FLAGS.items():
-        value = getattr(arguments, flag.dest)
-        if value is not None and value != _AUTO:
-            if field == "terminology":
-                arguments.term_file = read_terms(value)  # which errors name the lines of
-                value = arguments.term_file.terms
-            options[field] = value  # type: ignore[literal-required]
+    both = {"nbest", "num_hypotheses"}
+    if all(getattr(arguments, name) is not None for name in both):
+        if len(given := arguments.given & both) != 1:
+            arguments.parser.error("--nbest and --num-hypotheses exclude each other")
+        (other,) = both - given
+        setattr(arguments, other, None)
+    values = {field: getattr(arguments, flag.dest) for field, flag in FLAGS.items()}
+    options: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
+    if options.get("split_sentences") == _AUTO:
+        del options["split_sentences"]
+    if path := options.get("terminology"):
+        arguments.term_file = read_terms(path)  # which errors name the lines of
+        options["terminology"] = arguments.term_file.terms
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
-        if _needs_beams(options):
-            options["beam_size"] = arguments.nbest
-            if _has_terms(options):
-                options["beam_size"] = max(arguments.nbest, _BEAMS_WITH_TERMS)
+        has_terms = bool(options.get("terminology") or options.get("glossaries"))
+        chosen = {"beam_size", "temperature", "top_k", "top_p"} & options.keys() or options.get("return_alternatives")
+        if not chosen and not (arguments.nbest == 1 and has_terms):  # the model's default may be fewer beams
+            options["beam_size"] = max(arguments.nbest, _BEAMS_WITH_TERMS) if has_terms else arguments.nbest
         options.setdefault("return_token_scores", True)  # n-best lines hold scores
-    return options
-
-
-def _needs_beams(options: DecodingOptions) -> bool:
-    """Whether n-best hypotheses need a number of beams: the model's default may be smaller."""
-    if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
-        return False
-    return options.get("num_hypotheses") != 1 or not _has_terms(options)
-
-
-def _has_terms(options: DecodingOptions) -> bool:
-    return bool(options.get("terminology") or options.get("glossaries"))
+    return cast(DecodingOptions, options)
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:

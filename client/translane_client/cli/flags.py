@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from translane.arguments import Parser, with_default
 from translane.options import FLOAT_MAX
 
+Value = TypeVar("Value")
+
 ENV_PREFIX = "TRANSLANE_CLIENT_"
 
 _INT32_MAX = 2**31 - 1
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0}
 
 
@@ -34,21 +37,14 @@ class Flags:
         self._section = self._parser.add_argument_group(title, description)
 
     def add(self, *names: str, default: Any = None, help: str, **settings: Any) -> None:
-        """Adds a flag as `ArgumentParser.add_argument` does.
-
-        Args:
-            names: The spellings of the flag.
-            default: The value where neither the flag nor its twin is set; a str is converted as the flag's value is.
-            help: The text of the help, which also shows the default.
-            settings: Further arguments of `add_argument`.
-        """
+        """Adds a flag as `add_argument` does. The help shows the default; a str is converted as the flag's value is."""
         action = self._section.add_argument(*names, default=None, help=with_default(help, default), **settings)
         convert = settings.get("type")
         self._defaults[action.dest] = (action, convert(default) if convert and isinstance(default, str) else default)
 
-    def switch(self, *names: str, help: str, default: bool | None = False, **settings: Any) -> None:
+    def switch(self, *names: str, help: str, default: bool | None = False) -> None:
         """Adds a flag that is yes or no: --json and --no-json."""
-        self.add(*names, action=argparse.BooleanOptionalAction, default=default, help=help, **settings)
+        self.add(*names, action=argparse.BooleanOptionalAction, default=default, help=help)
 
     def add_variable(self, dest: str) -> None:
         """Adds an environment variable without a flag, for what is no business of those who list processes."""
@@ -60,38 +56,21 @@ class Flags:
         `arguments.given` becomes the set of flags on the command line.
         """
         arguments.given = {name for name in self._defaults if getattr(arguments, name, None) is not None}
-        for name, (action, default) in self._defaults.items():
-            if getattr(arguments, name, None) is not None:
-                continue
-            if text := environ.get(self._variable(action), ""):
-                setattr(arguments, name, self._converted(action, text))
-            else:
-                setattr(arguments, name, default)
-
-    @staticmethod
-    def _variable(action: argparse.Action) -> str:
-        return ENV_PREFIX + action.dest.upper()
-
-    def _converted(self, action: argparse.Action, text: str) -> Any:
-        convert: Callable[[str], Any] = boolean if action.nargs == 0 else action.type or str  # type: ignore[assignment]
-        try:
-            if isinstance(action, argparse._AppendAction):
-                return [convert(line) for line in text.splitlines() if line]
-            if action.nargs == "+":
-                return [convert(word) for word in text.split()]
-            return convert(text)
-        except (argparse.ArgumentTypeError, ValueError) as error:
-            self._parser.error(f"environment variable {self._variable(action)}: {error}")
+        for name in self._defaults.keys() - arguments.given:
+            action, default = self._defaults[name]
+            variable = ENV_PREFIX + name.upper()
+            try:
+                value = _converted(action, environ[variable]) if environ.get(variable) else default
+            except (argparse.ArgumentTypeError, ValueError) as error:
+                self._parser.error(f"environment variable {variable}: {error}")
+            setattr(arguments, name, value)
 
 
-def boolean(text: str) -> bool:
-    """True from 1, true, yes or on; False from 0, false, no or off."""
-    lowered = text.lower()
-    if lowered in ("1", "true", "yes", "on"):
-        return True
-    if lowered in ("0", "false", "no", "off"):
-        return False
-    raise argparse.ArgumentTypeError(f"true or false is needed, not {text!r}")
+def _converted(action: argparse.Action, text: str) -> Any:
+    convert: Any = boolean if action.nargs == 0 else action.type or str
+    if isinstance(action, argparse._AppendAction):
+        return [convert(line) for line in text.splitlines() if line]
+    return [convert(word) for word in text.split()] if action.nargs == "+" else convert(text)
 
 
 def unicode(text: str) -> str:
@@ -103,75 +82,37 @@ def unicode(text: str) -> str:
     return text
 
 
-def integer(text: str) -> int:
-    """An integer of 32 bits, as it travels in a request."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"an integer is needed, not {text!r}") from None
-    if not -_INT32_MAX <= value <= _INT32_MAX:
-        raise argparse.ArgumentTypeError(f"an integer from {-_INT32_MAX} to {_INT32_MAX} is needed, not {text!r}")
-    return value
+def _checked(
+    convert: Callable[[str], Value], what: str, fits: Callable[[Value], bool] = lambda _: True
+) -> Callable[[str], Value]:
+    """A conversion of a flag's value that says what is needed."""
 
-
-def unsigned(text: str) -> int:
-    """An integer of 64 bits, 0 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 2**64:
-        raise argparse.ArgumentTypeError(f"an integer from 0 to {2**64 - 1} is needed, not {text!r}")
-    return value
-
-
-def number(text: str) -> float:
-    """A finite number of 32 bits, as a request carries it."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not abs(value) <= FLOAT_MAX:
-        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
-    return value
-
-
-def count(text: str) -> int:
-    """A positive integer of 32 bits."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"a positive integer is needed, not {text!r}")
-    if value > _INT32_MAX:
-        raise argparse.ArgumentTypeError(f"a positive integer up to {_INT32_MAX} is needed, not {text!r}")
-    return value
-
-
-def positive(text: str) -> float:
-    """A positive number."""
-    return _positive(text, text, "a positive number")
-
-
-def seconds(text: str) -> float:
-    """A positive number of seconds."""
-    return _positive(text, text, "a positive number of seconds")
-
-
-def duration(text: str) -> float:
-    """A positive number of seconds, from "500ms", "10s", "2m" or a bare number of seconds."""
-    number, factor = next(
-        ((text.removesuffix(unit), factor) for unit, factor in _UNITS.items() if text.endswith(unit)), (text, 1.0)
-    )
-    return factor * _positive(number, text, "a duration such as 500ms, 10s or 2m")
-
-
-def _positive(number: str, text: str, what: str) -> float:
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
+    def checked(text: str) -> Value:
+        try:
+            if fits(value := convert(text)):
+                return value
+        except (ValueError, KeyError):
+            pass
         raise argparse.ArgumentTypeError(f"{what} is needed, not {text!r}")
-    return value
+
+    return checked
+
+
+def _seconds_of(text: str) -> float:
+    unit = next((unit for unit in _UNITS if text.endswith(unit)), "")
+    return float(text.removesuffix(unit)) * _UNITS.get(unit, 1.0)
+
+
+def _is_positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+boolean = _checked(lambda text: _BOOLEANS[text.lower()], "true or false")
+# Of 32 and 64 bits, as they travel in a request.
+integer = _checked(int, f"an integer from {-_INT32_MAX} to {_INT32_MAX}", lambda value: abs(value) <= _INT32_MAX)
+count = _checked(int, f"an integer from 1 to {_INT32_MAX}", lambda value: 0 < value <= _INT32_MAX)
+unsigned = _checked(int, f"an integer from 0 to {2**64 - 1}", lambda value: 0 <= value < 2**64)
+number = _checked(float, "a number", lambda value: abs(value) <= FLOAT_MAX)
+positive = _checked(float, "a positive number", _is_positive)
+seconds = _checked(float, "a positive number of seconds", _is_positive)
+duration = _checked(_seconds_of, "a duration such as 500ms, 10s or 2m", _is_positive)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from translane.results import AlignmentPoint, Hypothesis, Score, StreamedTranslation, Translation
+from translane.results import Hypothesis, Score, StreamedTranslation, Translation
 
 
 class TranslationFormat:
@@ -39,30 +39,27 @@ class TranslationFormat:
     def lines(self, index: int, translation: Translation) -> Iterator[str]:
         """The lines of the translation of text `index`."""
         if self._json:
-            yield to_json({"text": translation.text, "score": translation.score, **_shown(translation)})
+            about = {"text": translation.text, "score": translation.score, "finish_reason": translation.finish_reason}
+            yield to_json({**about, **asdict(translation)})
         elif self._nbest:
-            for hypothesis in translation.hypotheses:
-                fields = [str(index), hypothesis.text, number(hypothesis.score)]
-                yield " ||| ".join([*fields, *self._estimate(hypothesis), *self._details(hypothesis)])
+            for each in translation.hypotheses:
+                estimate, details = self._beside(each)
+                yield " ||| ".join([str(index), each.text, number(each.score), *estimate, *details])
         else:
             best = translation.hypotheses[0]
-            score = [number(best.score)] if self._scores else []
-            yield "\t".join([*score, *self._estimate(best), best.text, *self._details(best)])
+            estimate, details = self._beside(best)
+            yield "\t".join([*([number(best.score)] if self._scores else []), *estimate, best.text, *details])
 
-    def _estimate(self, hypothesis: Hypothesis) -> Iterator[str]:
+    def _beside(self, hypothesis: Hypothesis) -> tuple[list[str], list[str]]:
+        """The fields before and after the text that the flags ask for."""
+        estimate, details = list[str](), list[str]()
         if self._quality:
-            yield "" if hypothesis.quality is None else f"{hypothesis.quality:.3f}"
-
-    def _details(self, hypothesis: Hypothesis) -> Iterator[str]:
+            estimate.append("" if hypothesis.quality is None else f"{hypothesis.quality:.3f}")
         if self._tokens:
-            scores = hypothesis.token_log_probs if self._scores else ()
-            yield tokens_line(hypothesis.tokens, scores)
-        if self._alignment:
-            yield alignment_line(hypothesis.alignment)
-
-
-def _shown(translation: Translation) -> dict[str, object]:
-    return {"finish_reason": translation.finish_reason, **asdict(translation)}
+            details.append(tokens_line(hypothesis.tokens, hypothesis.token_log_probs if self._scores else ()))
+        if self._alignment:  # Pharaoh's format
+            details.append(" ".join(f"{point.source_token}-{point.target_token}" for point in hypothesis.alignment))
+        return estimate, details
 
 
 def delta_json(index: int, delta: str) -> str:
@@ -72,10 +69,9 @@ def delta_json(index: int, delta: str) -> str:
 
 def stream_json(index: int, translation: StreamedTranslation) -> str:
     """The line of JSON that ends the translation of text `index`."""
-    timing = asdict(translation.timing) if translation.timing else None
-    treatment = asdict(translation.treatment) if translation.treatment else None
-    about = {"timing": timing, "treatment": treatment, "models": translation.models}
-    return to_json({"index": index, **asdict(translation.hypothesis), **about})
+    shown = asdict(translation)
+    about = {name: shown[name] for name in ("timing", "treatment", "models")}
+    return to_json({"index": index, **shown["hypothesis"], **about})
 
 
 def score_json(score: Score) -> str:
@@ -93,11 +89,6 @@ def tokens_line(tokens: Sequence[str], log_probs: Sequence[float]) -> str:
     if not log_probs:
         return " ".join(tokens)
     return " ".join(f"{token}:{number(each)}" for token, each in zip(tokens, log_probs, strict=False))
-
-
-def alignment_line(points: Iterable[AlignmentPoint]) -> str:
-    """The alignment in Pharaoh's format: source token, hyphen, target token."""
-    return " ".join(f"{point.source_token}-{point.target_token}" for point in points)
 
 
 def to_json(value: object) -> str:

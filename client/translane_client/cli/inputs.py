@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, Generic, Protocol, TypeVar
 
-from translane_client.cli.text_files import FileError, pair_of, texts_of
+from translane_client.cli.text_files import FileError, texts_of
 
 Item = TypeVar("Item", covariant=True)
 
@@ -110,7 +110,11 @@ class TabbedPairs(Inputs[tuple[str, str]]):
     def items(self) -> Iterator[tuple[str, str]]:
         """Reads the pairs. FileError: a line holds no pair."""
         for index, text in enumerate(self._lines.items()):
-            yield pair_of(text, self._lines.place(index))
+            source, *targets = text.split("\t")
+            if len(targets) != 1:
+                tabs = f"{len(targets)} tabs" if targets else "no tab"
+                raise FileError(f"{self._lines.place(index)}: {tabs}, where one is needed between source and target")
+            yield source, targets[0]
 
     def place(self, index: int, part: str = "") -> str:
         """The file and the line, and the side where there is a part."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,11 @@ LONGEST_LINE = 1 << 20
 """Bytes of the longest line. No text is longer, and a file without line ends must not fill the memory."""
 
 
-class FileError(Exception):
+class CommandError(Exception):
+    """A command cannot go on; `str()` is one sentence that says where, and how much was written."""
+
+
+class FileError(CommandError):
     """A file cannot be read or written; `str()` is one sentence that names the file."""
 
 
@@ -23,15 +27,6 @@ def opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
-
-
-def pair_of(text: str, place: str) -> tuple[str, str]:
-    """Source and target of a line, with one tab between. FileError: the line is another; the message names `place`."""
-    sides = text.split("\t")
-    if len(sides) != 2:
-        tabs = "no tab" if len(sides) == 1 else f"{len(sides) - 1} tabs"
-        raise FileError(f"{place}: {tabs}, where one is needed between source and target")
-    return sides[0], sides[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +98,7 @@ class LineWriter:
     def __init__(self, path: Path | None, stdout: BinaryIO | None, *, keep_breaks: bool = False) -> None:
         self.name = "standard output" if path is None else str(path)
         self.count = 0
-        self.begun = False
-        """Whether a line has begun and not ended."""
         self._keep_breaks = keep_breaks
-        self._after_return = False
         self._path = path
         self._file: BinaryIO | None = stdout if path is None else None
 
@@ -122,9 +114,8 @@ class LineWriter:
             try:
                 self._file.close()
             except OSError as problem:
-                if kind is not None:  # the error under way is this same failure, or a more important one
-                    return
-                raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
+                if kind is None:  # else the error under way is this same failure, or a more important one
+                    raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
     def write(self, text: str) -> None:
         """Writes one line.
@@ -136,19 +127,23 @@ class LineWriter:
         self._put(self._on_a_line(text) + "\n")
         self.count += 1
 
-    def write_part(self, text: str) -> None:
-        """Writes the next part of a line; the part is not empty. Raises as `write` does."""
-        after_return, self._after_return = self._after_return, text.endswith("\r")
-        if after_return and not self._keep_breaks:
-            text = text.removeprefix("\n")  # the part before has written a space for the break
-        self._put(self._on_a_line(text))
-        self.begun = True
+    def write_parts(self, parts: Iterable[str]) -> None:
+        """Writes a line as its parts arrive. One that breaks off is ended, and does not count. Raises as `write`."""
+        from translane.errors import TranslaneError
 
-    def end_line(self, *, whole: bool = True) -> None:
-        """Ends the line of the parts written; a line that is not `whole` does not count. Raises as `write` does."""
+        begun = after_return = False
+        try:
+            for part in parts:
+                if after_return and not self._keep_breaks:
+                    part = part.removeprefix("\n")
+                self._put(self._on_a_line(part))
+                begun, after_return = True, part.endswith("\r")
+        except TranslaneError:
+            if begun:
+                self._put("\n")
+            raise
         self._put("\n")
-        self.count += whole
-        self.begun = self._after_return = False
+        self.count += 1
 
     def _on_a_line(self, text: str) -> str:
         return text if self._keep_breaks else on_a_line(text)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from contextlib import ExitStack
 
 from translane.arguments import Parser
-from translane.errors import TranslaneError
 from translane.options import DecodingOptions
 from translane.results import Translation
 from translane_client.cli import bulk, decoding_flags, formats
-from translane_client.cli.bulk import Output
 from translane_client.cli.files import flags as file_flags
 from translane_client.cli.files.translated_file import translate_file
 from translane_client.cli.flags import Flags, integer
@@ -19,7 +16,6 @@ from translane_client.cli.inputs import Arguments, Inputs
 from translane_client.cli.notes import Notes
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
-from translane_client.client import Client
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
@@ -49,7 +45,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         FileError: a file cannot be opened, or the file of terms is wrong.
         CommandError: the translation ended early.
     """
-    decoding_flags.settle_nbest(arguments)
+    options = decoding_flags.decoding_options(arguments)
     form = formats.TranslationFormat(arguments)
     if arguments.texts and "input" in arguments.given:
         arguments.parser.error("TEXT and -i exclude each other")
@@ -59,7 +55,6 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             " and alignment"
         )
     file_flags.check(arguments, form)
-    options = decoding_flags.decoding_options(arguments)
     notes = Notes()
     try:
         if arguments.texts or arguments.stream:
@@ -88,61 +83,26 @@ def _translate_texts(
         # A translation takes one line; but a TEXT typed on several lines gets its translation on several lines.
         keep_breaks = bool(arguments.texts and arguments.split_sentences is True and form.is_text_alone)
         output = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
+        writer: LineWriter = output.writer
         client = stack.enter_context(bulk.client_of(arguments, inputs))
+        settings = file_flags.request_settings(arguments)
+
+        def write(index: int, translation: Translation) -> None:
+            notes.add(inputs.place(index), translation.treatment)
+            for line in form.lines(index, translation):
+                writer.write(line)
+
+        def stream(index: int, text: str) -> None:
+            with client.translate_stream(text, **settings, **options) as deltas:
+                if arguments.json:
+                    for delta in deltas:
+                        writer.write(formats.delta_json(index, delta))
+                    writer.write(formats.stream_json(index, deltas.result))
+                else:
+                    writer.write_parts(deltas)
+                notes.add(inputs.place(index), deltas.result.treatment)
+
         if arguments.stream:
-            _stream(client, arguments, options, inputs, output, notes)
+            output.write_all(inputs.items(), stream)
         else:
-            _translate(client, arguments, options, inputs, output, form, notes)
-
-
-def _translate(
-    client: Client,
-    arguments: argparse.Namespace,
-    options: DecodingOptions,
-    inputs: Inputs[str],
-    output: Output[LineWriter],
-    form: formats.TranslationFormat,
-    notes: Notes,
-) -> None:
-    def write(index: int, translation: Translation) -> None:
-        notes.add(inputs.place(index), translation.treatment)
-        for line in form.lines(index, translation):
-            output.writer.write(line)
-
-    settings = file_flags.request_settings(arguments)
-    output.write_all(client.translate_iter(inputs.items(), **settings, **options), write)
-
-
-def _stream(
-    client: Client,
-    arguments: argparse.Namespace,
-    options: DecodingOptions,
-    inputs: Inputs[str],
-    output: Output[LineWriter],
-    notes: Notes,
-) -> None:
-    writer = output.writer
-
-    def write(index: int, text: str) -> None:
-        with client.translate_stream(text, **file_flags.request_settings(arguments), **options) as stream:
-            if arguments.json:
-                for delta in stream:
-                    writer.write(formats.delta_json(index, delta))
-                writer.write(formats.stream_json(index, stream.result))
-            else:
-                _write_deltas(writer, stream)
-            notes.add(inputs.place(index), stream.result.treatment)
-
-    output.write_all(inputs.items(), write)
-
-
-def _write_deltas(writer: LineWriter, deltas: Iterable[str]) -> None:
-    """Writes one line as it arrives. A line that breaks off is ended, and does not count."""
-    try:
-        for delta in deltas:
-            writer.write_part(delta)
-    except TranslaneError:
-        if writer.begun:
-            writer.end_line(whole=False)
-        raise
-    writer.end_line()
+            output.write_all(client.translate_iter(inputs.items(), **settings, **options), write)

@@ -11,7 +11,6 @@ import pytest
 from translane.v1 import translation_pb2 as pb
 from translane_client.bench.load import Bound, Window, tokens_of
 from translane_client.bench.measurement import Measurement, quantile
-from translane_client.bench.report import as_json, notes
 
 
 def measured(*latencies: float, rate: float | None = 50.0, seconds: float = 10.0, **values) -> Measurement:
@@ -31,7 +30,7 @@ def test_quantiles_are_values_that_occurred(share: float, expected: float):
 def test_quantiles_of_few_values():
     assert quantile([7.0], 0.5) == quantile([7.0], 0.99) == 7.0
     assert math.isnan(quantile([], 0.5))
-    assert measured(0.3, 0.1, 0.2).quantiles == [0.2, 0.3, 0.3, 0.3]
+    assert measured(0.3, 0.1, 0.2).quantiles == {"p50": 0.2, "p95": 0.3, "p99": 0.3, "max": 0.3}
 
 
 def test_a_failure_is_infinitely_late_for_a_bound():
@@ -64,18 +63,18 @@ def test_tokens_are_those_of_all_hypotheses():
 
 
 def test_notes_tell_of_a_generator_that_fell_behind_and_of_an_early_end():
-    assert notes(measured(0.1, lags=array("d", [0.004]))) == []
-    assert notes(measured(1.0, lags=array("d", [0.09]))) == []
-    (note,) = notes(measured(0.1, lags=array("d", [0.02])))
+    assert measured(0.1, lags=array("d", [0.004])).notes() == []
+    assert measured(1.0, lags=array("d", [0.09])).notes() == []
+    (note,) = measured(0.1, lags=array("d", [0.02])).notes()
     assert note.startswith("50 sentences/s: this generator could not keep up")
     assert "20 ms" in note
-    (note,) = notes(measured(0.1, rate=None, seconds=1.5, broken_off=True))
+    (note,) = measured(0.1, rate=None, seconds=1.5, broken_off=True).notes()
     assert note == "3 clients: broken off after 1.5 s of measuring"
 
 
 def test_json_has_base_units():
-    report = as_json(measured(0.1, 0.3, seconds=4.0, errors=Counter(UNAVAILABLE=1)))
+    report = measured(0.1, 0.3, seconds=4.0, errors=Counter(UNAVAILABLE=1)).as_json()
     assert report["latency_seconds"] == {"p50": 0.1, "p95": 0.3, "p99": 0.3, "max": 0.3}
     assert (report["rate"], report["requests"], report["answered_per_second"]) == (50.0, 3, 0.5)
     assert report["errors"] == {"UNAVAILABLE": 1}
-    assert as_json(measured())["latency_seconds"]["p50"] is None
+    assert measured().as_json()["latency_seconds"]["p50"] is None
