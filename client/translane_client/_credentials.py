@@ -9,6 +9,7 @@ import os
 import re
 import ssl
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -32,10 +33,10 @@ class FollowedFile:
         ValueError: the file cannot be read; the message begins with the setting.
     """
 
-    def __init__(self, path: str | os.PathLike[str], setting: str) -> None:
+    def __init__(self, path: AnyPath, setting: str) -> None:
         self.path = Path(path)
         self._setting = setting
-        self.content, self._stamp = self._read()
+        self.refresh()
 
     def has_changed(self) -> bool:
         """Whether the file is another one than its content was taken from; a file that is away has not changed."""
@@ -46,21 +47,17 @@ class FollowedFile:
 
     def refresh(self) -> None:
         """Takes the content anew. ValueError: the file cannot be read."""
-        self.content, self._stamp = self._read()
-
-    def _read(self) -> tuple[bytes, tuple[int, ...]]:
         try:
-            status = self.path.stat()
-            if not stat.S_ISREG(status.st_mode):  # reading a pipe could take forever
+            if not stat.S_ISREG(self.path.stat().st_mode):  # reading a pipe could take forever
                 raise ValueError(f"{self._setting}: {self.path} is not a file")
             with self.path.open("rb") as file:
-                status = os.fstat(file.fileno())
+                stamp = _stamp_of(os.fstat(file.fileno()))
                 content = file.read(_MOST_BYTES + 1)
         except OSError as error:
             raise ValueError(f"{self._setting}: {self.path} cannot be read: {error.strerror or error}") from None
         if len(content) > _MOST_BYTES:
             raise ValueError(f"{self._setting}: {self.path} is longer than {_MOST_BYTES} bytes")
-        return content, _stamp_of(status)
+        self.content, self._stamp = content, stamp
 
 
 def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
@@ -82,10 +79,9 @@ class TlsFiles:
     def __init__(self, ca: AnyPath | None, cert: AnyPath | None, key: AnyPath | None) -> None:
         if (cert is None) != (key is None):
             raise ValueError("cert, key: a client certificate needs both")
-        self._paths = (ca, cert, key)
-        self._files = (_followed(ca, "ca"), _followed(cert, "cert"), _followed(key, "key"))
+        self._paths = {"ca": ca, "cert": cert, "key": key}
+        self._files = self._read()
         self._generation = 0
-        self._check()
 
     def generation(self) -> int:
         """How often the files were replaced by others that are sound: the credentials of a lower number are outdated.
@@ -93,9 +89,9 @@ class TlsFiles:
         Files that are replaced one after the other do not fit together for a moment. They are looked at again the next
         time, and the credentials stay until then what they were.
         """
-        if any(file.has_changed() for file in self._files if file):
+        if any(file.has_changed() for file in self._files.values()):
             try:
-                self._files = TlsFiles(*self._paths)._files
+                self._files = self._read()
             except ValueError:
                 return self._generation
             self._generation += 1
@@ -103,24 +99,21 @@ class TlsFiles:
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Credentials of a channel."""
-        ca, cert, key = (None if file is None else file.content for file in self._files)
-        return grpc.ssl_channel_credentials(ca, key, cert)
+        content = {name: file.content for name, file in self._files.items()}
+        return grpc.ssl_channel_credentials(content.get("ca"), content.get("key"), content.get("cert"))
 
-    def _check(self) -> None:
+    def _read(self) -> dict[str, FollowedFile]:
         """ValueError: a file does not hold what it should. gRPC says it only when it connects, and not which file."""
-        ca, cert, key = self._files
+        files = {name: FollowedFile(path, name) for name, path in self._paths.items() if path is not None}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if ca:
+        if ca := files.get("ca"):
             try:
                 context.load_verify_locations(cadata=ca.content.decode("ascii", "ignore"))
             except (ssl.SSLError, ValueError):
                 raise ValueError(f"ca: {ca.path} holds no sound certificate in PEM") from None
-        if cert and key:
-            _check_pair(context, cert, key)
-
-
-def _followed(path: AnyPath | None, setting: str) -> FollowedFile | None:
-    return None if path is None else FollowedFile(path, setting)
+        if "cert" in files:
+            _check_pair(context, files["cert"], files["key"])
+        return files
 
 
 def _check_pair(context: ssl.SSLContext, cert: FollowedFile, key: FollowedFile) -> None:
@@ -131,13 +124,10 @@ def _check_pair(context: ssl.SSLContext, cert: FollowedFile, key: FollowedFile) 
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise ValueError(f"cert, key: {key.path} is not the key of {cert.path}") from None
-        raise ValueError(f"cert, key: {_unsound(cert.path, key.path)} in PEM") from None
+        unsound = f"{cert.path} holds no sound certificate, or {key.path} no sound key"
+        raise ValueError(f"cert, key: {unsound}, in PEM") from None
     except OSError as error:  # the file went after it was read
         raise ValueError(f"cert, key: {error.strerror or error}") from None
-
-
-def _unsound(cert: Path, key: Path) -> str:
-    return f"{cert} holds no sound certificate, or {key} no sound key,"
 
 
 class Token:
@@ -152,11 +142,9 @@ class Token:
         if token is not None and token_file is not None:
             raise ValueError("token, token_file: they exclude each other")
         self._file = None if token_file is None else FollowedFile(token_file, "token_file")
-        self._metadata: Metadata = ()
+        self._metadata: Metadata = _metadata(token, "token: it") if token is not None else ()
         if self._file:
-            self._metadata = _metadata(self._file.content.decode("ascii", "replace"), f"token_file: {self._file.path}")
-        elif token is not None:
-            self._metadata = _metadata(token, "token: it")
+            self._metadata = self._of_file(self._file)
 
     def metadata(self) -> Metadata | None:
         """What a call carries to say who calls; None where there is no token.
@@ -166,12 +154,14 @@ class Token:
         thread for each call.
         """
         if self._file and self._file.has_changed():
-            try:
+            with suppress(ValueError):
                 self._file.refresh()
-                self._metadata = _metadata(self._file.content.decode("ascii", "replace"), "token_file")
-            except ValueError:
-                pass
+                self._metadata = self._of_file(self._file)
         return self._metadata or None
+
+    @staticmethod
+    def _of_file(file: FollowedFile) -> Metadata:
+        return _metadata(file.content.decode("ascii", "replace"), f"token_file: {file.path}")
 
 
 def _metadata(token: str, subject: str) -> Metadata:
