@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack, cast
 
 import grpc
 
@@ -42,39 +42,31 @@ class Connection:
 
     Args:
         address: HOST:PORT, several of them, or a target of gRPC's.
-        tls: See ConnectionOptions, as for all that follow.
+        options: TLS and the caller's token, such as `ca="ca.pem"`; ConnectionOptions describes them.
 
     Raises:
         ValueError: a setting is wrong, or settings contradict each other. The message begins with their names, if it
             is not about the address.
     """
 
-    def __init__(
-        self,
-        address: str | Iterable[str],
-        *,
-        tls: bool | None = None,
-        ca: AnyPath | None = None,
-        cert: AnyPath | None = None,
-        key: AnyPath | None = None,
-        server_name: str | None = None,
-        token: str | None = None,
-        token_file: AnyPath | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-    ) -> None:
+    def __init__(self, address: str | Iterable[str], **options: Unpack[ConnectionOptions]) -> None:
+        if unknown := options.keys() - ConnectionOptions.__optional_keys__:
+            raise TypeError(f"unknown option {min(unknown)!r}")
         self.servers = servers_of(address)
         self.name = ", ".join(self.servers)
         """The servers, for messages."""
         self.has_several = are_several(self.servers)
-        given = [name for name, file in (("ca", ca), ("cert", cert), ("key", key)) if file is not None]
+        files = {name: cast(AnyPath | None, options.get(name)) for name in ("ca", "cert", "key")}
+        given = [name for name, file in files.items() if file is not None]
+        tls, credentials, token_file = options.get("tls"), options.get("credentials"), options.get("token_file")
         if given and tls is False:
             raise ValueError(f"tls, {', '.join(given)}: without TLS there are no certificates")
         if credentials is not None and (given or tls is not None):
             raise ValueError(f"credentials, {', '.join(given or ['tls'])}: credentials stand alone")
         self._credentials = credentials
-        self._tls = TlsFiles(ca, cert, key) if tls or given else None
-        self._server_name = server_name or None
-        self._token = Token(token, token_file)
+        self._tls = TlsFiles(**files) if tls or given else None
+        self._server_name = options.get("server_name") or None
+        self._token = Token(options.get("token"), token_file)
         if self._token.metadata() and not self.is_secure and tls is None and not are_local(self.servers):
             raise ValueError(
                 f"{'token' if token_file is None else 'token_file'}: a token over plain text can be read on its way to"

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import grpc
@@ -56,46 +56,34 @@ class Window:
         return min(max(now, self.start), self.end) - self.start
 
 
+@dataclass
 class Load:
     """A server under load: an asynchronous context manager, which belongs to the event loop that runs then.
 
     Requests and answers stay bytes, because the generator may share the server's processors and has to cost little.
-
-    Args:
-        connection: How the servers are reached.
-        requests: Serialised TranslateRequests without end.
-        texts_per_request: Texts in each request.
-        timeout: Deadline of each request [s].
-        connections: Connections to the server; requests take them in turn.
-        count_tokens: Whether to count the tokens in the answers.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        requests: Iterator[bytes],
-        *,
-        texts_per_request: int,
-        timeout: float,
-        connections: int = 1,
-        count_tokens: bool = False,
-    ) -> None:
-        self._connection = connection
-        self._requests = requests
-        self._texts_per_request = texts_per_request
-        self._timeout = timeout
-        self._connections = connections
-        self._count_tokens = count_tokens
-        self._stack = AsyncExitStack()
-        self._senders: Iterator[Callable[..., Awaitable[bytes]]] = iter(())
-        self.failures: dict[str, TranslaneError] = {}
-        """gRPC status → the first failure with it."""
+    connection: Connection
+    requests: Iterator[bytes]
+    """Serialised TranslateRequests without end."""
+    texts_per_request: int
+    timeout: float
+    """Deadline of each request [s]."""
+    connections: int = 1
+    """Connections to the server; requests take them in turn."""
+    count_tokens: bool = False
+    """Whether to count the tokens in the answers."""
+    failures: dict[str, TranslaneError] = field(default_factory=dict)
+    """gRPC status → the first failure with it."""
 
     async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
         options = [*channel_options(), ("grpc.use_local_subchannel_pool", 1)]  # else all channels share a connection
-        opened = [self._connection.channel(grpc.aio, options) for _ in range(self._connections)]
+        opened = [self.connection.channel(grpc.aio, options) for _ in range(self.connections)]
         channels = [await self._stack.enter_async_context(channel) for channel in opened]
-        self._senders = itertools.cycle([channel.unary_unary(_METHOD, None, None) for channel in channels])
+        self._senders: Iterator[Callable[..., Awaitable[bytes]]] = itertools.cycle(
+            [channel.unary_unary(_METHOD, None, None) for channel in channels]
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -110,11 +98,11 @@ class Load:
         try:
             await self._send()
         except grpc.aio.AioRpcError as error:
-            raise exception_from(error, connection=self._connection) from error
+            raise exception_from(error, connection=self.connection) from error
 
     def _send(self) -> Awaitable[bytes]:
-        metadata = self._connection.metadata()
-        return next(self._senders)(next(self._requests), timeout=self._timeout, metadata=metadata)
+        metadata = self.connection.metadata()
+        return next(self._senders)(next(self.requests), timeout=self.timeout, metadata=metadata)
 
     async def offer(
         self, times: Iterable[float], measurement: Measurement, *, warm_up: float, duration: float, bound: Bound | None
@@ -126,16 +114,24 @@ class Load:
         """
         clock = asyncio.get_running_loop().time
         times = itertools.takewhile(lambda at: at < warm_up + duration, times)
-        watch: _Watch | None = None
+        late_allowed = math.inf
         if bound is not None:
             times = list(times)
-            watch = _Watch(bound, sum(at >= warm_up for at in times), measurement)
+            late_allowed = bound.late_allowed(sum(at >= warm_up for at in times))
         begun = clock()
         window = Window(begun + warm_up, begun + warm_up + duration)
         due_at: dict[asyncio.Task[None], float] = {}
+        checked = begun
 
-        def is_hopeless() -> bool:
-            return watch is not None and watch.is_hopeless(clock(), due_at.values(), window)
+        def is_given_up() -> bool:
+            nonlocal checked
+            now = clock()
+            if bound is not None and now >= checked + _CHECK_EVERY:
+                checked = now
+                late = sum(latency > bound.seconds for latency in measurement.latencies) + measurement.errors.total()
+                late += sum(now - due > bound.seconds for due in due_at.values() if due in window)
+                measurement.given_up = late > late_allowed
+            return measurement.given_up
 
         try:
             for at in times:
@@ -144,14 +140,13 @@ class Load:
                 task = asyncio.create_task(self._exchange(due, window, measurement))
                 due_at[task] = due
                 task.add_done_callback(due_at.pop)
-                if is_hopeless():
+                if is_given_up():
                     break
-            while due_at and not is_hopeless():
-                await asyncio.wait(due_at, timeout=_CHECK_EVERY if watch else None)
-            if not (watch and watch.hopeless):
+            while due_at and not is_given_up():
+                await asyncio.wait(due_at, timeout=_CHECK_EVERY if bound else None)
+            if not measurement.given_up:
                 await asyncio.sleep(max(0.0, window.end - clock()))
         finally:
-            measurement.given_up = bool(watch and watch.hopeless)
             await _end(due_at, measurement, window)
 
     async def keep_busy(self, clients: int, measurement: Measurement, *, warm_up: float, duration: float) -> None:
@@ -176,17 +171,17 @@ class Load:
         failure: TranslaneError | None = None
         try:
             response = await self._send()
-            tokens = tokens_of(response) if self._count_tokens else 0
+            tokens = tokens_of(response) if self.count_tokens else 0
         except grpc.aio.AioRpcError as error:
-            failure = exception_from(error, connection=self._connection)
+            failure = exception_from(error, connection=self.connection)
         except DecodeError:
-            failure = Internal(f"the answer of {self._connection.name} is no TranslateResponse")
+            failure = Internal(f"the answer of {self.connection.name} is no TranslateResponse")
         except asyncio.CancelledError:
             measurement.unanswered += due in window
             raise
         now = clock()
         if failure is None and now in window:
-            measurement.answered_within += self._texts_per_request
+            measurement.answered_within += self.texts_per_request
             measurement.tokens_within += tokens
         if due in window:
             measurement.lags.append(sent - due)
@@ -204,27 +199,6 @@ async def _end(tasks: Iterable[asyncio.Task[None]], measurement: Measurement, wi
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-
-
-class _Watch:
-    """Watches whether a bound can still be kept."""
-
-    def __init__(self, bound: Bound, requests: int, measurement: Measurement) -> None:
-        self._bound = bound
-        self._allowed = bound.late_allowed(requests)
-        self._measurement = measurement
-        self._next = 0.0
-        self.hopeless = False
-
-    def is_hopeless(self, now: float, waiting: Iterable[float], window: Window) -> bool:
-        """Whether too many requests are late; `waiting` holds the due times of the requests without an answer."""
-        if now >= self._next:
-            self._next = now + _CHECK_EVERY
-            limit, measured = self._bound.seconds, self._measurement
-            late = sum(latency > limit for latency in measured.latencies) + measured.errors.total()
-            late += sum(now - due > limit for due in waiting if due in window)
-            self.hopeless = late > self._allowed
-        return self.hopeless
 
 
 def tokens_of(response: bytes) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
-from translane_client.cli.inputs import Inputs, Lines, is_same, is_terminal
+from translane_client.cli.inputs import Inputs, Lines, is_same, is_terminal, text_of
 from translane_client.cli.progress_bar import ProgressBar
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import CommandError, FileError, LineWriter, opened
@@ -51,11 +51,13 @@ def add_model_flags(flags: Flags) -> None:
         flags.add(name, type=unicode, default="", metavar=metavar, help=help)
 
 
-def lines_of(path: Path | None, streams: StandardStreams, stack: ExitStack) -> Lines:
+def lines_of(
+    path: Path | None, streams: StandardStreams, stack: ExitStack, item_of: Callable[[str, str], Any] = text_of
+) -> Lines[Any]:
     """The lines of standard input, or of a file, which `stack` closes. FileError: the file cannot be opened."""
     if path is None or path == _STANDARD:
-        return Lines(streams.stdin, "standard input")
-    return Lines(stack.enter_context(opened(path)), str(path))
+        return Lines(streams.stdin, "standard input", item_of)
+    return Lines(stack.enter_context(opened(path)), str(path), item_of)
 
 
 def client_of(arguments: argparse.Namespace, inputs: Inputs[Any] | None = None) -> Client:

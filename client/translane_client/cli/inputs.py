@@ -6,14 +6,14 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, Generic, Protocol, TypeVar
 
 from translane_client.cli.text_files import FileError, texts_of
 
-Item = TypeVar("Item", covariant=True)
+Item = TypeVar("Item")
 
 
 class Written(Protocol):
@@ -78,69 +78,59 @@ class Arguments(Inputs[Item]):
         return ""
 
 
-class Lines(Inputs[str]):
-    """Texts on the lines of a file."""
+class Lines(Inputs[Item]):
+    """Items on the lines of a file; `item_of` makes an item of a line's text and place, or raises FileError."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    def __init__(self, file: BinaryIO, name: str, item_of: Callable[[str, str], Item]) -> None:
         super().__init__(file)
         self._file = file
+        self._item_of = item_of
         self.name = name
         self.typed = is_terminal(file)
 
-    def items(self) -> Iterator[str]:
+    def items(self) -> Iterator[Item]:
         """Reads the lines."""
-        for text, size in texts_of(self._file, self.name):
+        for index, (text, size) in enumerate(texts_of(self._file, self.name)):
             self.sizes.append(size)
-            yield text
-
-    def place(self, index: int, part: str = "") -> str:  # noqa: ARG002 - a line is one text
-        """The file and the line."""
-        return f"{self.name}, line {index + 1}"
-
-
-class TabbedPairs(Inputs[tuple[str, str]]):
-    """Pairs of source and target on the lines of a file, with a tab between the two."""
-
-    def __init__(self, lines: Lines) -> None:
-        super().__init__(*lines.files)
-        self._lines = lines
-        self.sizes = lines.sizes
-        self.typed = lines.typed
-
-    def items(self) -> Iterator[tuple[str, str]]:
-        """Reads the pairs. FileError: a line holds no pair."""
-        for index, text in enumerate(self._lines.items()):
-            source, *targets = text.split("\t")
-            if len(targets) != 1:
-                tabs = f"{len(targets)} tabs" if targets else "no tab"
-                raise FileError(f"{self._lines.place(index)}: {tabs}, where one is needed between source and target")
-            yield source, targets[0]
+            yield self._item_of(text, self.place(index))
 
     def place(self, index: int, part: str = "") -> str:
         """The file and the line, and the side where there is a part."""
-        return self._lines.place(index) + part.replace(".", ", ")
+        return f"{self.name}, line {index + 1}{part.replace('.', ', ')}"
+
+
+def text_of(text: str, _: str) -> str:
+    """The text itself, of a line that is one."""
+    return text
+
+
+def pair_of(text: str, place: str) -> tuple[str, str]:
+    """Source and target of a line, with a tab between. FileError: the line is another."""
+    source, *targets = text.split("\t")
+    if len(targets) != 1:
+        tabs = f"{len(targets)} tabs" if targets else "no tab"
+        raise FileError(f"{place}: {tabs}, where one is needed between source and target")
+    return source, targets[0]
 
 
 class ParallelLines(Inputs[tuple[str, str]]):
     """Pairs of a source and a target: sources on the lines of one file, targets on the lines of another."""
 
-    def __init__(self, sources: Lines, targets: Lines) -> None:
+    def __init__(self, sources: Lines[str], targets: Lines[str]) -> None:
         super().__init__(*sources.files, *targets.files)
         self._sources = sources
         self._targets = targets
 
     def items(self) -> Iterator[tuple[str, str]]:
         """Reads the pairs. FileError: one file has more lines than the other."""
-        sources = targets = 0
-        for source, target in zip_longest(self._sources.items(), self._targets.items()):
-            sources += source is not None
-            targets += target is not None
-            size = sum(lines.sizes.popleft() for lines in (self._sources, self._targets) if lines.sizes)
-            if source is not None and target is not None:
-                self.sizes.append(size)
-                yield source, target
-        if sources != targets:  # the loop has read the longer file to its end, so that the error tells its length
-            raise FileError(f"{self._sources.name} has {_lines(sources)} and {self._targets.name} {_lines(targets)}")
+        sides = sources, targets = self._sources.items(), self._targets.items()
+        for index, (source, target) in enumerate(zip_longest(*sides)):
+            if source is None or target is None:
+                longer = index + 1 + sum(1 for _ in (targets if source is None else sources))
+                first, second = (index, longer) if source is None else (longer, index)
+                raise FileError(f"{self._sources.name} has {_lines(first)} and {self._targets.name} {_lines(second)}")
+            self.sizes.append(self._sources.sizes.popleft() + self._targets.sizes.popleft())
+            yield source, target
 
     def place(self, index: int, part: str = "") -> str:
         """The file of the part's side, and the line."""

@@ -43,13 +43,12 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
 
 def table(info: ServerInfo) -> str:
     """The models, one on each line under headings, and the server's limits."""
-    rows = [_COLUMNS, *(_row(model) for model in info.models)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rows = [_COLUMNS, *(tuple(map(printable, _row(model))) for model in info.models)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     limits = info.limits
     return "\n".join(
         [
-            *lines,
+            *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
             *(line for model in info.models for line in _details(model)),
             "",
             f"server {printable(info.version)}: at most {limits.max_request_texts} texts per request, "
@@ -59,7 +58,7 @@ def table(info: ServerInfo) -> str:
 
 
 def _row(model: ModelInfo) -> tuple[str, ...]:
-    cells = (
+    return (
         model.name,
         f"{model.version}@{model.digest}" if model.digest else model.version,
         f"{_languages(model.source_languages)}→{_languages(model.target_languages)}",
@@ -69,7 +68,6 @@ def _row(model: ModelInfo) -> tuple[str, ...]:
         str(model.max_source_tokens),
         str(model.max_target_tokens),
     )
-    return tuple(map(printable, cells))
 
 
 def _languages(tags: Sequence[str]) -> str:

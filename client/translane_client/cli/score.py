@@ -10,7 +10,7 @@ from translane.arguments import Parser
 from translane.results import Score, perplexity_of
 from translane_client.cli import bulk, formats
 from translane_client.cli.flags import Flags, unicode
-from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, TabbedPairs
+from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, pair_of
 from translane_client.cli.standard_streams import StandardStreams
 
 
@@ -106,7 +106,7 @@ def _inputs(arguments: argparse.Namespace, streams: StandardStreams, stack: Exit
         return Arguments([(source, target)], "pair")
     files = [arguments.source_file, arguments.target_file]
     if "input" in given or files == [None, None]:
-        return TabbedPairs(bulk.lines_of(arguments.input, streams, stack))
+        return bulk.lines_of(arguments.input, streams, stack, pair_of)
     if None in files:
         refuse("-s and -t are needed together")
     if files == [Path("-")] * 2:
