@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from pathlib import Path
 
 from translane.arguments import Parser
 from translane.options import DecodingOptions
@@ -14,8 +15,11 @@ from translane_client.cli.files.translated_file import translate_file
 from translane_client.cli.flags import Flags, integer
 from translane_client.cli.inputs import Arguments, Inputs
 from translane_client.cli.notes import Notes
+from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
+
+_OF_BATCH = (".tsv", ".tab", ".jsonl", ".ndjson")
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
@@ -54,6 +58,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             "--stream writes the text of one hypothesis: it excludes n-best lines, and needs --json for tokens, scores"
             " and alignment"
         )
+    _refuse_corpora(arguments)
     file_flags.check(arguments, form)
     notes = Notes()
     try:
@@ -65,6 +70,18 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         if not arguments.json:  # JSON tells all of it
             notes.show(streams.stderr)
     return 0
+
+
+def _refuse_corpora(arguments: argparse.Namespace) -> None:
+    """Exits with a usage error where the input is a file of TSV or of JSON lines."""
+    path: Path | None = None if arguments.texts else arguments.input
+    by_name = path is not None and path.suffix.lower() in _OF_BATCH
+    by_flag = not arguments.texts and arguments.file_format in ("tsv", "jsonl")
+    if by_flag or (by_name and arguments.file_format is None):
+        arguments.parser.error(
+            "another command translates TSV and JSON lines:"
+            f" translane batch {printable(str(path or 'FILE'))} -o FOLDER --model NAME --server {arguments.server}"
+        )
 
 
 def _translate_texts(

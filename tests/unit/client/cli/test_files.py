@@ -137,14 +137,11 @@ class CountedInput(io.BytesIO):
         return self._line
 
 
-@pytest.mark.parametrize(
-    ("kind", "line"), [("lines", b"a\n"), ("tsv", b"a\tb\n"), ("jsonl", b'{"text": "a"}\n'), ("tsv", b"\n")]
-)
-def test_memory_is_bounded_over_many_lines(command: Command, kind: str, line: bytes):
+@pytest.mark.parametrize("line", [b"a\n", b"\n"])
+def test_memory_is_bounded_over_many_lines(command: Command, line: bytes):
     command.stdout = output = CountedOutput()
     stdin = CountedInput(line, 20_000, output)
-    flags = ["--file-format", kind, "--batch-size", "100", "--concurrency", "3"]
-    assert command("translate", *flags, stdin=stdin) == 0
+    assert command("translate", "--batch-size", "100", "--concurrency", "3", stdin=stdin) == 0
     assert output.lines == 20_000
     assert stdin.furthest <= 301
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,6 @@ FILES = {
     "x.txt": ("a\n", ["a"], pb.FORMAT_UNSPECIFIED),
     "x.TXT": ("a\n", ["a"], pb.FORMAT_UNSPECIFIED),
     "x": ("a\n", ["a"], pb.FORMAT_UNSPECIFIED),
-    "x.tsv": ("a\tb\n", ["a"], pb.FORMAT_UNSPECIFIED),
-    "x.jsonl": ('{"text": "a"}\n', ["a"], pb.FORMAT_UNSPECIFIED),
     "x.srt": ("1\n00:00:01,000 --> 00:00:02,000\na\n", ["a"], pb.FORMAT_UNSPECIFIED),
     "x.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.000\na\n", ["a"], pb.FORMAT_UNSPECIFIED),
     "x.po": (PO, ["a", "b"], pb.FORMAT_UNSPECIFIED),
@@ -61,6 +58,19 @@ def test_the_extension_says_the_kind(server: FakeServer, command: Command, tmp_p
     assert command.stdout.getvalue() == target.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [(["-i", "x.TSV"], "batch x.TSV "), (["-i", "x.jsonl"], "batch x.jsonl "), (["--file-format=tsv"], "batch FILE ")],
+)
+def test_corpora_are_refused_with_the_command_that_translates_them(
+    server: FakeServer, command: Command, capsys, argv, named: str
+):
+    with pytest.raises(SystemExit):
+        command("translate", *argv)
+    assert f"translane {named}-o FOLDER --model NAME --server {server.address}" in capsys.readouterr().err
+    assert server.requests == []
+
+
 def test_a_file_whose_lines_are_no_texts_is_refused(server: FakeServer, command: Command, tmp_path: Path):
     (tmp_path / "x.json").write_text('{"text": "a"}\n', encoding="utf-8")
     files = ("-i", str(tmp_path / "x.json"), "-o", str(tmp_path / "y.json"))
@@ -71,12 +81,12 @@ def test_a_file_whose_lines_are_no_texts_is_refused(server: FakeServer, command:
 
 
 def test_all_kinds_are_among_them():
-    assert {kind_of(Path(name)) for name in FILES} == set(KINDS)
+    assert {kind_of(Path(name)) for name in FILES} == set(KINDS) - {"tsv", "jsonl"}
 
 
-def test_a_flag_says_the_kind_of_standard_input(command: Command):
-    assert command("translate", "--file-format", "jsonl", stdin=b'{"text": "a"}\n') == 0
-    assert json.loads(command.out)["translation"] == "<a>"
+def test_a_flag_says_the_kind_of_standard_input(server: FakeServer, command: Command):
+    assert command("translate", "--file-format", "markdown", stdin=b"# a\n") == 0
+    assert server.requests[0].format == pb.FORMAT_MARKDOWN
 
 
 @pytest.mark.parametrize(
@@ -100,13 +110,6 @@ def test_the_tags_of_subtitles_are_preserved_beside_what_the_user_says(server: F
     assert list(server.requests[0].options.preserve) == ["x+", r"<[^<>]*>", r"\{\\[^{}]*\}"]
 
 
-def test_columns_and_fields_are_chosen_by_flags(command: Command):
-    assert command("translate", "--file-format", "tsv", "--columns", "2,1", stdin=b"a\tb\n") == 0
-    flags = ["--file-format", "jsonl", "--field", "q", "--output-field", "r"]
-    assert command("translate", *flags, stdin=b'{"q": "a"}\n') == 0
-    assert command.out == 'a\tb\t<b>\t<a>\n{"q": "a", "r": "<a>"}\n'
-
-
 def test_a_refused_text_names_the_line_of_its_part(server: FakeServer, command: Command, tmp_path: Path):
     source = tmp_path / "x.po"
     source.write_text(PO)
@@ -124,10 +127,10 @@ def test_a_document_that_cannot_be_read_leaves_nothing(command: Command, tmp_pat
 
 
 def test_progress_counts_texts(command: Command, tmp_path: Path):
-    source = tmp_path / "x.tsv"
-    source.write_text("a\tb\n" * 100)
+    source = tmp_path / "x.srt"
+    source.write_text("1\n00:00:01,000 --> 00:00:02,000\na\n\n" * 100)
     command.stderr = Terminal()
-    assert command("translate", "-i", str(source), "-o", str(tmp_path / "out"), "--columns", "1,2") == 0
+    assert command("translate", "-i", str(source), "-o", str(tmp_path / "out")) == 0
     final = command.err.rsplit("\r", 1)[1]
-    assert "200 sentences" in final
+    assert "100 sentences" in final
     assert "100%" in final
