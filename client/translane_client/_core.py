@@ -23,7 +23,17 @@ import grpc
 from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError, Unavailable
 from translane.v1 import translation_pb2_grpc
 from translane_client._addresses import DEFAULT_PORT
-from translane_client._requests import Answer, Batch, Call, Item, Job, ReceivedStream, batches, server_call
+from translane_client._requests import (
+    Answer,
+    Batch,
+    Call,
+    Item,
+    Job,
+    ReceivedDocument,
+    ReceivedStream,
+    batches,
+    server_call,
+)
 from translane_client._status import exception_from, is_hopeless, reached_no_server
 from translane_client.connection import Connection, ConnectionOptions
 from translane_client.retry import ATTEMPTS, RetryPolicy
@@ -241,8 +251,8 @@ class BaseClient:
         """Hands out the answer of a single call."""
         yield Hand([(yield from self._exchange(call, self._deadline(timeout)))])
 
-    def _deltas(self, call: Call[str], received: ReceivedStream, timeout: float | None) -> Steps:
-        """Hands out the deltas of a stream that are not empty."""
+    def _deltas(self, call: Call[Any], received: ReceivedStream | ReceivedDocument, timeout: float | None) -> Steps:
+        """Hands out the deltas of a stream that are not empty, or the document at its end."""
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
 
         def steps() -> Steps:

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from translane import conversions
-from translane.errors import Internal, Unavailable, checked_pair, checked_text, is_pair
+from translane.errors import Internal, Unavailable, checked_document, checked_pair, checked_text, is_pair
 from translane.options import Format, checked_options
-from translane.results import Score, ServerInfo, StreamedTranslation, Translation
+from translane.results import (
+    DocumentProgress,
+    Score,
+    ServerInfo,
+    StreamedTranslation,
+    TranslatedDocument,
+    Translation,
+)
 from translane.v1 import translation_pb2 as pb
 
 MOST_BYTES = 1 << 20
@@ -20,7 +27,7 @@ _ITEM_BYTES = 32
 """What an item takes in a message beside its text: tags and lengths of it and of its parts, at the most."""
 _LEAST_BYTES = 1 << 14
 
-_BESIDE_OPTIONS = ("model", "source_language", "target_language", "priority", "format")
+_BESIDE_OPTIONS = ("model", "source_language", "target_language", "priority")
 _OF_SCORES = {"model", "source_language", "target_language", "return_tokens"}
 
 Item = TypeVar("Item")
@@ -41,7 +48,13 @@ class Call(Generic[Answer]):
     """One request, the method it goes to, and the reader of the response."""
 
     method: str
-    request: pb.ListModelsRequest | pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest
+    request: (
+        pb.ListModelsRequest
+        | pb.TranslateRequest
+        | pb.TranslateStreamRequest
+        | pb.TranslateDocumentRequest
+        | pb.ScoreRequest
+    )
     parse: Callable[[Any], Answer]
     """Reads the response, or each message of a stream."""
     offset: int = 0
@@ -79,9 +92,14 @@ def request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         TypeError, ValueError: an option or the format is of the wrong type or range; the message names it.
     """
-    options = {name: value for name, value in request.items() if name != "timeout"}
+    format_ = conversions.format_message(request.get("format", Format.TEXT))
+    return {**_fields(request, "format"), "format": format_}
+
+
+def _fields(request: Mapping[str, Any], *beside: str) -> dict[str, Any]:
+    """The fields of a request that all translations have; `beside` are those that no option is."""
+    options = {name: value for name, value in request.items() if name not in ("timeout", *beside)}
     fields = {name: options.pop(name) for name in _BESIDE_OPTIONS if name in options}
-    fields["format"] = conversions.format_message(fields.get("format", Format.TEXT))
     return {**fields, "options": conversions.options_message(checked_options(options))}
 
 
@@ -115,6 +133,25 @@ def stream_call(text: str, request: Mapping[str, Any]) -> tuple[Call[str], Recei
     message = pb.TranslateStreamRequest(text=checked_text(text, "text"), **request_fields(request))
     received = ReceivedStream()
     return Call("TranslateStream", message, received.delta_of), received
+
+
+def document_call(
+    content: bytes, mime_type: str, progress: Callable[[DocumentProgress], None] | None, request: Mapping[str, Any]
+) -> tuple[Call[TranslatedDocument | None], ReceivedDocument]:
+    """The call that translates a document, by `DocumentOptions`, and what it has received so far.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
+    """
+    content, mime_type = checked_document(content, mime_type)
+    message = pb.TranslateDocumentRequest(
+        content=content,
+        mime_type=mime_type,
+        replace_translations=request.get("replace_translations", False),
+        **_fields(request, "replace_translations"),
+    )
+    received = ReceivedDocument(progress)
+    return Call("TranslateDocument", message, received.take), received
 
 
 def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
@@ -198,6 +235,40 @@ class ReceivedStream:
         """Notes that the stream has ended. Internal: the whole translation has not arrived."""
         if self.translation is None:
             raise Internal("the server ended the stream without its translation")
+
+
+class ReceivedDocument:
+    """What has arrived of a document, by one call. A call that breaks off is made again from the beginning.
+
+    Args:
+        progress: Is told how far the translation is.
+    """
+
+    def __init__(self, progress: Callable[[DocumentProgress], None] | None) -> None:
+        self._progress = progress
+        self._content = bytearray()
+        self._is_whole = False
+
+    def begin(self) -> None:
+        """Notes that a call begins."""
+        self._content.clear()
+
+    def take(self, response: pb.TranslateDocumentResponse) -> TranslatedDocument | None:
+        """Takes one message; returns the document, if the message is its end. Internal: parts of it are missing."""
+        self._content += response.content
+        if self._progress and response.HasField("progress"):
+            self._progress(DocumentProgress(response.progress.texts_done, response.progress.texts))
+        if not response.HasField("end"):
+            return None
+        if len(self._content) != response.end.content_bytes:
+            raise Internal(f"the document has {response.end.content_bytes} bytes, and {len(self._content)} came")
+        self._is_whole = True
+        return conversions.document_of(bytes(self._content), response.end)
+
+    def end(self) -> None:
+        """Notes that the stream has ended. Internal: the end of the document has not arrived."""
+        if not self._is_whole:
+            raise Internal("the server ended the stream without the document's end")
 
 
 def batches(items: Iterable[Item], size: int, job: Job[Item, Any]) -> Iterator[Batch[Item]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, Unpack, overload
 
@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 
 from translane.errors import Cancelled
-from translane.options import ScoreOptions, TranslateOptions
-from translane.results import ModelInfo, Score, ServerInfo, Translation
+from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
+from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import AsyncTranslationStream
 from translane_client._core import BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
 from translane_client._requests import (
@@ -21,6 +21,7 @@ from translane_client._requests import (
     Job,
     async_batches,
     batches,
+    document_call,
     score_job,
     server_call,
     stream_call,
@@ -81,6 +82,19 @@ class AsyncClient(BaseClient):
         running = _Running(self)
         deltas = running.values(self._deltas(call, received, request.get("timeout")))
         return AsyncTranslationStream(deltas, received, running.stop)
+
+    async def translate_document(
+        self,
+        content: bytes,
+        mime_type: str,
+        *,
+        progress: Callable[[DocumentProgress], None] | None = None,
+        **request: Unpack[DocumentOptions],
+    ) -> TranslatedDocument:
+        """Translates a file, as `Client.translate_document` does."""
+        call, received = document_call(content, mime_type, progress, request)
+        (document,) = await self._list(self._deltas(call, received, request.get("timeout")))
+        return document  # type: ignore[no-any-return]
 
     async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Scores given translations, in order, as `Client.score` does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Self, Unpack, overload
 import grpc
 
 from translane.errors import Cancelled
-from translane.options import ScoreOptions, TranslateOptions
-from translane.results import ModelInfo, Score, ServerInfo, Translation
+from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
+from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import TranslationStream
 from translane_client._core import BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
-from translane_client._requests import Batch, batches, score_job, server_call, stream_call, translate_job
+from translane_client._requests import Batch, batches, document_call, score_job, server_call, stream_call, translate_job
 
 
 class Client(BaseClient):
@@ -97,6 +97,29 @@ class Client(BaseClient):
         running = _Running(self)
         deltas = running.values(self._deltas(call, received, request.get("timeout")))
         return TranslationStream(deltas, received, running.stop)
+
+    def translate_document(
+        self,
+        content: bytes,
+        mime_type: str,
+        *,
+        progress: Callable[[DocumentProgress], None] | None = None,
+        **request: Unpack[DocumentOptions],
+    ) -> TranslatedDocument:
+        """Translates a file. All that is not translated stays as it is, byte for byte.
+
+        A call that breaks off is made again from the beginning.
+
+        Args:
+            content: The file, with at most `server_info().limits.document_bytes` bytes.
+            mime_type: What the file is: text/plain (each line is a text), text/html, text/markdown,
+                application/xliff+xml, text/x-gettext-translation, application/x-subrip or text/vtt.
+            progress: Is told how far the translation is, at least each second.
+            request: What else the request says; DocumentOptions and DecodingOptions describe it.
+        """
+        call, received = document_call(content, mime_type, progress, request)
+        (document,) = self._values(self._deltas(call, received, request.get("timeout")))
+        return document  # type: ignore[no-any-return]
 
     def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Scores given translations, in order: how probable the model finds each.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.reliability.cases import SENTENCES
-from translane import AsyncClient, AsyncTranslator, Score, StreamedTranslation, Term, Translation
+from translane import AsyncClient, AsyncTranslator, Score, StreamedTranslation, Term, TranslatedDocument, Translation
 
 GLOSSARY = "pets"
 _TEXT = "我有一只猫。"
@@ -25,7 +25,7 @@ class ClientCall:
 
     Attributes:
         name: tells the call from all others.
-        method: `translate`, `translate_stream` or `score`.
+        method: `translate`, `translate_stream`, `translate_document` or `score`.
         subject: what is translated or scored.
         options: the keywords of the method.
     """
@@ -44,6 +44,22 @@ def _stream(name: str, text: str = _PARAGRAPH, **options: Any) -> ClientCall:
     return ClientCall(f"{name} as a stream", "translate_stream", text, options)
 
 
+def _document(name: str, content: str, mime_type: str, **options: Any) -> ClientCall:
+    options = {"mime_type": mime_type, **options}
+    return ClientCall(f"{name} as a document", "translate_document", content.encode(), options)
+
+
+_SUBTITLES = "\ufeff1\n00:00:01,000 --> 00:00:02,000\n<i>我有一只猫。</i>\n\n2\n00:00:03,000 --> 00:00:04,000\n狗\n"
+_CATALOGUE = """msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "我有一只猫。"
+msgstr "A cat"
+"""
+_XLIFF = """<xliff version="2.0" srcLang="zh" trgLang="en"><file id="f"><unit id="u"><segment>
+<source>我有一只<pc id="1">猫</pc>。</source></segment></unit></file></xliff>
+"""
+_BEAMS_OF_A_DOCUMENT: dict[str, Any] = {"beam_size": 4, "length_penalty": 0.6}
 _BEAMS: dict[str, Any] = {"beam_size": 4, "return_token_scores": True}
 _SAMPLES: dict[str, Any] = {"temperature": 1.3, "max_length": 60, "seed": 2**64 - 1, "return_token_scores": True}
 _TERMS: dict[str, Any] = {"terminology": [Term("猫", "kitten", ignore_case=True, inflected=True), ("狗", "puppy")]}
@@ -81,6 +97,13 @@ CALLS = (
     _stream("a sample", SENTENCES[4], temperature=0.8, seed=7),
     _stream("terms", _TEXT, **_TERMS),
     _stream("HTML", "<p>我有一只<b>猫</b>。</p>", format="html"),
+    _document("lines", "我有一只猫。\r\n\r\n你好\r\n", "text/plain", **_BEAMS_OF_A_DOCUMENT),
+    _document("a page", "<p title='你好'>我有一只<b>猫</b>。</p><pre>猫</pre>", "text/html", source_language="auto"),
+    _document("Markdown", "# 你好\n\n- 我有一只**猫**。\n\n    猫\n", "text/markdown", priority=2),
+    _document("subtitles", _SUBTITLES, "application/x-subrip", **_TERMS),
+    _document("captions", "WEBVTT\n\n00:01.000 --> 00:02.000\n我有一只猫。\n", "text/vtt", glossaries=[GLOSSARY]),
+    _document("a catalogue", _CATALOGUE, "text/x-gettext-translation", replace_translations=True),
+    _document("XLIFF", _XLIFF, "application/xliff+xml"),
     ClientCall("scores", "score", [(_TEXT, "I have a cat."), (_TEXT, ""), (SENTENCES[1], "Where is he?")]),
     ClientCall("scores with tokens", "score", [(_TEXT, "I have a cat.")], {"return_tokens": True, "model": "zh-en"}),
 )
@@ -119,9 +142,11 @@ async def ask_async(client: AsyncClient | AsyncTranslator, call: ClientCall, **s
     return without_times(await made)
 
 
-def without_times(result: Translation | StreamedTranslation | Score | Iterable[Any]) -> Answer:
+def without_times(
+    result: Translation | StreamedTranslation | TranslatedDocument | Score | Iterable[Any],
+) -> Answer:
     """Return a result, or results, as they are compared."""
-    if isinstance(result, Translation | StreamedTranslation | Score):
+    if isinstance(result, Translation | StreamedTranslation | TranslatedDocument | Score):
         return replace(result, timing=None)
     return [without_times(each) for each in result]
 

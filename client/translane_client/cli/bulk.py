@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -117,18 +118,8 @@ class Output:
         if inputs.files and is_terminal(streams.stderr) and not (to_terminal or any(map(is_terminal, inputs.files))):
             self._progress = ProgressBar(streams.stderr, inputs.size)
 
-    def skip(self, size: int) -> None:
-        """Notes that so many bytes of the input were translated before."""
-        if self._progress:
-            self._progress.skip(size)
-
-    def write_all(
-        self,
-        answers: Iterable[Answer],
-        write: Callable[[int, Answer], None],
-        sentences: Callable[[Answer], int] = lambda _: 1,
-    ) -> None:
-        """Calls `write` with each answer's number, from 0, and the answer; `sentences` counts those of an answer.
+    def write_all(self, answers: Iterable[Answer], write: Callable[[int, Answer], None]) -> None:
+        """Calls `write` with each answer's number, from 0, and the answer.
 
         Raises:
             CommandError: reading, a request or writing failed.
@@ -142,30 +133,41 @@ class Output:
                     write(index, answer)
                     size = self._inputs.sizes.popleft()
                     if self._progress:
-                        self._progress.advance(size, sentences(answer))
+                        self._progress.advance(size)
             except (TranslaneError, FileError) as error:
-                message = self._message(error, index) if isinstance(error, TranslaneError) else str(error)
+                message = str(error)
+                if isinstance(error, TranslaneError):
+                    message = message_of(error, self._arguments, partial(self._place, index))
                 raise CommandError(f"{message}{self._inputs.written(writer)}") from error
             finally:
                 if self._progress:
                     self._progress.close()
 
-    def _message(self, error: TranslaneError, index: int) -> str:
-        """The error's message, with the line or the flag at fault where the error names one."""
-        if not error.violations:
-            return explained(error)
-        messages = list(
-            dict.fromkeys(
-                f"{self._place(each.field, index)}: {with_flags(each.description)}" if each.description else str(error)
-                for each in error.violations
-            )
-        )
-        if (more := len(messages) - _VIOLATIONS_SHOWN) > 0:
-            messages[_VIOLATIONS_SHOWN:] = [f"and {more} more"]
-        return "; ".join(messages)
-
-    def _place(self, field: str, index: int) -> str:
+    def _place(self, index: int, field: str) -> str | None:
         match = re.match(r"(?:texts|inputs)\[(\d+)\](\.(?:source|target)\b)?", field)
         if match:
             return self._inputs.place(int(match[1]), match[2] or "")
-        return self._inputs.place(index) if field == "text" else flag_of(field, self._arguments) or field
+        return self._inputs.place(index) if field == "text" else None
+
+
+def message_of(error: TranslaneError, arguments: argparse.Namespace, place: Callable[[str], str | None]) -> str:
+    """The error's message, with the place or the flag at fault where the error names a field.
+
+    Args:
+        error: The error.
+        arguments: The command's.
+        place: Returns the place in the input that a field stands for; None if it stands for none.
+    """
+    if not error.violations:
+        return explained(error)
+    messages = list(
+        dict.fromkeys(
+            f"{place(each.field) or flag_of(each.field, arguments) or each.field}: {with_flags(each.description)}"
+            if each.description
+            else str(error)
+            for each in error.violations
+        )
+    )
+    if (more := len(messages) - _VIOLATIONS_SHOWN) > 0:
+        messages[_VIOLATIONS_SHOWN:] = [f"and {more} more"]
+    return "; ".join(messages)

@@ -16,7 +16,8 @@ class ProgressBar:
 
     Args:
         stream: The terminal.
-        total: Bytes of the input. None, where that is not known: no percentage, bar and time left are drawn.
+        total: Bytes of the input, or texts of a document. None, where that is not known: no percentage, bar and time
+            left are drawn.
         clock: Monotonic seconds.
     """
 
@@ -28,12 +29,6 @@ class ProgressBar:
         self._drawn: float | None = None
         self._sentences = 0
         self._bytes = 0
-        self._skipped = 0
-
-    def skip(self, size: int) -> None:
-        """Counts `size` bytes as done before: they tell nothing about the rate."""
-        self._skipped += size
-        self._bytes += size
 
     def advance(self, size: int, sentences: int = 1) -> None:
         """Counts more sentences, of `size` bytes together, as done."""
@@ -59,9 +54,8 @@ class ProgressBar:
             share = min(1.0, self._bytes / self._total)
             filled = int(share * _WIDTH)
             parts.append(f"{share:4.0%} [{'#' * filled}{' ' * (_WIDTH - filled)}]")
-            done = self._bytes - self._skipped
-            if done > 0:
-                parts.append(f"{_clock_face(elapsed * max(0, self._total - self._bytes) / done)} left")
+            if self._bytes:
+                parts.append(f"{_clock_face(elapsed * max(0, self._total - self._bytes) / self._bytes)} left")
         self._stream.write("\r" + "  ".join(parts) + "\x1b[K")
         self._stream.flush()
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from translane.arguments import Parser
-from translane.options import DecodingOptions
+from translane.arguments import Parser, one_of
+from translane.options import DecodingOptions, Format
 from translane.results import Translation
 from translane_client.cli import bulk, decoding_flags, formats
-from translane_client.cli.files import flags as file_flags
-from translane_client.cli.files.translated_file import translate_file
+from translane_client.cli.documents import HAVE_TRANSLATIONS, LINES, MIME_TYPES, kind_of, translate_document
 from translane_client.cli.flags import Flags, integer
 from translane_client.cli.inputs import Arguments, Inputs
 from translane_client.cli.notes import Notes
@@ -19,6 +20,7 @@ from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 
+_OF_BATCH_BY_FLAG = ("tsv", "jsonl")
 _OF_BATCH = (".tsv", ".tab", ".jsonl", ".ndjson")
 
 
@@ -31,13 +33,26 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     bulk.add_file_flags(flags, input="file to translate", output="file for the translations")
     flags.switch("--json", help="write one JSON object for each text")
     flags.switch("--stream", help="write each translation while it is being decoded, one text at a time")
-    file_flags.add_flags(flags)
+    flags.section("files")
+    flags.add(
+        "--file-format",
+        type=one_of((LINES, *MIME_TYPES, *_OF_BATCH_BY_FLAG)),
+        metavar="NAME",
+        help=f"kind of the input: {', '.join((LINES, *MIME_TYPES))} (default: by its extension, or else lines)",
+    )
+    flags.switch("--all", help="replace the translations that are in .po and .xliff files already")
+    flags.add(
+        "--format",
+        type=one_of(Format),
+        metavar="NAME",
+        help=f"what each text is written in: {', '.join(Format)} (default: text)",
+    )
     flags.section("requests")
     bulk.add_request_flags(flags)
     flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
     decoding_flags.add_flags(flags)
     parser.short_help = (
-        *("server", "ca", "token_file", "input", "output", "json", "scores", "stream", "resume", "format", "model"),
+        *("server", "ca", "token_file", "input", "output", "json", "scores", "stream", "format", "model"),
         *("source_language", "target_language", "beam_size", "terms", "nbest"),
     )
 
@@ -59,13 +74,21 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             " and alignment"
         )
     _refuse_corpora(arguments)
-    file_flags.check(arguments, form)
+    kind = _kind(arguments, form)
+    request = {
+        "model": arguments.model,
+        "source_language": arguments.source_language,
+        "target_language": arguments.target_language,
+        "format": arguments.format or Format.TEXT,
+        "priority": arguments.priority,
+        "timeout": arguments.timeout,
+    }
     notes = Notes()
     try:
-        if arguments.texts or arguments.stream:
-            _translate_texts(arguments, options, streams, form, notes)
+        if kind == LINES:
+            _translate_texts(arguments, options, request, streams, form, notes)
         else:
-            translate_file(arguments, options, streams, form, notes)
+            translate_document(arguments, options, request, kind, streams, notes)
     finally:
         if not arguments.json:  # JSON tells all of it
             notes.show(streams.stderr)
@@ -76,7 +99,7 @@ def _refuse_corpora(arguments: argparse.Namespace) -> None:
     """Exits with a usage error where the input is a file of TSV or of JSON lines."""
     path: Path | None = None if arguments.texts else arguments.input
     by_name = path is not None and path.suffix.lower() in _OF_BATCH
-    by_flag = not arguments.texts and arguments.file_format in ("tsv", "jsonl")
+    by_flag = not arguments.texts and arguments.file_format in _OF_BATCH_BY_FLAG
     if by_flag or (by_name and arguments.file_format is None):
         arguments.parser.error(
             "another command translates TSV and JSON lines:"
@@ -84,9 +107,33 @@ def _refuse_corpora(arguments: argparse.Namespace) -> None:
         )
 
 
+def _kind(arguments: argparse.Namespace, form: formats.TranslationFormat) -> str:
+    """The kind of the input. Exits with a usage error where the flags do not fit each other or the kind."""
+    refuse = arguments.parser.error
+    if arguments.texts:
+        if "file_format" in arguments.given or arguments.all:
+            refuse(f"{'--all' if arguments.all else '--file-format'} is about files: TEXT excludes it")
+        return LINES
+    try:
+        kind = arguments.file_format or kind_of(arguments.input)
+    except ValueError as error:
+        refuse(str(error))
+    if arguments.all and kind not in HAVE_TRANSLATIONS:
+        refuse(f"--all is not about files of the kind {kind}")
+    if kind != LINES and not form.is_text_alone:
+        refuse(
+            f"a file of the kind {kind} takes the text of one hypothesis: it excludes --json, n-best lines, scores,"
+            " quality, tokens and alignment"
+        )
+    if kind != LINES and (arguments.stream or arguments.format):
+        refuse(f"--{'stream' if arguments.stream else 'format'} is about texts, and not about files of the kind {kind}")
+    return kind
+
+
 def _translate_texts(
     arguments: argparse.Namespace,
     options: DecodingOptions,
+    request: Mapping[str, Any],
     streams: StandardStreams,
     form: formats.TranslationFormat,
     notes: Notes,
@@ -102,7 +149,6 @@ def _translate_texts(
         output = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
         writer: LineWriter = output.writer
         client = stack.enter_context(bulk.client_of(arguments, inputs))
-        settings = file_flags.request_settings(arguments)
 
         def write(index: int, translation: Translation) -> None:
             notes.add(inputs.place(index), translation.treatment)
@@ -110,7 +156,7 @@ def _translate_texts(
                 writer.write(line)
 
         def stream(index: int, text: str) -> None:
-            with client.translate_stream(text, **settings, **options) as deltas:
+            with client.translate_stream(text, **request, **options) as deltas:
                 if arguments.json:
                     for delta in deltas:
                         writer.write(formats.delta_json(index, delta))
@@ -122,4 +168,4 @@ def _translate_texts(
         if arguments.stream:
             output.write_all(inputs.items(), stream)
         else:
-            output.write_all(client.translate_iter(inputs.items(), **settings, **options), write)
+            output.write_all(client.translate_iter(inputs.items(), **request, **options), write)

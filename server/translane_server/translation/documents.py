@@ -66,7 +66,7 @@ _OUTCOMES = (
     TermOutcome.NOT_FOUND,
     TermOutcome.UNSPECIFIED,
 )
-_LACKING = _OUTCOMES[:3]
+_LACKING = (*_OUTCOMES[:3], TermOutcome.PRESERVED)
 
 
 class Models(Protocol):

@@ -76,8 +76,24 @@ def scored(request: pb.ScoreRequest) -> pb.ScoreResponse:
     )
 
 
+def documented(request: pb.TranslateDocumentRequest) -> Iterator[pb.TranslateDocumentResponse]:
+    """Progress, the content in capital letters, byte for byte, and the end."""
+    lines = request.content.count(b"\n") + 1
+    for done in (0, lines):
+        yield pb.TranslateDocumentResponse(progress=pb.DocumentProgress(texts_done=done, texts=lines))
+    content = request.content.upper()
+    for start in range(0, len(content), 3):
+        yield pb.TranslateDocumentResponse(content=content[start : start + 3])
+    end = pb.DocumentEnd(content_bytes=len(content), models=["zh-en"])
+    end.notes.add(line=2, cut_sentences=1)
+    end.notes.add(line=3, term=pb.TermReport(source="a", target="b", outcome=pb.TERM_OUTCOME_MISSED))
+    yield pb.TranslateDocumentResponse(end=end)
+
+
 def texts_of(request: Any) -> list[str]:
     """The sources in a request of any kind."""
+    if isinstance(request, pb.TranslateDocumentRequest):
+        return [request.content.decode()]
     if isinstance(request, pb.TranslateStreamRequest):
         return [request.text]
     return [each.source for each in request.inputs] if isinstance(request, pb.ScoreRequest) else list(request.texts)
@@ -87,6 +103,8 @@ def answer_to(request: Any) -> Any:
     """The good answer to a request of any kind."""
     if isinstance(request, pb.TranslateStreamRequest):
         return streamed(request)
+    if isinstance(request, pb.TranslateDocumentRequest):
+        return documented(request)
     return scored(request) if isinstance(request, pb.ScoreRequest) else answer(request)
 
 
@@ -148,7 +166,9 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     script: deque[Behaviour] = field(default_factory=deque)
     always: Behaviour | None = None
     limits: pb.Limits = field(
-        default_factory=lambda: pb.Limits(max_request_texts=64, max_queue_size=256, max_beam_size=1)
+        default_factory=lambda: pb.Limits(
+            max_request_texts=64, max_queue_size=256, max_beam_size=1, document_bytes=1000
+        )
     )
     requests: list[Any] = field(default_factory=list)
     source_languages: tuple[str, ...] = ("zh-Hans", "zh-Hant")
@@ -243,6 +263,11 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     def TranslateStream(  # noqa: N802
         self, request: pb.TranslateStreamRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.TranslateStreamResponse]:
+        yield from self._answered(request, context)
+
+    def TranslateDocument(  # noqa: N802
+        self, request: pb.TranslateDocumentRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.TranslateDocumentResponse]:
         yield from self._answered(request, context)
 
     def Score(self, request: pb.ScoreRequest, context: grpc.ServicerContext) -> pb.ScoreResponse:  # noqa: N802

@@ -1,0 +1,173 @@
+"""Files that the server translates whole: subtitles, catalogues, XLIFF, HTML and Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from translane.options import DecodingOptions
+from translane.results import DocumentProgress, Treatment
+from translane_client.cli import bulk
+from translane_client.cli.inputs import is_terminal
+from translane_client.cli.notes import Notes
+from translane_client.cli.progress_bar import ProgressBar
+from translane_client.cli.standard_streams import StandardStreams
+from translane_client.cli.text_files import CommandError, FileError
+
+if TYPE_CHECKING:
+    from translane.errors import TranslaneError
+
+LINES = "lines"
+"""The kind of a file that this command reads itself: each line is a text."""
+
+MIME_TYPES: Mapping[str, str] = {
+    "srt": "application/x-subrip",
+    "vtt": "text/vtt",
+    "po": "text/x-gettext-translation",
+    "xliff": "application/xliff+xml",
+    "html": "text/html",
+    "markdown": "text/markdown",
+}
+"""Name of a kind, as --file-format takes it → its MIME type."""
+HAVE_TRANSLATIONS = ("po", "xliff")
+
+_EXTENSIONS = {
+    **{f".{name}": name for name in MIME_TYPES},
+    **{".txt": LINES, ".pot": "po", ".xlf": "xliff", ".htm": "html", ".md": "markdown"},
+}
+# Kinds of files whose lines are no texts. A translation of their lines is broken.
+_NO_LINES = frozenset(
+    f".{name}"
+    for name in (
+        *("arb", "ass", "csv", "docx", "epub", "gz", "ini", "json", "odt", "pdf", "pptx", "properties", "resx", "rtf"),
+        *("sbv", "ssa", "strings", "tbx", "tex", "tmx", "toml", "ts", "xlsx", "xml", "yaml", "yml", "zip"),
+    )
+)
+_MOST_BYTES = 1 << 30  # a file that is no document must not fill the memory
+
+
+def kind_of(path: Path | None) -> str:
+    """The name of the kind that the file's extension says: lines, where the extension says nothing.
+
+    Raises:
+        ValueError: the extension is of a kind that nobody reads.
+    """
+    extension = path.suffix.lower() if path else ""
+    if extension in _NO_LINES:
+        kinds = ", ".join((LINES, *MIME_TYPES))
+        raise ValueError(f"{path}: {extension} is no kind of file that is read; --file-format is one of {kinds}")
+    return _EXTENSIONS.get(extension, LINES)
+
+
+def translate_document(
+    arguments: argparse.Namespace,
+    options: DecodingOptions,
+    request: Mapping[str, Any],
+    kind: str,
+    streams: StandardStreams,
+    notes: Notes,
+) -> None:
+    """Translates the file of -i, or standard input. The file of -o appears when it is whole, and may be that of -i.
+
+    Raises:
+        FileError: a file cannot be read or written.
+        CommandError: the server refuses the document, or fails.
+    """
+    from translane.errors import TranslaneError
+
+    with ExitStack() as stack:
+        lines = bulk.lines_of(arguments.input, streams, stack)
+        (file,), name = lines.files, lines.name
+        path = bulk.output_path(arguments, lines, may_be_input=True)
+        content = _read(file, name)
+        client = stack.enter_context(bulk.client_of(arguments))
+        progress = _Progress(streams, stack) if not is_terminal(file) else None
+        try:
+            most = client.server_info().limits.document_bytes
+            if not most:
+                raise CommandError(f"{name}: the server is of a version that translates no documents")
+            if len(content) >= most:
+                raise CommandError(f"{name} has {len(content)} bytes, and the server takes documents below {most}")
+            document = client.translate_document(
+                content, MIME_TYPES[kind], progress=progress, **_of_documents(arguments, request), **options
+            )
+        except TranslaneError as error:
+            raise CommandError(_message(error, name, arguments)) from error
+    for note in document.notes:
+        treatment = Treatment(cut_sentences=note.cut_sentences, terms=(note.term,) if note.term else ())
+        notes.add(f"{name}, line {note.line}", treatment)
+    _write(path, document.content, streams)
+
+
+def _of_documents(arguments: argparse.Namespace, request: Mapping[str, Any]) -> dict[str, Any]:
+    without = {name: value for name, value in request.items() if name != "format"}
+    return {**without, "replace_translations": bool(arguments.all)}
+
+
+def _message(error: TranslaneError, name: str, arguments: argparse.Namespace) -> str:
+    def place(field: str) -> str | None:
+        return name if field == "content" else None
+
+    message = bulk.message_of(error, arguments, place)
+    return message.replace(f"{name}: line ", f"{name}, line ")
+
+
+class _Progress:
+    """Shows how far a document is, where standard error is a terminal."""
+
+    def __init__(self, streams: StandardStreams, stack: ExitStack) -> None:
+        self._stream = streams.stderr if is_terminal(streams.stderr) else None
+        self._stack = stack
+        self._bar: ProgressBar | None = None
+        self._done = 0
+
+    def __call__(self, progress: DocumentProgress) -> None:
+        if self._stream is None:
+            return
+        if self._bar is None:
+            self._bar = ProgressBar(self._stream, progress.texts)
+            self._stack.callback(self._bar.close)
+        more = max(0, progress.texts_done - self._done)
+        self._done += more
+        self._bar.advance(more, more)
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    try:
+        content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise FileError(f"{name}: {error.strerror or error}") from error
+    if len(content) > _MOST_BYTES:
+        raise FileError(f"{name}: longer than {_MOST_BYTES} bytes")
+    return content
+
+
+def _write(path: Path | None, content: bytes, streams: StandardStreams) -> None:
+    """Writes the document: a file beside the one of -o takes its place when it is whole."""
+    try:
+        if path is None:
+            if streams.stdout is None:
+                raise FileError("standard output is closed")
+            streams.stdout.write(content)
+            streams.stdout.flush()
+            return
+        target = path.resolve()
+        if target.exists() and not target.is_file():  # a pipe or a device
+            target.write_bytes(content)
+            return
+        part = target.with_name(f"{target.name}.part")
+        try:
+            part.write_bytes(content)
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path or 'standard output'}: {error.strerror or error}") from error

@@ -1,0 +1,153 @@
+"""`translane translate` of files that the server translates whole."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from unit.client.fake_server import BROKEN, UNAVAILABLE, FakeServer, answer_to, refuses
+
+from helpers.client_command import Command, Terminal
+from translane.v1 import translation_pb2 as pb
+
+KINDS = {
+    "x.srt": "application/x-subrip",
+    "x.vtt": "text/vtt",
+    "x.po": "text/x-gettext-translation",
+    "x.pot": "text/x-gettext-translation",
+    "x.Xlf": "application/xliff+xml",
+    "x.xliff": "application/xliff+xml",
+    "x.html": "text/html",
+    "x.htm": "text/html",
+    "x.md": "text/markdown",
+    "x.markdown": "text/markdown",
+}
+DATA = b"\xef\xbb\xbfa\xff\r\n\x00b"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_extension_says_the_kind(server: FakeServer, command: Command, tmp_path: Path, name: str):
+    source, target = tmp_path / name, tmp_path / "out"
+    source.write_bytes(DATA)
+    assert command("translate", "-i", str(source), "-o", str(target), "--beam-size=3", "--preserve=x") == 0
+    assert target.read_bytes() == DATA.upper()
+    assert command("translate", "-i", str(source)) == 0
+    assert command.stdout.getvalue() == DATA.upper()
+    options = pb.DecodingOptions(beam_size=3, preserve=["x"])
+    assert server.requests[0] == pb.TranslateDocumentRequest(content=DATA, mime_type=KINDS[name], options=options)
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x", "x.log"])
+def test_other_files_are_lines(server: FakeServer, command: Command, tmp_path: Path, name: str):
+    (tmp_path / name).write_text("a\n")
+    assert command("translate", "-i", str(tmp_path / name)) == 0
+    assert isinstance(server.requests[0], pb.TranslateRequest)
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [(["-i", "x.TSV"], "batch x.TSV "), (["-i", "x.jsonl"], "batch x.jsonl "), (["--file-format=tsv"], "batch FILE ")],
+)
+def test_corpora_are_refused_with_the_command_that_translates_them(
+    server: FakeServer, command: Command, capsys, argv, named: str
+):
+    with pytest.raises(SystemExit):
+        command("translate", *argv)
+    assert f"translane {named}-o FOLDER --model NAME --server {server.address}" in capsys.readouterr().err
+    assert server.requests == []
+
+
+def test_a_file_whose_lines_are_no_texts_is_refused(server: FakeServer, command: Command, tmp_path: Path):
+    (tmp_path / "x.json").write_text('{"text": "a"}\n', encoding="utf-8")
+    files = ("-i", str(tmp_path / "x.json"), "-o", str(tmp_path / "y.json"))
+    with pytest.raises(SystemExit):
+        command("translate", *files)
+    assert (server.requests, (tmp_path / "y.json").exists()) == ([], False)
+    assert command("translate", *files, "--file-format=lines") == 0
+
+
+def test_a_flag_says_the_kind_of_standard_input(server: FakeServer, command: Command):
+    assert command("translate", "--file-format", "po", "--all", "--priority=2", "--model=m", stdin=b"a") == 0
+    asked = server.requests[0]
+    assert (asked.mime_type, asked.replace_translations) == (KINDS["x.po"], True)
+    assert (asked.priority, asked.model) == (2, "m")
+
+
+@pytest.mark.parametrize(
+    ("flags", "form"),
+    [
+        ([], pb.FORMAT_UNSPECIFIED),
+        (["--format", "text"], pb.FORMAT_UNSPECIFIED),
+        (["--format", "html"], pb.FORMAT_HTML),
+        (["--format", "xliff", "--stream"], pb.FORMAT_XLIFF),
+    ],
+)
+def test_the_format_of_texts_travels(server: FakeServer, command: Command, flags, form):
+    assert command("translate", "a", *flags) == 0
+    assert server.requests[0].format == form
+
+
+def test_a_file_is_replaced_when_the_translation_is_whole(server: FakeServer, command: Command, tmp_path: Path):
+    source, link = tmp_path / "x.md", tmp_path / "link.md"
+    source.write_text("a")
+    source.chmod(0o640)
+    link.symlink_to(source)
+    server.always = BROKEN
+    assert command("translate", "-i", str(link), "-o", str(link)) == 1
+    assert source.read_text() == "a"
+    server.always = None
+    server.script.append(UNAVAILABLE)
+    assert command("translate", "-i", str(link), "-o", str(link)) == 0
+    assert source.read_text() == "A"
+    assert stat.S_IMODE(source.stat().st_mode) == 0o640
+    assert link.is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"link.md", "x.md"}
+
+
+@pytest.mark.parametrize("missing", ["content", "end"])
+def test_a_document_that_is_not_whole_is_an_error(server: FakeServer, command: Command, tmp_path: Path, missing: str):
+    def part(request, context):
+        return [each for each in answer_to(request) if each.WhichOneof("event") != missing]
+
+    server.always = part
+    (tmp_path / "x.md").write_text("a")
+    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 1
+    assert command.err.startswith("translane: the ")
+    assert not (tmp_path / "y.md").exists()
+
+
+def test_faults_name_the_file_the_line_and_the_flag(server: FakeServer, command: Command, tmp_path: Path):
+    source = tmp_path / "x.md"
+    source.write_text("a")
+    server.always = refuses(("content", "line 9: too long"), ("content", "no XLIFF"), ("options.beam_size", "wrong"))
+    assert command("translate", "-i", str(source), "--beam-size", "3") == 1
+    assert command.err == f"translane: {source}, line 9: too long; {source}: no XLIFF; --beam-size: wrong\n"
+
+
+@pytest.mark.parametrize(("most", "problem"), [(4, "has 5 bytes"), (0, "translates no documents")])
+def test_a_document_beyond_the_servers_limit_is_not_sent(
+    server: FakeServer, command: Command, tmp_path: Path, most: int, problem: str
+):
+    server.limits.document_bytes = most
+    (tmp_path / "x.md").write_text("abcde")
+    assert command("translate", "-i", str(tmp_path / "x.md")) == 1
+    assert problem in command.err
+    assert server.requests == []
+
+
+def test_notes_name_the_lines(command: Command, tmp_path: Path):
+    (tmp_path / "x.md").write_text("a")
+    assert command("translate", "-i", str(tmp_path / "x.md")) == 0
+    lines = [line.partition(": ")[2] for line in command.err.splitlines()]
+    assert [line.startswith(f"{tmp_path / 'x.md'}, line {number}: ") for number, line in enumerate(lines, 2)] == [
+        True
+    ] * 2
+
+
+def test_progress_counts_texts(command: Command, tmp_path: Path):
+    (tmp_path / "x.srt").write_text("a\n" * 99)
+    command.stderr = Terminal()
+    assert command("translate", "-i", str(tmp_path / "x.srt"), "-o", str(tmp_path / "out")) == 0
+    assert "100 sentences" in command.err
+    assert "100%" in command.err
