@@ -1,1 +1,1 @@
-"""Text to tokens and back: tokenizers, sentence splitting, glossaries, languages, and text for streams."""
+"""Text to tokens and back: tokenizers, sentence splitting, glossaries, languages, documents, and text for streams."""

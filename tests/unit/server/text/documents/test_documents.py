@@ -61,7 +61,7 @@ def test_a_document_keeps_its_encoding(encoding: str, text: str):
 
 @pytest.mark.parametrize("encoding", ["idna", "punycode", "utf-7", "unicode_escape", "hz", "iso-2022-jp", "utf-16"])
 def test_an_encoding_that_may_take_long_or_depends_on_what_is_before_is_refused(encoding: str):
-    with pytest.raises(DocumentError, match="^the file's encoding is not read; UTF-8 is, "):
+    with pytest.raises(DocumentError, match=r"^the file's encoding is not read; UTF-8 is, "):
         texts("xliff", XLIFF.format(encoding, "a").encode())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from unit.server.text.documents.translated import read, same, texts, translated
@@ -11,8 +12,12 @@ from helpers.random_markdown import random_document
 from helpers.random_pages import random_page, random_soup
 from helpers.translations import identity, nonsense
 from translane.options import Format
+from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents import DocumentError
+from translane_server.text.documents.page import PageDocument
+from translane_server.text.documents.text_file import TextFile
 from translane_server.text.markup.document import MOST_BLOCKS
+from translane_server.text.markup.document import Document as Page
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
@@ -71,6 +76,16 @@ def test_a_block_stays_where_its_translation_is_blank():
     assert translated("html", b"<p>a <b>b</b> c", lambda _: " ") == b"<p>a <b>b</b> c"
 
 
+def test_a_translation_that_would_become_a_part_of_its_own_is_refused():
+    def parse_without_escapes(text: str, budget: Budget) -> Page:
+        return replace(parse_html(text, budget), write=lambda _, parts: "".join(part.text for part in parts))
+
+    document = PageDocument.of(parse_without_escapes, TextFile("<p>a", "utf-8"), UNLIMITED)
+    assert document.render(["&lt;b&gt;b&lt;/b&gt; c"]) == b"<p><b>b</b> c"
+    with pytest.raises(DocumentError, match="the translation would break the file"):
+        document.render(["b &lt;p&gt;c"])
+
+
 def test_text_that_looks_like_markup_stays_text():
     words = '<b> &lt; <x id="1"/> *_`'
     escaped = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -90,7 +105,7 @@ def test_the_number_of_blocks_is_bounded():
 def test_blocks_alone_are_those_of_the_page(kind: str, parse, make):
     generator = random.Random(11)
     differ = 0
-    for _ in range(60):
+    for _ in range(25):
         source = make(generator)
         page, document = parse(source), read(kind, source.encode())
         alone = [parse_xliff(text.text) for text in document.texts]
@@ -100,7 +115,7 @@ def test_blocks_alone_are_those_of_the_page(kind: str, parse, make):
         assert sorted("".join(out.split())) == sorted("".join(whole.split()))
         differ += out != whole  # single things side by side, which may have white space between
         document.render([nonsense(each, generator) for each in alone])
-    assert differ < 5
+    assert differ < 4
 
 
 def test_a_page_without_changes_keeps_its_bytes():

@@ -70,11 +70,16 @@ NOTE the end
 """
 
 
+SPACED = "1\n00:00:01,000 --> 00:00:02,000 \n  a <i>b</i>\t \n \n c \n"
+
+
 TIMING = re.compile(rb"^[\d:,.]+ ?--> ?[\d:,.]+.*$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize(("kind", "text"), [("srt", SRT), ("vtt", VTT), ("vtt", "WEBVTT"), ("srt", "")])
+@pytest.mark.parametrize(
+    ("kind", "text"), [("srt", SRT), ("vtt", VTT), ("vtt", "WEBVTT"), ("srt", ""), ("srt", SPACED)]
+)
 def test_a_translation_that_changes_nothing_changes_no_byte(kind: str, text: str, line_end: str):
     data = text.replace("\n", line_end).encode()
     assert translated(kind, data, same) == data
@@ -172,6 +177,7 @@ def test_lines_keep_their_share_of_the_text(lines, text: str, cut: list[str]):
         ("&lt;i&gt;Hi&lt;/i&gt;", "&lt;i&gt;Hi&lt;/i&gt;"),
         ("3 &lt; 4 &#38; 5&nbsp;m", "3 < 4 & 5\xa0m"),
         ("a &amp;lt; b", "a &amp;lt; b"),
+        ("- &nbsp;\n- &#60;b", "<b"),
     ],
 )
 def test_entities_of_webvtt_come_back_as_they_were_written(cue: str, text: str):
