@@ -15,8 +15,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import grpc
 
@@ -52,52 +51,45 @@ _FOREVER = 1e9
 """Seconds; gRPC takes a deadline that is much further away for one that has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Makes a call. The outcome is the response, or a grpc.RpcError that is thrown."""
 
     call: Call[Any]
     timeout: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(NamedTuple):
     """Makes a call whose response is a stream. The outcome is what Next takes."""
 
     call: Call[Any]
     timeout: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(NamedTuple):
     """Takes the next of messages or batches; None is their end. It may throw as Send does."""
 
     source: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(NamedTuple):
     """Waits."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Performs other steps at the same time. The outcome is what Join takes."""
 
     steps: Steps
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """Waits for steps that were started. The outcome is a list of what they have handed out."""
 
     task: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Hand:
+class Hand(NamedTuple):
     """Hands values to the caller."""
 
     values: Iterable[Any]
