@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -120,19 +119,18 @@ class Rpc:
     request: type[Message]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
-
-        Raises:
-            RefusedError: the request gets an error.
-        """
-        if scope["method"] == "POST":
-            _check_type(scope)
-        call = self.rpcs.begin(scope, self.method)
-        transport = HttpTransport(scope, receive, send, call, self.rpcs)
-        with suppress(EndedError):
+        try:
+            if scope["method"] == "POST":
+                _check_type(scope)
+            call = self.rpcs.begin(scope, self.method)
+            transport = HttpTransport(scope, receive, send, call, self.rpcs)
             with ended_at_deadline(call):
                 answer = await self.rpcs.answering.answer(call, transport, self._handle, None)
             await transport.end(answer)
+        except RefusedError as error:
+            await refusal(error)(scope, receive, send)
+        except EndedError:
+            pass
 
     async def _handle(self, body: bytes, call: Call, *write: Any) -> bytes | None:
         message = await self.rpcs.read(body, self.request, call.caller)
@@ -194,6 +192,11 @@ class HttpTransport:
             headers = [(b"content-type", LINES_TYPE.encode())]
             await self._send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
         await self._send({"type": "http.response.body", "body": line, "more_body": not is_last})
+
+
+def refusal(error: RefusedError) -> Response:
+    """Return the answer that tells of an error."""
+    return Response(error.body, error.http_status, error.headers)
 
 
 def peer_of(scope: Scope) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -16,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.answering import Handler, ended_at_deadline
 from translane_server.api.call import Call, Method, Write
-from translane_server.http.calls import LINES_TYPE, EndedError, HttpTransport, Rpcs, check_encoding
-from translane_server.http.errors import wrong
+from translane_server.http.calls import LINES_TYPE, EndedError, HttpTransport, Rpcs, check_encoding, refusal
+from translane_server.http.errors import RefusedError, wrong
 from translane_server.http.json_messages import message_of
 from translane_server.text.documents import KINDS
 
@@ -50,40 +49,44 @@ class DocumentRpc:
     handler: Handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+        try:
+            kind, fields = _kind(scope), _fields_in(scope["query_string"])
+            as_lines = LINES_TYPE in Headers(scope=scope).get("accept", "")
 
-        Raises:
-            RefusedError: the request gets an error.
-        """
-        headers = Headers(scope=scope)
-        kind = headers.get("content-type", "").lower().partition(";")[0].strip()
-        if kind not in KINDS:
-            kinds, status = ", ".join(KINDS), HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-            raise wrong("content-type", f"must be one of {kinds}", status, {"accept-post": kinds})
-        check_encoding(headers)
-        fields = _fields_in(scope["query_string"])
-        as_lines = LINES_TYPE in headers.get("accept", "")
+            async def handle(body: bytes, call: Call, write: Write) -> bytes | None:
+                request = message_of(fields, pb.TranslateDocumentRequest)
+                request.content, request.mime_type = body, kind
+                if as_lines:
+                    await self.handler(request, call, write)
+                    return None
+                content = bytearray()
 
-        async def handle(body: bytes, call: Call, write: Write) -> bytes | None:
-            request = message_of(fields, pb.TranslateDocumentRequest)
-            request.content, request.mime_type = body, kind
-            if as_lines:
-                await self.handler(request, call, write)
-                return None
-            content = bytearray()
+                async def keep(response: pb.TranslateDocumentResponse) -> None:
+                    content.extend(response.content)
 
-            async def keep(response: pb.TranslateDocumentResponse) -> None:
-                content.extend(response.content)
+                await self.handler(request, call, keep)
+                return bytes(content)
 
-            await self.handler(request, call, keep)
-            return bytes(content)
-
-        call = self.rpcs.begin(scope, self.method)
-        transport = HttpTransport(scope, receive, send, call, self.rpcs, expansion=1)
-        with suppress(EndedError):
+            call = self.rpcs.begin(scope, self.method)
+            transport = HttpTransport(scope, receive, send, call, self.rpcs, expansion=1)
             with ended_at_deadline(call):
                 answer = await self.rpcs.answering.answer(call, transport, handle, None)
             await transport.end(answer, kind)
+        except RefusedError as error:
+            await refusal(error)(scope, receive, send)
+        except EndedError:
+            pass
+
+
+def _kind(scope: Scope) -> str:
+    """Return what the body is. RefusedError: the body is compressed, or no document."""
+    headers = Headers(scope=scope)
+    kind = headers.get("content-type", "").lower().partition(";")[0].strip()
+    if kind not in KINDS:
+        kinds, status = ", ".join(KINDS), HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        raise wrong("content-type", f"must be one of {kinds}", status, {"accept-post": kinds})
+    check_encoding(headers)
+    return kind
 
 
 def _fields_in(query: bytes) -> dict[str, Any]:

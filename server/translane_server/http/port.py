@@ -31,7 +31,7 @@ from translane_server.api.health import HealthService
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.api.status import internal, status_of
 from translane_server.core.errors import UnknownMethodError
-from translane_server.http.calls import BYTES_OF_JSON, Rpc, Rpcs
+from translane_server.http.calls import BYTES_OF_JSON, Rpc, Rpcs, refusal
 from translane_server.http.documents import DocumentRpc
 from translane_server.http.errors import RefusedError, wrong
 from translane_server.http.server import Bounds, HttpServer
@@ -140,7 +140,7 @@ def http_port(
             *_files(describes=settings.reflection),
         ],
         middleware=[origins] if settings.http_origins else [],
-        exception_handlers={RefusedError: _refused, HTTPException: _unrouted, Exception: _failed},
+        exception_handlers={HTTPException: _unrouted, Exception: _failed},
     )
     application.router.redirect_slashes = False
     bounds = Bounds(
@@ -194,23 +194,18 @@ def _file(path: str, body: bytes, headers: Mapping[str, str]) -> Route:
 
 
 # Errors are told by coroutines, because Starlette runs other functions on threads.
-async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return Response(error.body, error.http_status, error.headers)
-
-
 async def _unrouted(request: Request, error: Exception) -> Response:
     """Tell that nothing lies at a path, or that the method is wrong there."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         problem = f"must be {allow.replace(', ', ' or ')} for this path"
-        return await _refused(request, wrong("method", problem, error.status_code, {"allow": allow}))
+        return refusal(wrong("method", problem, error.status_code, {"allow": allow}))
     shown = quote(request.url.path[:64], safe="/.:-_~")
-    return await _refused(request, RefusedError(status_of(UnknownMethodError(f"there is no {shown} here"))))
+    return refusal(RefusedError(status_of(UnknownMethodError(f"there is no {shown} here"))))
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _failed(_request: Request, error: Exception) -> Response:
     """Tell of a bug, whose details the caller must not see."""
     _log.error("an HTTP request failed", exc_info=error)
-    return await _refused(request, RefusedError(internal(), headers={"connection": "close"}))
+    return refusal(RefusedError(internal(), headers={"connection": "close"}))

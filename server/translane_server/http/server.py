@@ -116,11 +116,11 @@ class HttpServer:
         self._bounds = bounds
         self._tls = tls
         self._state = ServerState()
-        self._accepting: asyncio.Task[None] | None = None
+        self._pause: asyncio.TimerHandle | None = None  # after a connection that cannot be accepted
 
     async def start(self) -> None:
         """Answer requests."""
-        self._accepting = asyncio.create_task(self._accept())
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def drain(self) -> None:
         """Close each connection with its next answer."""
@@ -128,9 +128,11 @@ class HttpServer:
 
     async def stop(self, seconds: float = 0) -> None:
         """Close the port. Answers that are ready get some seconds to be sent."""
-        if self._accepting:
-            await _end([self._accepting])
-        self._listener.close()
+        if self._pause:
+            self._pause.cancel()
+        if self._listener.fileno() >= 0:  # it may be stopped already
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
         for connection, holding in self.connections.items():
             connection.shutdown() if connection.transport else holding.cancel()
         if self.connections:
@@ -138,34 +140,37 @@ class HttpServer:
         await _end(self.connections.values())
         await _end(self._state.tasks)
 
-    async def _accept(self) -> None:
+    def _accept(self) -> None:
+        """Accept connections that wait."""
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(0)  # nothing below waits while connections wait
-            for _ in range(_AT_ONCE):
-                try:
-                    accepted, _ = await loop.sock_accept(self._listener)
-                except OSError as error:
-                    _log.error("cannot accept a connection: %s", error.strerror)
-                    await asyncio.sleep(_PAUSE)
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                _log.error("cannot accept a connection: %s", error.strerror)
+                loop.remove_reader(self._listener)
+                self._pause = loop.call_later(_PAUSE, loop.add_reader, self._listener, self._accept)
+                return
+            if len(self.connections) >= self._bounds.connections:
+                if not self._bounds.ends_oldest:
+                    accepted.close()
                     continue
-                if len(self.connections) >= self._bounds.connections:
-                    if not self._bounds.ends_oldest:
-                        accepted.close()
-                        continue
-                    self.connections.pop(next(iter(self.connections))).cancel()
-                connection = Connection(self._config, self._state, self._bounds)
-                self.connections[connection] = holding = loop.create_task(self._hold(connection, accepted))
-                holding.add_done_callback(partial(self._ended, connection, accepted))
+                self.connections.pop(next(iter(self.connections))).cancel()
+            accepted.setblocking(False)
+            connection = Connection(self._config, self._state, self._bounds)
+            self.connections[connection] = holding = loop.create_task(self._hold(connection, accepted))
+            holding.add_done_callback(partial(self._ended, connection, accepted))
 
     async def _hold(self, connection: Connection, accepted: socket.socket) -> None:
         """Hold a connection until it is lost. It ends when the task is cancelled."""
+        patience = self._bounds.patience if self._tls else None
         try:
-            with suppress(OSError):  # a handshake that fails, or takes too long
-                async with asyncio.timeout(self._bounds.patience):
-                    await asyncio.get_running_loop().connect_accepted_socket(
-                        lambda: connection, accepted, ssl=self._tls
-                    )
+            with suppress(OSError):  # a handshake that fails
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=patience
+                )
                 await connection.lost.wait()
         finally:
             if connection.transport:

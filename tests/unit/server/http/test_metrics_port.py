@@ -239,15 +239,14 @@ async def test_a_scrape_that_nobody_waits_for_is_not_made(registry):
 
 async def test_without_descriptors_it_waits_and_tries_again(registry, monkeypatch):
     failures = [OSError(24, "Too many open files"), OSError(24, "Too many open files")]
-    loop = asyncio.get_running_loop()
-    accept = loop.sock_accept
+    accept = socket.socket.accept
 
-    async def failing(listener):
+    def failing(self):
         if failures:
             raise failures.pop()
-        return await accept(listener)
+        return accept(self)
 
-    monkeypatch.setattr(loop, "sock_accept", failing)
+    monkeypatch.setattr(socket.socket, "accept", failing)
     monkeypatch.setattr(server, "_PAUSE", 0.01)
     async with opened(registry) as port:
         assert b"sentences_total 3.0" in (await answer(port))[0]
