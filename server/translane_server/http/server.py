@@ -311,12 +311,14 @@ class Connection(H11Protocol):
         Many clients read an answer only when they have sent everything. If the server closes a connection before, its
         operating system drops the answer (https://www.rfc-editor.org/rfc/rfc9112#section-9.6).
         """
-        lingers = self._droppable is None and self.conn.their_state is h11.SEND_BODY and not self.lost.is_set()
-        if self._droppable is None:
+        if self.lost.is_set():
+            return
+        is_first = self._droppable is None
+        if is_first:
             self._droppable = _DROPPED_BODIES * self._bounds.body_bytes
             self._time(is_owing=False)
             self._time(is_owing=True)
-        if not lingers:
+        if not is_first or self.conn.their_state is not h11.SEND_BODY:
             transport.close()
         elif transport.can_write_eof():
             transport.write_eof()
