@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,10 +13,9 @@ from dataclasses import asdict
 
 from translane.command_error import packages_load
 from translane.errors import TranslaneError
-from translane_batch.corpus import STANDARD_OUTPUT
 from translane_batch.errors import BatchError
-from translane_batch.settings import ENV_PREFIX, BatchSettings
-from translane_batch.summary import Summary
+from translane_batch.figures import Summary
+from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchSettings
 from translane_client.cli.waiting import waiting_told
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole
@@ -50,6 +50,11 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except OSError as error:
         sentence = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         raise BatchError(f"{sentence}; {_AGAIN}") from error
+    except sqlite3.OperationalError as error:  # such as a full disk
+        raise BatchError(f"{settings.work_folder}: {error}; {_AGAIN}") from error
+    except sqlite3.Error as error:
+        problem = f"the state of the run is damaged ({error}); another --output or --work starts anew"
+        raise BatchError(f"{settings.work_folder}: {problem}") from error
     except (RuntimeError, MemoryError) as error:
         if not is_about_memory(error):
             raise

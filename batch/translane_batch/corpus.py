@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from translane_batch.errors import BatchError, CorpusError
-from translane_batch.records.kinds import ENDINGS, files_of, kind_of
-from translane_batch.records.record import RecordFiles
-from translane_batch.settings import BatchSettings
+from translane_batch.records import ENDINGS, RecordFiles, files_of, kind_of
+from translane_batch.settings import STANDARD_OUTPUT, BatchSettings
 from translane_server.core.files import check_regular
 
 _LEFT_OUT = ".left-out.jsonl"
 _MOST_NAME_BYTES = 255  # on the file systems of Linux and macOS
-STANDARD_OUTPUT = Path("-")
-"""The file for the figures that is none."""
 
 
 @dataclass(frozen=True)
@@ -27,30 +24,18 @@ class CorpusFile:
     Attributes:
         name: its path within the corpus, with / between folders.
         path: its path.
-        size: in bytes.
-        modified: when it was changed last [nanoseconds].
+        output: the path of the translated file.
+        left_out: the path of the list of records that are left out.
         files: what reads such files.
+        fingerprint: what changes if the file does: name, size and time.
     """
 
     name: str
     path: Path
-    size: int
-    modified: int
+    output: Path
+    left_out: Path
     files: RecordFiles
-
-    def output(self, folder: Path) -> Path:
-        """The path of the translated file."""
-        return folder / self.name
-
-    def left_out(self, folder: Path) -> Path:
-        """The path of the list of records that are left out."""
-        output = self.output(folder)
-        return output.with_name(output.name + _LEFT_OUT)
-
-    @property
-    def fingerprint(self) -> list[Any]:
-        """What changes if the file does: name, size and time."""
-        return [self.name, self.size, self.modified]
+    fingerprint: Sequence[Any]
 
 
 def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
@@ -60,7 +45,7 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
         CorpusError: there is no file, or a file is of no known kind, or an output would replace a file of the corpus.
         BatchError: a package is missing, or the file for the figures is another one's place.
     """
-    corpus, output = settings.corpus, settings.output
+    corpus = settings.corpus
     readers: dict[str, RecordFiles] = {}
     found = []
     try:
@@ -71,21 +56,19 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
                 known = ", ".join(ENDINGS)
                 raise CorpusError(f"{path}: its name ends in none of {known}, also with .gz; --kind names its kind")
             if kind not in readers:
-                readers[kind] = files_of(kind, settings.fields)
+                readers[kind] = files_of(kind, settings)
             status = check_regular(path)
-            found.append(CorpusFile(name, path, status.st_size, status.st_mtime_ns, readers[kind]))
+            output = settings.output / name
+            left_out = output.with_name(output.name + _LEFT_OUT)
+            fingerprint = [name, status.st_size, status.st_mtime_ns]
+            found.append(CorpusFile(name, path, output, left_out, readers[kind], fingerprint))
     except OSError as error:
         raise CorpusError(f"{error.filename or corpus}: {error.strerror or error}") from error
     if not found:
         raise CorpusError(f"{corpus}: the folder holds no files")
-    _check_outputs(found, output)
+    _check_outputs(found)
     _check_summary(settings, found)
     return found
-
-
-def text_size(corpus: Sequence[CorpusFile]) -> int:
-    """Return about how many bytes of text the corpus has."""
-    return sum(file.files.size(file.path, file.size) for file in corpus)
 
 
 def _check_folders(settings: BatchSettings) -> None:
@@ -124,30 +107,27 @@ def _is_shown(name: str) -> bool:
     return not name.startswith((".", "_"))
 
 
-def _check_outputs(corpus: Sequence[CorpusFile], output: Path) -> None:
+def _check_outputs(corpus: Sequence[CorpusFile]) -> None:
     """Refuse a corpus where two files would be one, or where an output is a file of the corpus."""
     names = {file.name for file in corpus}
     for file in corpus:
         if file.name + _LEFT_OUT in names:
             raise CorpusError(f"{file.path}: the list of what is left out of it has the name of another file")
-        if len(os.fsencode(file.left_out(output).name)) > _MOST_NAME_BYTES:
+        if len(os.fsencode(file.left_out.name)) > _MOST_NAME_BYTES:
             raise CorpusError(
                 f"{file.path}: its name is too long: NAME{_LEFT_OUT} has more than {_MOST_NAME_BYTES} bytes"
             )
-        for path in (file.output(output), file.left_out(output)):
-            if path.resolve() == file.path.resolve():
-                raise CorpusError(f"{file.path}: it would be replaced by its output; --output names another folder")
+        if file.path.resolve() in (file.output.resolve(), file.left_out.resolve()):
+            raise CorpusError(f"{file.path}: it would be replaced by its output; --output names another folder")
 
 
 def _check_summary(settings: BatchSettings, corpus: Sequence[CorpusFile]) -> None:
     """Refuse a file for the figures that cannot be written, or whose place something else of the run has."""
-    if settings.summary is None or settings.summary == STANDARD_OUTPUT:
+    if settings.summary in (None, STANDARD_OUTPUT):
         return
     path = settings.summary.resolve()
-    taken = {settings.corpus.resolve(), *(file.path.resolve() for file in corpus)}
-    for file in corpus:
-        taken |= {file.output(settings.output).resolve(), file.left_out(settings.output).resolve()}
-    folders = [settings.work_folder.resolve(), *([settings.corpus.resolve()] if settings.corpus.is_dir() else [])]
+    taken = {each.resolve() for file in corpus for each in (file.path, file.output, file.left_out)}
+    folders = [settings.work_folder.resolve(), settings.corpus.resolve()]  # a corpus may be a file: its own folder
     problem = ""
     if path in taken or any(path.is_relative_to(folder) for folder in folders):
         problem = "it would replace a file of the corpus or of the run, or be among them"

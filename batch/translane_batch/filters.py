@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from translane.results import FinishReason, Translation
-from translane_batch.answers import Answer
+from translane.results import FinishReason, ModelInfo, Translation
 from translane_batch.errors import BatchError
-from translane_batch.model_identity import Languages
+from translane_batch.records import Answer
 from translane_batch.settings import BatchSettings
 from translane_server.core.errors import InvalidRequestError
 from translane_server.core.suspect_pairs import COPY, suspicion
@@ -17,18 +17,35 @@ from translane_server.text.language_id import LanguageIdentifier
 UNENDED, LOW_QUALITY, LANGUAGE = "translation did not end", "low quality", "another language"
 
 
+def languages_of(settings: BatchSettings, models: Sequence[ModelInfo]) -> tuple[str, str]:
+    """Return the languages of a run, source and target: those of the settings, or of the models if they have one pair.
+
+    A language that is not known is "".
+    """
+    if settings.server and settings.model:
+        models = [model for model in models if model.name == settings.model]
+    source = settings.source_language or _only([tag for model in models for tag in model.source_languages])
+    target = settings.target_language or _only([tag for model in models for tag in model.target_languages])
+    return "" if source == "auto" else source, target
+
+
+def _only(tags: Sequence[str]) -> str:
+    different = set(tags)
+    return different.pop() if len(different) == 1 else ""
+
+
 class Filters:
     """Turns translations to answers.
 
     Args:
         settings: what is left out.
-        languages: of the corpus and of its translations.
+        languages: of the corpus and of its translations; see `languages_of`.
 
     Raises:
         BatchError: the package that finds languages is not installed.
     """
 
-    def __init__(self, settings: BatchSettings, languages: Languages) -> None:
+    def __init__(self, settings: BatchSettings, languages: tuple[str, str]) -> None:
         self._rules = frozenset(settings.leave_out)
         self._min_quality = settings.min_quality
         self._max_ratio = settings.max_ratio
@@ -77,9 +94,9 @@ class Filters:
     def _other_language(self, translation: Translation) -> str:
         """The language of the source, if the translation is rather in it than in the target language."""
         assert self._identifier is not None
-        treatment = translation.treatment
-        source = (treatment.source_language if treatment else None) or self._languages.source
-        target = self._languages.target
+        source, target = self._languages
+        if translation.treatment:
+            source = translation.treatment.source_language or source
         if not source or not target:
             return ""
         (found,) = self._identifier.find([translation.text], [target, source])

@@ -1,210 +1,200 @@
-"""Workers on a cluster of Ray, https://docs.ray.io/en/latest/ray-core/actors.html. This module alone imports Ray.
+"""Workers on a cluster of Ray, by Ray Data: https://docs.ray.io/en/latest/data/data.html. This module alone needs Ray.
 
-Each worker is an actor with a server of its own. An actor that is lost, or whose machine is, is replaced by another
-one, wherever the cluster has room, and its tasks go to whoever is free. All machines see the work folder at the same
-path, and the model, too, if it has no URL.
+The texts are read on the machine that the command runs on, and the answers come back to it. Each worker is an actor
+with a translator of its own. Ray starts another one in place of a worker that is lost, and gives it the same texts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
+from ray.data.block import BlockMetadata
+from ray.exceptions import RayError
+from ray.util.annotations import RayDeprecationWarning
 
 from translane.errors import TranslaneError
 from translane_batch.errors import BatchError
-from translane_batch.model_identity import identity_of_folder
+from translane_batch.local_model import identity_of_folder
+from translane_batch.records import Answer
 from translane_batch.settings import BatchSettings
-from translane_batch.tasks import Task
-from translane_batch.work_folder import WorkFolder
-from translane_batch.worker import TASKS, Worker
-from translane_batch.workers import WorkerLostError
+from translane_batch.store import Sources
+from translane_batch.translator import opened
 from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import StartupError, first_line
 from translane_server.settings.model_sources import ModelPlace
 
-_MOST_STARTS = 5  # failed ones in a row, before a worker is given up
+_TEXTS, _IN_FLIGHT = 512, 2  # of a batch, and batches of a worker: a kill of the command loses no more
+_MOST_LOSSES = 5  # workers that may end while they translate the same texts
 _OBJECT_STORE = 80 << 20  # about the least that Ray takes [bytes]
-_CLOSING_TIME = 10.0  # that workers get to end [seconds]
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """Why an actor could not do something. An exception would arrive with pages of traceback."""
+class _Left(Datasource):  # type: ignore[misc]  # Ray has no types here
+    """The texts that have no answer, in the file of the run. A row is a batch of them."""
 
-    message: str
-    exit_code: int = 1
+    def __init__(self, path: Path, most: int) -> None:
+        super().__init__()
+        self._path, self._most = path, most
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """See `Datasource`."""
+        return self._path.stat().st_size
+
+    def get_read_tasks(self, *_: Any, **__: Any) -> list[ReadTask]:
+        """See `Datasource`. One task reads all, as fast as the texts are taken."""
+        size = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
+        return [ReadTask(self._blocks, size)]
+
+    def _blocks(self) -> Iterator[pyarrow.Table]:
+        with Sources(self._path) as sources:
+            for chunk in sources.left(self._most):
+                yield _row(chunk)
 
 
 class _Actor:
-    """A worker in a process of the cluster."""
+    """A worker in a process of the cluster.
 
-    def __init__(self, settings: BatchSettings, work: Path, model: str, cpus: int) -> None:
-        self._settings, self._work, self._model, self._cpus = settings, work, model, cpus
-        self._worker: Worker | None = None
+    What is wrong is an answer, too: an exception would arrive with pages of traceback, after further starts.
+    """
 
-    async def open(self) -> _Failure | None:
-        """Load the model. Return what is wrong, if something is."""
-        node = ray.util.get_node_ip_address()
-        if not self._work.is_dir():
-            return _Failure(f"{self._work}: machine {node} has no such folder; --work names one that all machines see")
+    def __init__(self, settings: BatchSettings, model: str, cpus: int) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._failure: tuple[str, int] | None = None
         try:
-            place = self._settings.place  # if it is a URL, its digest makes sure that the model is the same
-            if isinstance(place, ModelPlace) and identity_of_folder(place.folder) != self._model:
-                return _Failure(f"{place.folder}: machine {node} has another model there")
-            self._worker = await Worker.open(self._settings, WorkFolder(self._work), self._cpus)
-        except (BatchError, StartupError) as error:
-            return _Failure(f"machine {node}: {error}", error.exit_code)
-        except (TranslaneError, OSError) as error:
-            return _Failure(f"machine {node}: {error}")
-        return None
+            place = settings.place  # if it is a URL, its digest makes sure that the model is the same
+            if isinstance(place, ModelPlace) and identity_of_folder(place.folder) != model:
+                raise BatchError(f"{place.folder}: another model is there")
+            self._opened = opened(settings, cpus)
+            self._translator = self._run(self._opened.__aenter__())
+        except (BatchError, StartupError, TranslaneError, OSError) as error:
+            self._fail(error)
 
-    async def translate(self, task: Task) -> _Failure | None:
-        """Translate a task. Return what is wrong, if something is."""
-        assert self._worker is not None, "open comes first"
-        try:
-            await self._worker.translate(task)
-        except (BatchError, TranslaneError, OSError) as error:
-            return _Failure(f"machine {ray.util.get_node_ip_address()}: {error}")
-        return None
+    def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
+        """Translate the texts of a row. Ray calls this on as many threads as batches may be in flight."""
+        answers: list[tuple[int, Answer]] = []
+        if not self._failure:
+            try:
+                self._run(self._translator.translate(_value(batch), answers.extend))
+            except (BatchError, TranslaneError, OSError) as error:
+                self._fail(error)
+        return _row([self._failure, answers])
 
-    async def close(self) -> None:
-        """End the server, so that nothing of it is left on the machine."""
-        if self._worker:
-            await self._worker.close()
+    def __del__(self) -> None:
+        """End the model, when Ray ends the worker."""
+        if not self._failure:
+            self._run(self._opened.__aexit__(None, None, None))
+
+    def _run(self, awaited: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(awaited, self._loop).result()
+
+    def _fail(self, error: Exception) -> None:
+        message = f"machine {ray.util.get_node_ip_address()}: {error}"
+        self._failure = message, getattr(error, "exit_code", 1)
 
 
 class RayWorkers:
-    """Workers on a cluster. `open` makes them.
+    """Workers on a cluster. Implements `run.Workers`; a `with` statement connects to the cluster, or starts one.
 
     Args:
-        make: starts an actor, which waits as long as the cluster has no room.
-        number: how many there are.
+        settings: of the run.
+        model: what identifies the model.
         log: takes lines for people.
+
+    Raises:
+        BatchError: there is no such cluster, or it has no CPUs.
     """
 
-    def __init__(self, make: Callable[[], Any], number: int, log: Callable[[str], None]) -> None:
-        self.places = TASKS * number
-        self._make, self._log = make, log
-        self._left = number  # workers that are not given up
-        self._actors: set[Any] = set()  # those that are not lost
-        self._ready: set[Any] = set()  # those of them that have started
-        # An actor is there as often as it can take a task. An error is there if no worker is left.
-        self._free: asyncio.Queue[Any] = asyncio.Queue()
-        self._starts = {asyncio.create_task(self._start()) for _ in range(number)}
+    def __init__(self, settings: BatchSettings, model: str, log: Callable[[str], None]) -> None:
+        self._settings, self._model, self._log = settings, model, log
 
-    @classmethod
-    async def open(
-        cls, settings: BatchSettings, work: WorkFolder, model: str, log: Callable[[str], None]
-    ) -> RayWorkers:
-        """Connect to the cluster, or start one, and start the workers. Return when one of them is ready.
-
-        Args:
-            settings: of the run.
-            work: the folder of its state.
-            model: what identifies the model.
-            log: takes lines for people.
-
-        Raises:
-            BatchError: there is no such cluster, or it has no CPUs, or no worker can start.
-        """
-        _connect(settings)
+    def __enter__(self) -> RayWorkers:
+        _connect(self._settings)
         try:
-            cpus, number = _division(settings, [int(node["Resources"].get("CPU", 0)) for node in _nodes()])
+            machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+            self._cpus, self._number = division(self._settings, machines)
         except BatchError:
             ray.shutdown()
             raise
-        log(f"{number} worker{'s' * (number != 1)} of {cpus} CPU{'s' * (cpus != 1)} each")
-        settings, folder = _for_other_processes(settings), work.path.absolute()
-        remote = ray.remote(num_cpus=cpus, num_gpus=int(settings.device == "cuda"), max_restarts=0)(_Actor)
-        workers = cls(lambda: remote.remote(settings, folder, model, cpus), number, log)
-        try:
-            workers._free.put_nowait(await workers._next())
-        except BaseException:
-            await workers.close()
-            raise
-        return workers
+        some, many = "s" * (self._number != 1), "s" * (self._cpus != 1)
+        self._log(f"{self._number} worker{some} of {self._cpus} CPU{many} each")
+        return self
 
-    async def translate(self, task: Task, done: Callable[[int], None]) -> None:
-        """See `Workers`."""
-        actor = await self._next()
-        try:
-            failure = await actor.translate.remote(task)
-        except RayActorError as error:
-            if actor in self._ready:  # else its other task has found out before
-                self._lose(actor)
-                self._log("a worker is lost, and another one is started")
-                self._starts.add(asyncio.create_task(self._start()))
-            raise WorkerLostError from error
-        self._free.put_nowait(actor)
-        if failure:
-            raise BatchError(failure.message, failure.exit_code)
-        done(task.sources)
-
-    async def close(self) -> None:
-        """See `Workers`."""
-        for start in self._starts:
-            start.cancel()
-        await asyncio.gather(*self._starts, return_exceptions=True)
-        closing = [asyncio.ensure_future(actor.close.remote()) for actor in self._ready]
-        if closing:
-            await asyncio.wait(closing, timeout=_CLOSING_TIME)
-        for actor in list(self._actors):
-            self._lose(actor)
-        await asyncio.gather(*closing, return_exceptions=True)
+    def __exit__(self, *_exception: object) -> None:
         ray.shutdown()
 
-    async def _next(self) -> Any:
-        """Return an actor that can take a task. Raise BatchError if no worker is left."""
-        while True:
-            free = await self._free.get()
-            if isinstance(free, BatchError):
-                self._free.put_nowait(free)  # for all others who wait
-                raise free
-            if free in self._ready:
-                return free
+    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
+        """See `run.Workers`."""
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        context.max_errored_blocks = 0
+        context.target_max_block_size = 1  # each row is handed on at once
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        left = ray.data.read_datasource(
+            _Left(sources.path.absolute(), min(_TEXTS, self._settings.task_size)),
+            override_num_blocks=1,
+            num_cpus=0,
+            label_selector={"ray.io/node-id": ray.get_runtime_context().get_node_id()},
+        )
+        with warnings.catch_warnings(action="ignore", category=RayDeprecationWarning):  # of max_task_retries
+            answered = left.map_batches(
+                _Actor,
+                fn_constructor_args=(for_other_processes(self._settings), self._model, self._cpus),
+                batch_size=None,
+                batch_format="pyarrow",
+                compute=ActorPoolStrategy(
+                    size=self._number,
+                    max_tasks_in_flight_per_actor=_IN_FLIGHT,
+                    max_concurrent_calls_per_actor=_IN_FLIGHT,
+                    enable_true_multi_threading=True,
+                ),
+                num_cpus=self._cpus,
+                num_gpus=int(self._settings.device == "cuda"),
+                max_task_retries=_MOST_LOSSES - 1,
+            )
+        try:
+            for batch in answered.iter_batches(batch_size=1, batch_format="pyarrow"):
+                failure, answers = _value(batch)
+                if failure:
+                    raise BatchError(*failure)
+                sources.save([(number, Answer(*answer)) for number, answer in answers])
+                done(len(answers))
+        except RayError as error:
+            raise BatchError(f"Ray has given up: {first_line(error)}") from error
+        total, there = sources.counts()
+        if there < total:
+            raise BatchError(f"Ray has lost {total - there:,} texts")
 
-    def _lose(self, actor: Any) -> None:
-        self._actors.discard(actor)
-        self._ready.discard(actor)
-        ray.kill(actor)  # a lost one may be only out of reach
 
-    async def _start(self) -> None:
-        """Start a worker; give it up if it cannot start."""
-        message = f"a worker has ended {_MOST_STARTS} times while it started"
-        exit_code = 1
-        for _ in range(_MOST_STARTS):
-            actor = self._make()
-            self._actors.add(actor)
-            try:
-                failure = await actor.open.remote()
-            except RayActorError:
-                self._lose(actor)
-                continue
-            except RayError as error:  # a bug, or packages that differ between the machines
-                failure = _Failure(f"a worker does not start: {first_line(error)}")
-            if not failure:
-                self._ready.add(actor)
-                for _ in range(TASKS):
-                    self._free.put_nowait(actor)
-                return
-            self._lose(actor)
-            message, exit_code = failure.message, failure.exit_code
-            break  # it would fail again
-        self._left -= 1
-        if self._left:
-            self._log(f"a worker is given up: {message}")
-        else:
-            self._free.put_nowait(BatchError(message, exit_code))
+def _row(value: Any) -> pyarrow.Table:
+    return pyarrow.table({"value": [json.dumps(value)]})
 
 
-def _for_other_processes(settings: BatchSettings) -> BatchSettings:
+def _value(row: pyarrow.Table) -> Any:
+    return json.loads(row["value"][0].as_py())
+
+
+def _connect(settings: BatchSettings) -> None:
+    chosen: dict[str, Any] = {"address": settings.ray}
+    if settings.ray == "local":
+        # Batches are small.
+        chosen |= {"num_cpus": available_cpus(), "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
+    try:
+        ray.init(**chosen, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # Ray raises this very type if a cluster does not start in time
+        raise BatchError(f"--ray {settings.ray}: there is no such cluster ({first_line(error)})") from error
+
+
+def for_other_processes(settings: BatchSettings) -> BatchSettings:
     """Return the settings with paths that hold for workers, who have folders of their own as the current one."""
     place, cache = settings.place, settings.model_cache
     if isinstance(place, ModelPlace):
@@ -214,22 +204,7 @@ def _for_other_processes(settings: BatchSettings) -> BatchSettings:
     return settings
 
 
-def _connect(settings: BatchSettings) -> None:
-    chosen: dict[str, Any] = {"address": settings.ray}
-    if settings.ray == "local":
-        # Tasks are a few bytes.
-        chosen |= {"num_cpus": available_cpus(), "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
-    try:
-        ray.init(**chosen, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray raises this very type if a cluster does not start in time
-        raise BatchError(f"--ray {settings.ray}: there is no such cluster ({first_line(error)})") from error
-
-
-def _nodes() -> list[Any]:
-    return [node for node in ray.nodes() if node["Alive"]]
-
-
-def _division(settings: BatchSettings, machines: list[int]) -> tuple[int, int]:
+def division(settings: BatchSettings, machines: list[int]) -> tuple[int, int]:
     """Return the CPUs of each worker, and the number of workers. `machines` are the CPUs of each machine.
 
     Raises:

@@ -1,35 +1,84 @@
-"""A run: the corpus is read, its different sources are translated, and the outputs are written.
+"""A run: the corpus is read, its different texts are translated, and the outputs are written.
 
-Each step leaves files, and a step whose files are there is not done again. So a run that was killed goes on when it is
-started again, and ends with the same outputs.
+Each step leaves what it has done on the disk. So a run that was killed goes on when it is started again, and ends with
+the same outputs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Any, BinaryIO, Protocol
 
-from translane_batch.corpus import CorpusFile, find_corpus, text_size
+from translane_batch.corpus import CorpusFile, find_corpus
 from translane_batch.errors import CorpusError
-from translane_batch.model_downloads import with_model_here
-from translane_batch.model_identity import identity_of_folder, identity_of_servers
-from translane_batch.output_files import check_output, held_output, remove_unfinished_outputs, take_output
-from translane_batch.progress import Progress
-from translane_batch.reading import ReadCounts, check_order, write_occurrences, write_sources
+from translane_batch.figures import Progress, Summary
+from translane_batch.records import BLANK, UNREADABLE, Answer, Block, Record
 from translane_batch.settings import BatchSettings
-from translane_batch.summary import Summary
-from translane_batch.tasks import buckets_for
-from translane_batch.work_folder import Plan, WorkFolder
-from translane_batch.worker import client_of
-from translane_batch.workers import LocalWorkers, Workers, translate_all
-from translane_batch.writing import Answers, WrittenCounts, write, write_answers
+from translane_batch.store import Run, Sources, key_of
+from translane_batch.translator import all_of, identity_of_servers, opened
+from translane_server.core.files import in_place_of
 
 Log = Callable[[str], None]
 
-_NOTHING = Summary(0, 0, 0, 0, 0, 0, {}, 0, 0.0, 0.0, 0.0)
+# The name of a new file in a folder that holds files of other people, too: short, whatever name the output has.
+_NEW = ".translane-batch-{}.new"
+
+
+class Workers(Protocol):
+    """What translates. A `with` statement starts and ends it."""
+
+    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
+        """Translate all sources that are left; `done` takes the number of those that are, as often as some are.
+
+        Raises:
+            BatchError, TranslaneError: they cannot be translated.
+        """
+
+
+class LocalWorkers:
+    """Translates with a model in processes of this machine, or has servers translate. Implements `Workers`."""
+
+    def __init__(self, settings: BatchSettings) -> None:
+        self._settings = settings
+        self._runner = asyncio.Runner()
+        self._opened = AsyncExitStack()
+
+    def __enter__(self) -> LocalWorkers:
+        try:
+            self._translator = self._runner.run(self._opened.enter_async_context(opened(self._settings)))
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with self._runner:
+            self._runner.run(self._opened.aclose())
+
+    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
+        """See `Workers`."""
+        self._runner.run(self._translate(sources, done))
+
+    async def _translate(self, sources: Sources, done: Callable[[int], None]) -> None:
+        chunks = sources.left(self._settings.task_size)
+
+        def save(answers: Sequence[tuple[int, Answer]]) -> None:
+            sources.save(answers)
+            done(len(answers))
+
+        async def work() -> None:
+            for chunk in chunks:
+                await self._translator.translate(chunk, save)
+
+        await all_of([work(), work()])  # the second chunk fills the rows that the end of the first one leaves
 
 
 def run(settings: BatchSettings, log: Log) -> Summary:
@@ -43,145 +92,177 @@ def run(settings: BatchSettings, log: Log) -> Summary:
         BatchError: the run cannot be begun, or cannot go on.
         StartupError: the model cannot be downloaded or loaded.
         TranslaneError: the servers do not translate.
-        OSError: a file cannot be read or written.
+        OSError, sqlite3.Error: a file cannot be read or written.
     """
     corpus = find_corpus(settings)
-    if settings.server:
-        model = asyncio.run(_servers_model(settings))
-    else:
-        settings, folder = with_model_here(settings, log)
-        model = identity_of_folder(folder)
+    settings, model = _identified(settings, log)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
-    work = WorkFolder(settings.work_folder)
-    with work.held(), held_output(settings.output, work):
-        plan = work.plan(identity)
-        if plan is None:
-            _check_new(corpus, settings.output)
-            work.clear()
-            take_output(settings.output, work)
-        else:
-            check_output(settings.output, work)
-        if plan and (summary := work.summary()):
-            work.tidy()  # the run may have been killed before it was tidy
-            _check_finished(corpus, settings.output)
+    state = Run(settings.work_folder, settings.output, identity)
+    with state.held():
+        summary = Summary(files=len(corpus))
+        read = state.read()
+        if read is None:
+            for file in corpus:
+                if file.output.exists():
+                    raise CorpusError(f"{file.output}: it is there already; --output names another folder")
+            state.clear()
+        elif figures := state.summary():
+            for file in corpus:
+                if not file.output.exists():
+                    raise CorpusError(f"{file.output}: it was written, and is gone; another --work starts anew")
             log("everything has been written before")
-            return summary
-        summary = _NOTHING
-        if plan is None or work.missing(plan.tasks):
-            plan, summary = asyncio.run(_translated(settings, corpus, work, identity, plan, log))
-        summary = _written(settings, corpus, work, plan, summary, log)
-        work.finish(summary)
+            return Summary(**figures)
+        if read is None or not state.is_translated():
+            with _workers(settings, model, log) as workers:  # wrong settings are found before anything takes long
+                if read is None:
+                    read = _read(corpus, state, summary, log)
+                _translate(workers, state, sum(texts for texts, _ in read), summary, log)
+        _write(corpus, state, read, summary, log)
+        state.finish(asdict(summary))
     return summary
 
 
-async def _servers_model(settings: BatchSettings) -> str:
-    """What identifies the model of the servers."""
-    client = client_of(settings)
-    try:
-        return identity_of_servers(settings, (await client.server_info()).models)
-    finally:
-        await client.close()
+def _identified(settings: BatchSettings, log: Log) -> tuple[BatchSettings, str]:
+    """The settings, for the version of a model at a URL that is there now; and what identifies the model."""
+    if settings.server:
+        return settings, asyncio.run(identity_of_servers(settings))
+    from translane_batch.local_model import identity_of_folder, with_model_here  # they need the server's packages
+
+    settings, folder = with_model_here(settings, log)
+    return settings, identity_of_folder(folder)
 
 
-def _check_new(corpus: Sequence[CorpusFile], output: Path) -> None:
-    """Refuse to begin a run where an output is there already."""
-    for file in corpus:
-        if file.output(output).exists():
-            raise CorpusError(f"{file.output(output)}: it is there already; --output names another folder")
-
-
-def _check_finished(corpus: Sequence[CorpusFile], output: Path) -> None:
-    """Refuse to call a run finished where an output is missing."""
-    for file in corpus:
-        if not file.output(output).exists():
-            raise CorpusError(f"{file.output(output)}: it was written, and is gone; another --work starts anew")
-
-
-async def _translated(
-    settings: BatchSettings,
-    corpus: Sequence[CorpusFile],
-    work: WorkFolder,
-    identity: dict[str, Any],
-    plan: Plan | None,
-    log: Log,
-) -> tuple[Plan, Summary]:
-    """Read the corpus, if there is no plan, and translate what is missing."""
-    summary = _NOTHING
-    workers = await _open(settings, work, identity["model"], log)  # wrong settings are found before anything takes long
-    try:
-        if plan is None:
-            reading = Progress("records read", log)
-            plan = await _planned(settings, corpus, work, identity, reading)
-            summary = replace(summary, reading_seconds=reading.seconds)
-        missing = work.missing(plan.tasks)
-        total, left = plan.sources, sum(task.sources for task in missing)
-        share = (plan.texts - total) / plan.texts if plan.texts else 0.0
-        log(f"{plan.texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
-        translating = Progress("sources", log, total=total, done=total - left, note=f"; {share:.1%} duplicates")
-        await translate_all(missing, workers, translating.add)
-        return plan, replace(summary, sources_translated=left, translating_seconds=translating.seconds)
-    finally:
-        await workers.close()
-
-
-async def _open(settings: BatchSettings, work: WorkFolder, model: str, log: Log) -> Workers:
+def _workers(settings: BatchSettings, model: str, log: Log) -> AbstractContextManager[Workers]:
     if settings.ray:
         from translane_batch.ray_workers import RayWorkers  # Ray is an extra
 
-        return await RayWorkers.open(settings, work, model, log)
-    return await LocalWorkers.open(settings, work)
+        return RayWorkers(settings, model, log)
+    return LocalWorkers(settings)
 
 
-async def _planned(
-    settings: BatchSettings,
-    corpus: Sequence[CorpusFile],
-    work: WorkFolder,
-    identity: dict[str, Any],
-    progress: Progress,
-) -> Plan:
-    """Read the corpus, and divide its different sources into tasks."""
-    buckets = buckets_for(text_size(corpus))
-    counts, records = ReadCounts(), 0
-    for counts in write_occurrences(corpus, work, buckets):
-        progress.add(counts.records - records)
-        records = counts.records
-        await asyncio.sleep(0)  # the server goes on, and Ctrl-C is seen
-    tasks = []
-    for bucket in range(buckets):
-        tasks.append(await asyncio.to_thread(write_sources, work, bucket, settings.task_size))
-    plan = Plan(identity, counts.texts, tuple(tasks))
-    work.begin(plan)
-    return plan
+class _Seen:
+    """What has been read of a file: how many texts, and a digest of them, by which a change is found out."""
+
+    def __init__(self) -> None:
+        self._texts, self._digest = 0, hashlib.blake2b(digest_size=16)
+
+    def add(self, records: Sequence[Record]) -> list[bytes]:
+        """Note records; return the keys of those with a text."""
+        keys = [key_of(record.source) for record in records if record.source]
+        self._texts += len(keys)
+        self._digest.update(b"".join(keys))
+        return keys
+
+    @property
+    def values(self) -> list[Any]:
+        """Both."""
+        return [self._texts, self._digest.hexdigest()]
 
 
-def _written(
-    settings: BatchSettings, corpus: Sequence[CorpusFile], work: WorkFolder, plan: Plan, before: Summary, log: Log
-) -> Summary:
-    """Write the outputs, and return the figures."""
-    log("all sources are translated; writing the outputs")
-    progress = Progress("records written", log)
-    check_order(work, plan)
-    for bucket in range(len(plan.buckets)):
-        write_answers(work, plan, bucket)
-    for folder in {file.output(settings.output).parent for file in corpus}:
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_unfinished_outputs(folder)
-    counts, records = WrittenCounts(), 0
-    with Answers(work, len(plan.buckets)) as answers:
+def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> list[list[Any]]:
+    """Read all texts; return what was seen of each file."""
+    progress, read = Progress("records read", log), []
+    with Sources(state.sources, new=True) as sources:
         for file in corpus:
-            for _ in write(file, settings.output, answers, counts):
-                progress.add(counts.records - records)
-                records = counts.records
-        answers.check_end()
-    texts = counts.records - counts.blank
-    return replace(
-        before,
-        files=len(corpus),
-        records=counts.records,
-        blank=counts.blank,
-        sources=plan.sources,
-        duplicates=plan.texts - plan.sources,
-        translated=texts - counts.left_out.total(),
-        left_out=dict(counts.left_out),
-        writing_seconds=progress.seconds,
-    )
+            seen = _Seen()
+            for block in file.files.blocks(file.path, whole=False):
+                keys = seen.add(block.records)
+                sources.add([record.source for record in block.records if record.source], keys)
+                progress.add(len(block.records))
+            read.append(seen.values)
+    state.begin(read)
+    summary.reading_seconds = progress.seconds
+    return read
+
+
+def _translate(workers: Workers, state: Run, texts: int, summary: Summary, log: Log) -> None:
+    with Sources(state.sources) as sources:
+        total, answered = sources.counts()
+        left = total - answered
+        share = (texts - total) / texts if texts else 0.0
+        log(f"{texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
+        progress = Progress("sources", log, total=total, done=answered, note=f"; {share:.1%} duplicates")
+        workers.translate(sources, progress.add)
+    summary.sources_translated, summary.translating_seconds = left, progress.seconds
+
+
+def _write(corpus: Sequence[CorpusFile], state: Run, read: Sequence[Any], summary: Summary, log: Log) -> None:
+    """Write all outputs that are not there, and count what is in them."""
+    log("all sources are translated; writing the outputs")
+    progress, left_out = Progress("records written", log), Counter[str]()
+    for folder in {file.output.parent for file in corpus}:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob(_NEW.format("?" * 16)):  # of killed runs
+            path.unlink(missing_ok=True)
+    with Sources(state.sources) as sources:
+        for file, seen in zip(corpus, read, strict=True):
+            for block, answers in _written(file, sources, seen):
+                summary.records += len(block.records)
+                summary.blank += sum(not (record.source or record.problem) for record in block.records)
+                left_out.update(answer.reason for answer in answers if answer.reason)
+                progress.add(len(block.records))
+        summary.sources, _ = sources.counts()
+    summary.duplicates = sum(texts for texts, _ in read) - summary.sources
+    summary.left_out = dict(left_out)
+    summary.translated = summary.records - summary.blank - left_out.total()
+    summary.writing_seconds = progress.seconds
+
+
+def _written(file: CorpusFile, sources: Sources, seen: Sequence[Any]) -> Iterator[tuple[Block, list[Answer]]]:
+    """Write the output of a file, unless it is there, and the list of what is left out. Yield the blocks."""
+    if file.output.exists():
+        yield from _answered(file, sources, seen, whole=False)
+        return
+    # The list is in its place before the output is: who sees the output sees the list.
+    with _new_file(file.output) as new:
+        with _new_file(file.left_out) as listed, file.files.output(file.path, new) as write:
+            for block, answers in _answered(file, sources, seen, whole=True):
+                write(block, answers)
+                listed.writelines(_listed(block, answers))
+                yield block, answers
+            is_empty = not listed.tell()
+        if is_empty:
+            file.left_out.unlink()
+
+
+def _answered(
+    file: CorpusFile, sources: Sources, seen: Sequence[Any], *, whole: bool
+) -> Iterator[tuple[Block, list[Answer]]]:
+    """Yield the blocks of a file, with the answer of each record. CorpusError: the file is not what was read before."""
+    again = _Seen()
+    for block in file.files.blocks(file.path, whole=whole):
+        found = sources.answers(again.add(block.records))
+        if None in found:
+            raise CorpusError(f"{file.path}: it has changed while the corpus was translated")
+        answers = iter(found)
+        yield block, [_answer(record, answers) for record in block.records]
+    if again.values != seen:
+        raise CorpusError(f"{file.path}: it has changed while the corpus was translated")
+
+
+def _answer(record: Record, answers: Iterator[Any]) -> Any:
+    if record.source:
+        return next(answers)
+    return Answer("", UNREADABLE, record.problem) if record.problem else BLANK
+
+
+def _listed(block: Block, answers: Sequence[Answer]) -> Iterator[bytes]:
+    """The lines of the list for the records of a block."""
+    for number, answer in enumerate(answers, block.first):
+        if answer.reason:
+            line = {"record": number, "reason": answer.reason} | ({"detail": answer.detail} if answer.detail else {})
+            yield json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file, which takes the place of `path` once it is written and on the disk.
+
+    If what runs within fails, nothing is left of the new file. A program that is killed leaves it.
+
+    Raises:
+        OSError: the file cannot be written; `filename` names it.
+    """
+    new = path.with_name(_NEW.format(token_hex(8)))
+    with in_place_of(path, new), new.open("xb", buffering=1 << 16) as file:
+        yield file

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translane_batch.records.kinds import Fields, KindName
 from translane_server.settings.loader import Flag, Settings
 from translane_server.settings.model_sources import ModelPlace, RemotePlace, place_of
 
@@ -16,6 +15,10 @@ ENV_PREFIX = "TRANSLANE_BATCH_"
 OWN_FOLDER = ".translane-batch"
 """Name of the folder that holds a run's state."""
 
+STANDARD_OUTPUT = Path("-")
+"""The file for the figures that is none."""
+
+KindName = Literal["auto", "text", "tsv", "jsonl", "parquet"]
 LeaveOut = Literal["copy", "unended", "language"]
 
 # Settings that are options of a request, under the same name. One that is not set takes the model's default.
@@ -29,8 +32,14 @@ _OPTIONS = (
     "split_sentences",
 )
 
-# Settings of the server within a process that translates.
-_OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "max_batch_size")
+# Further settings that decide the outputs.
+_DECIDING = (
+    *("kind", "column", "field", "output_field", "source_language", "target_language"),
+    *("min_quality", "max_ratio", "keep_left_out"),
+)
+
+OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "max_batch_size")
+"""Settings of the model in a process that translates, under the same name."""
 
 
 class BatchSettings(Settings):
@@ -58,8 +67,8 @@ class BatchSettings(Settings):
     )
     work: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None,
-        description="Folder whose .translane-batch holds the state of the run, with room for some four times the text;"
-        " by default the output folder.",
+        description="Folder whose .translane-batch holds the state of the run, on a disk of this machine, with room for"
+        " some three times the text; by default the output folder.",
     )
     summary: Annotated[Path | None, Flag("FILE")] = Field(
         default=None, description="File for the figures of the run, as JSON; - is standard output."
@@ -137,7 +146,7 @@ class BatchSettings(Settings):
         description="Requests of 64 texts that are under way at once; by default 8, or two for each CPU if more.",
     )
     task_size: int = Field(
-        default=8192, ge=1, le=1 << 20, description="Sources that are translated, and written, together."
+        default=8192, ge=1, le=1 << 20, description="Sources that are translated together, long ones first."
     )
 
     server: Annotated[str, Flag("HOST:PORT", heading="other machines")] = Field(
@@ -175,7 +184,7 @@ class BatchSettings(Settings):
         for name in ("ca", "token_file"):
             if getattr(self, name) is not None and not self.server:
                 raise ValueError(f"--{name.replace('_', '-')} needs --server")
-        for name in _OF_THIS_MACHINE:
+        for name in OF_THIS_MACHINE:
             if getattr(self, name) != type(self).model_fields[name].default and self.server:
                 raise ValueError(f"--{name.replace('_', '-')} and --server exclude each other: servers have their own")
         for name in ("workers", "cpus_per_worker"):
@@ -194,11 +203,6 @@ class BatchSettings(Settings):
         return place_of(self.model)
 
     @property
-    def fields(self) -> Fields:
-        """What of a record is translated, and where its translation goes."""
-        return Fields(self.column, self.field, self.output_field)
-
-    @property
     def options(self) -> dict[str, Any]:
         """The options of the requests that are set."""
         values = {name: getattr(self, name) for name in _OPTIONS}
@@ -206,22 +210,9 @@ class BatchSettings(Settings):
 
     @property
     def what_decides(self) -> dict[str, Any]:
-        """All that the outputs depend on beside the corpus and the model, and how the work is divided: `task_size`.
-
-        A run is resumed with the same.
-        """
+        """All that the outputs depend on beside the corpus and the model. A run is resumed with the same."""
         return {
             "output": str(self.output.absolute()),
-            "kind": self.kind,
-            "column": self.column,
-            "field": self.field,
-            "output_field": self.output_field,
-            "source_language": self.source_language,
-            "target_language": self.target_language,
-            **{name: getattr(self, name) for name in _OPTIONS},
+            **{name: getattr(self, name) for name in _DECIDING + _OPTIONS},
             "leave_out": sorted(self.leave_out),
-            "min_quality": self.min_quality,
-            "max_ratio": self.max_ratio,
-            "keep_left_out": self.keep_left_out,
-            "task_size": self.task_size,
         }

@@ -1,12 +1,12 @@
-"""Has a server translate any number of texts, and finds out which of them it cannot translate."""
+"""Has a model or a server translate any number of texts, and finds out which of them it cannot translate."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any, cast
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
 
 from translane.errors import (
     DeadlineExceeded,
@@ -18,13 +18,18 @@ from translane.errors import (
     TranslaneError,
 )
 from translane.options import DecodingOptions
-from translane.results import Translation
-from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
+from translane.results import ModelInfo, Translation
 from translane_batch.errors import BatchError
-from translane_batch.filters import Filters
+from translane_batch.filters import Filters, languages_of
+from translane_batch.records import FAILED, REFUSED, Answer
 from translane_batch.settings import BatchSettings
 from translane_client.aio import AsyncClient
-from translane_server.app.in_process import AsyncTranslator
+from translane_client.connection import Connection
+from translane_client.retry import RetryPolicy
+from translane_server.core.cpus import available_cpus
+
+if TYPE_CHECKING:
+    from translane_server.app.in_process import AsyncTranslator
 
 TEXTS = 64
 """Most texts of a request."""
@@ -44,8 +49,66 @@ _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
 _PROBE = "1"
 """A text that every server translates. If it fails, too, the server is the reason, and not another text."""
 
+_LEAST_REQUESTS, _REQUESTS_OF_A_CPU = 8, 2
+_RETRIES = RetryPolicy(attempts=30, longest_wait=600.0)  # some two minutes, in which servers come back
+
 _POISONED, _TOO_LARGE = "POISONED", "MESSAGE_TOO_LARGE"  # reasons in the server's errors
 _NAMED = re.compile(r"texts\[(\d+)\]")
+
+Save = Callable[[Sequence[tuple[int, Answer]]], None]
+"""Takes answers, with the numbers of their texts."""
+
+
+@asynccontextmanager
+async def opened(settings: BatchSettings, cpus: int | None = None) -> AsyncIterator[Translator]:
+    """Load the model, or connect to the servers, and check that they take the settings.
+
+    Args:
+        settings: of the run.
+        cpus: number of CPUs; by default those that this process may use.
+
+    Raises:
+        BatchError: a setting is wrong.
+        StartupError: the model cannot be loaded.
+        TranslaneError: the servers do not answer.
+    """
+    async with client_of(settings) if settings.server else _local(settings, cpus) as client:
+        filters = Filters(settings, languages_of(settings, (await client.server_info()).models))
+        requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
+        translator = Translator(client, settings, filters, requests)
+        await translator.check()
+        yield translator
+
+
+def _local(settings: BatchSettings, cpus: int | None) -> AsyncTranslator:
+    from translane_batch.local_model import local_translator  # it needs the packages of the server
+
+    return local_translator(settings, cpus)
+
+
+def client_of(settings: BatchSettings) -> AsyncClient:
+    """Return a client of the servers that the settings name.
+
+    Raises:
+        BatchError: the address, or a file of the connection, is wrong.
+    """
+    try:
+        connection = Connection(settings.server, ca=settings.ca, token_file=settings.token_file)
+    except ValueError as error:
+        raise BatchError(f"--server: {error}", exit_code=2) from None
+    return AsyncClient(connection, retry=_RETRIES, batch_size=TEXTS, concurrency=1)
+
+
+async def identity_of_servers(settings: BatchSettings) -> str:
+    """Return names and versions of the models that servers may translate with."""
+    async with client_of(settings) as client:
+        return named_models(settings, (await client.server_info()).models)
+
+
+def named_models(settings: BatchSettings, models: Iterable[ModelInfo]) -> str:
+    """Return names and versions of the models that the settings may mean."""
+    models = [model for model in models if settings.model in ("", model.name)]
+    return ", ".join(sorted(f"{model.name} {model.version} {model.precision}" for model in models))
 
 
 class Translator:
@@ -84,31 +147,22 @@ class Translator:
         except (InvalidArgument, NotFound) as error:
             raise _wrong_setting(error) from None
 
-    async def translate(self, sources: Sequence[str], done: Callable[[int], None]) -> list[Answer]:
-        """Return the answer of each source.
-
-        Args:
-            sources: the texts.
-            done: called with the number of texts that are translated, as often as some are.
+    async def translate(self, texts: Sequence[tuple[int, str]], save: Save) -> None:
+        """Translate texts, each with its number, and hand the answers out as they come.
 
         Raises:
             TranslaneError: the servers do not answer, or do not translate at all.
         """
-        answers = [BLANK] * len(sources)
 
-        async def translate_batch(places: Sequence[int]) -> None:
-            found = await self._answers([sources[place] for place in places])
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-            done(len(places))
+        async def translate_batch(batch: Sequence[tuple[int, str]]) -> None:
+            numbers, sources = zip(*batch, strict=True)
+            save(list(zip(numbers, await self._answers(sources), strict=True)))
 
-        sizes = [len(source.encode()) for source in sources]
-        long = [place for place, size in enumerate(sizes) if size > LONGEST_TEXT]
-        for place in long:
-            answers[place] = Answer("", REFUSED, f"has {sizes[place]} bytes, at most {LONGEST_TEXT} are accepted")
-        done(len(long))
-        await _all(translate_batch(places) for places in _batches(sizes))
-        return answers
+        sizes = {number: len(text.encode()) for number, text in texts}
+        if long := [number for number, size in sizes.items() if size > LONGEST_TEXT]:
+            detail = f"bytes, at most {LONGEST_TEXT} are accepted"
+            save([(number, Answer("", REFUSED, f"has {sizes[number]} {detail}")) for number in long])
+        await all_of(translate_batch(batch) for batch in _batches(texts, sizes))
 
     async def _answers(self, texts: Sequence[str]) -> list[Answer]:
         try:
@@ -130,12 +184,11 @@ class Translator:
         if not named or not parts[-1]:
             half = len(texts) // 2
             parts = [list(range(half)), list(range(half, len(texts)))]
-        answers = [BLANK] * len(texts)
+        answers = dict[int, Answer]()
         for part in parts:
             found = await self._answers([texts[place] for place in part])
-            for place, answer in zip(part, found, strict=True):
-                answers[place] = answer
-        return answers
+            answers.update(zip(part, found, strict=True))
+        return [answers[place] for place in range(len(texts))]
 
     async def _request(self, texts: Sequence[str]) -> list[Translation]:
         pauses = iter(_PAUSES)
@@ -151,7 +204,8 @@ class Translator:
 
     async def _given_up(self, text: str, error: TranslaneError) -> Answer:
         """Return the answer of a text that has failed alone. Raise TranslaneError if other texts fail, too."""
-        if not _is_certain(error):
+        if not (isinstance(error, InvalidArgument) or error.reason in (_POISONED, _TOO_LARGE)):
+            # The server does not say that the text is the reason.
             async with self._turns:
                 with suppress(InvalidArgument):  # an answer, too: such as that the language of the probe is not known
                     await self._request([_PROBE])
@@ -163,7 +217,7 @@ class Translator:
                         raise
                     error = again
         reason = REFUSED if isinstance(error, InvalidArgument) else FAILED
-        return Answer("", reason, _description(error))
+        return Answer("", reason, error.violations[0].description if error.violations else str(error))
 
     def _attempt(self, texts: Sequence[str]) -> AsyncIterator[Translation]:
         # Iterating waits for room in the server's queue, which a list of texts does not.
@@ -177,26 +231,28 @@ class Translator:
         )
 
 
-def _batches(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the places of the texts of each request, long texts first, so that texts of a request end together.
+def _batches(texts: Iterable[tuple[int, str]], sizes: dict[int, int]) -> Iterator[list[tuple[int, str]]]:
+    """Yield the texts of each request, long ones first, so that texts of a request end together.
 
     Args:
-        sizes: bytes of each text. A text above `LONGEST_TEXT` is in no request.
+        texts: texts with their numbers. One above `LONGEST_TEXT` is in no request.
+        sizes: the bytes of each text, by its number.
     """
-    batch, size = list[int](), 0
-    places = [place for place, length in enumerate(sizes) if length <= LONGEST_TEXT]
-    for place in sorted(places, key=lambda place: sizes[place], reverse=True):
-        length = sizes[place]
+    batch, size = list[tuple[int, str]](), 0
+    for number, text in sorted(texts, key=lambda each: sizes[each[0]], reverse=True):
+        length = sizes[number]
+        if length > LONGEST_TEXT:
+            continue
         if len(batch) == TEXTS or (batch and size + length > _REQUEST_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(place)
+        batch.append((number, text))
         size += length
     if batch:
         yield batch
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Wait for all works; if one fails, none goes on."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -214,15 +270,6 @@ def _is_about_texts(error: TranslaneError) -> bool:
     if isinstance(error, QueueFull):
         return False
     return isinstance(error, DeadlineExceeded | ResourceExhausted) or error.reason == _POISONED
-
-
-def _is_certain(error: TranslaneError) -> bool:
-    """Whether the server itself says that the text is the reason."""
-    return isinstance(error, InvalidArgument) or error.reason in (_POISONED, _TOO_LARGE)
-
-
-def _description(error: TranslaneError) -> str:
-    return error.violations[0].description if error.violations else str(error)
 
 
 def _wrong_setting(error: TranslaneError) -> BatchError:

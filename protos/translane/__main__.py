@@ -53,6 +53,7 @@ _EXTRAS = {
     "safetensors": "export",
     "pyarrow": "batch",
     "ray": "ray",
+    "pandas": "ray",
     "yaml": "ray",
 }
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from unit.batch.fake_workers import FakeWorkers, settings_of
 
+from translane_batch.figures import Summary
 from translane_batch.run import run
 from translane_batch.settings import BatchSettings
-from translane_batch.summary import Summary
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> FakeWorkers:
     """The workers of all runs."""
     fake = FakeWorkers()
     monkeypatch.setattr("translane_batch.run.LocalWorkers", fake)
-    monkeypatch.setattr("translane_batch.run.identity_of_folder", lambda folder: f"model of {folder}")
+    monkeypatch.setattr("translane_batch.local_model.identity_of_folder", lambda folder: f"model of {folder}")
     return fake
 
 

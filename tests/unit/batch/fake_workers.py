@@ -1,20 +1,15 @@
-"""Workers without a model: a source's translation is the source in brackets."""
+"""Workers without a model: a text's translation is the text in brackets."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from translane_batch.answers import Answer, encoded
-from translane_batch.reading import digest_of, sources_of
+from translane_batch.records import Answer
 from translane_batch.settings import BatchSettings
-from translane_batch.tasks import Task
-from translane_batch.work_folder import WorkFolder
-from translane_server.core.files import written_whole
+from translane_batch.store import Sources
 
 
 def settings_of(**changes: Any) -> BatchSettings:
@@ -24,37 +19,34 @@ def settings_of(**changes: Any) -> BatchSettings:
 
 
 def translation_of(source: str) -> Answer:
-    """What the fake workers make of a source."""
+    """What the fake workers make of a text."""
     return Answer("", "refused", "it is bad") if "bad" in source else Answer(f"[{source}]")
 
 
 class FakeWorkers:
-    """Workers that translate at once. `translated` counts sources; after `most` tasks the next one is interrupted."""
-
-    places = 2
+    """Workers that translate at once. `translated` counts texts; after `most` of them the run is interrupted."""
 
     def __init__(self) -> None:
-        self.work: WorkFolder
         self.translated: Counter[str] = Counter()
         self.most = 1 << 30
-        self.closed = 0
+        self.opened = self.closed = 0
 
-    async def open(self, _settings: BatchSettings, work: WorkFolder) -> FakeWorkers:
-        self.work = work
+    def __call__(self, _settings: BatchSettings) -> FakeWorkers:
         return self
 
-    async def translate(self, task: Task, done: Callable[[int], None]) -> None:
-        await asyncio.sleep(0)
-        if not self.most:
-            raise InterruptedError("killed")
-        self.most -= 1
-        lines = sources_of(self.work, task)
-        sources = [json.loads(line) for line in lines]
-        self.translated.update(sources)
-        with written_whole(self.work.translations(task)) as file:
-            file.write(digest_of(lines))
-            file.writelines(encoded(translation_of(source)) for source in sources)
-        done(len(sources))
+    def __enter__(self) -> FakeWorkers:
+        self.opened += 1
+        return self
 
-    async def close(self) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.closed += 1
+
+    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
+        for chunk in sources.left(3):
+            for number, text in chunk:
+                if not self.most:
+                    raise InterruptedError("killed")
+                self.most -= 1
+                self.translated[text] += 1
+                sources.save([(number, translation_of(text))])
+                done(1)

@@ -15,7 +15,7 @@ from unit.batch.fake_workers import FakeWorkers
 from helpers.commands import batch
 from translane.errors import Unavailable
 from translane_batch.errors import BatchError
-from translane_batch.progress import Progress
+from translane_batch.figures import Progress
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_parquet_without_its_package_is_told(
     tmp_path: Path, workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "translane_batch.records.parquet_files", raising=False)
+    monkeypatch.delitem(sys.modules, "translane_batch.parquet_files", raising=False)
     (tmp_path / "a.parquet").touch()
     assert batch([str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out"), "--model", "m"], {}) == 1
     assert "files of Parquet need pyarrow: install translane[batch]" in capsys.readouterr().err

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from translane_batch.corpus import find_corpus, text_size
+from translane_batch.corpus import find_corpus
 from translane_batch.errors import BatchError, CorpusError
-from translane_batch.records.kinds import kind_of
+from translane_batch.records import kind_of
 from translane_batch.settings import BatchSettings
 
 Make = Callable[..., BatchSettings]
@@ -45,9 +45,8 @@ def test_files_come_by_name_and_hidden_ones_do_not(tmp_path: Path, settings: Mak
         path.write_bytes(b"12345")
     corpus = find_corpus(settings())
     assert [file.name for file in corpus] == ["a.txt", "a/b/c.jsonl.gz", "a/z.tsv", "b.txt"]
-    assert corpus[1].output(Path("out")) == Path("out/a/b/c.jsonl.gz")
-    assert corpus[1].left_out(Path("out")) == Path("out/a/b/c.jsonl.gz.left-out.jsonl")
-    assert text_size(corpus) == 5 * (1 + 4 + 1 + 1)
+    assert corpus[1].output == tmp_path / "out/a/b/c.jsonl.gz"
+    assert corpus[1].left_out == tmp_path / "out/a/b/c.jsonl.gz.left-out.jsonl"
 
 
 def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
@@ -55,7 +54,7 @@ def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
     with pytest.raises(CorpusError, match=r"words.zh: its name ends in none of .txt, .*--kind names its kind"):
         find_corpus(settings(corpus=tmp_path / "words.zh"))
     (file,) = find_corpus(settings(corpus=tmp_path / "words.zh", kind="text"))
-    assert (file.name, file.size) == ("words.zh", 4)
+    assert file.fingerprint[:2] == ["words.zh", 4]
 
 
 def test_what_cannot_be_a_corpus_is_refused(tmp_path: Path, settings: Make) -> None:

@@ -8,14 +8,14 @@ import pytest
 from unit.batch.fake_workers import settings_of
 
 from translane.results import FinishReason, Hypothesis, ModelInfo, Translation, Treatment
-from translane_batch.answers import Answer
-from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters
-from translane_batch.model_identity import Languages, identity_of_servers, languages_of
+from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters, languages_of
+from translane_batch.records import Answer
+from translane_batch.translator import named_models
 from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
 
 
 def filters(**settings: Any) -> Filters:
-    return Filters(settings_of(**settings), Languages("zh", "en"))
+    return Filters(settings_of(**settings), ("zh", "en"))
 
 
 def translation(text: str, **changes: Any) -> Translation:
@@ -71,10 +71,10 @@ def model(name: str, sources: tuple[str, ...], targets: tuple[str, ...]) -> Mode
 
 def test_languages_and_models_are_those_of_the_servers() -> None:
     models = (model("a", ("zh",), ("en",)), model("b", ("de", "fr"), ("en",)))
-    assert languages_of(settings_of(), models[:1]) == Languages("zh", "en")
+    assert languages_of(settings_of(), models[:1]) == ("zh", "en")
     named = settings_of(model="b", server="x")
-    assert languages_of(named, models) == Languages("", "en")
-    assert identity_of_servers(named, models) == "b 1 int8"
+    assert languages_of(named, models) == ("", "en")
+    assert named_models(named, models) == "b 1 int8"
     all_of_them = settings_of(model="", server="x", source_language="auto", target_language="en")
-    assert languages_of(all_of_them, models) == Languages("", "en")
-    assert identity_of_servers(all_of_them, models) == "a 1 int8, b 1 int8"
+    assert languages_of(all_of_them, models) == ("", "en")
+    assert named_models(all_of_them, models) == "a 1 int8, b 1 int8"

@@ -12,12 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_batch.answers import Answer
+from translane_batch import records as line_files
 from translane_batch.errors import CorpusError
-from translane_batch.records import line_files
-from translane_batch.records.line_files import LineFiles, LineForm
-from translane_batch.records.line_forms import ColumnForm, ObjectForm, TextForm
-from translane_batch.records.record import MOST_RECORDS, Record
+from translane_batch.records import (
+    MOST_RECORDS,
+    Answer,
+    ColumnForm,
+    LineFiles,
+    LineForm,
+    ObjectForm,
+    Record,
+    TextForm,
+)
 
 OBJECTS = ObjectForm("text", "translation")
 
@@ -29,9 +35,9 @@ def read(path: Path, form: LineForm) -> list[Record]:
 def written(path: Path, form: LineForm, answers: Sequence[Answer]) -> bytes:
     """What is written for the file at `path` with these answers, unzipped."""
     files, file, left = LineFiles(form), io.BytesIO(), list(answers)
-    with files.output(path, file) as output:
+    with files.output(path, file) as write:
         for block in files.blocks(path, whole=True):
-            output.write(block, left[: len(block.records)])
+            write(block, left[: len(block.records)])
             del left[: len(block.records)]
     assert not left
     content = file.getvalue()
@@ -64,9 +70,9 @@ def test_equal_outputs_are_equal_files(tmp_path: Path) -> None:
     contents = []
     for _ in range(2):
         file = io.BytesIO()
-        with LineFiles(TextForm()).output(path, file) as output:
+        with LineFiles(TextForm()).output(path, file) as write:
             for block in LineFiles(TextForm()).blocks(path, whole=True):
-                output.write(block, [Answer("b")])
+                write(block, [Answer("b")])
         contents.append(file.getvalue())
     assert contents[0] == contents[1]
     assert contents[0][4:8] == bytes(4)  # no time

@@ -12,11 +12,9 @@ from unit.batch.fake_workers import FakeWorkers
 
 from helpers.file_server import FileServer, serving_files
 from helpers.tiny_bundle import TINY
-from translane_batch import run
+from translane_batch import local_model, run
 from translane_batch.errors import ResumeError
-from translane_batch.model_downloads import with_model_here
-from translane_batch.model_identity import identity_of_folder
-from translane_batch.server_settings import server_settings
+from translane_batch.local_model import identity_of_folder, server_settings, with_model_here
 from translane_batch.settings import BatchSettings
 from translane_server.core.errors import BundleError
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
@@ -94,7 +92,7 @@ def test_a_store_that_is_away_is_a_sentence(remote: Make, store: FileServer) -> 
 def test_a_run_goes_on_with_its_own_version_alone(
     store: FileServer, remote: Make, workers: FakeWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("translane_batch.run.identity_of_folder", identity_of_folder)
+    monkeypatch.setattr(local_model, "identity_of_folder", identity_of_folder)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a\n", encoding="utf-8")
     workers.most = 0

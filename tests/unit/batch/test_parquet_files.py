@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from translane_batch.answers import Answer
 from translane_batch.errors import CorpusError
+from translane_batch.records import Answer
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def files(field="text", output_field="translation"):
-    from translane_batch.records.parquet_files import ParquetFiles
+    from translane_batch.parquet_files import ParquetFiles
 
     return ParquetFiles(field, output_field)
 
@@ -27,9 +27,9 @@ def table_of(path: Path, **columns):
 
 def written(path: Path, answer_of) -> io.BytesIO:
     file = io.BytesIO()
-    with files().output(path, file) as output:
+    with files().output(path, file) as write:
         for block in files().blocks(path, whole=True):
-            output.write(block, [answer_of(record) for record in block.records])
+            write(block, [answer_of(record) for record in block.records])
     file.seek(0)
     return file
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,11 +16,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from unit.batch.fake_workers import FakeWorkers, translation_of
 
-from translane_batch import reading, run, tasks, writing
-from translane_batch.errors import BatchError, CorpusError, ResumeError
+from helpers.commands import batch
+from translane_batch import records, run, store
+from translane_batch.errors import CorpusError, ResumeError
+from translane_batch.figures import Summary
 from translane_batch.settings import BatchSettings
-from translane_batch.summary import Summary
-from translane_batch.work_folder import WorkFolder
+from translane_batch.store import Sources, key_of, locked
 
 Go = Callable[..., Summary]
 
@@ -61,21 +63,19 @@ LINES = st.sampled_from(["a", "b", "bad", "", " ", "长 长", "é", "x" * 40]) |
 
 
 @hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(files=st.lists(st.lists(LINES, max_size=40), min_size=1, max_size=4), task_size=st.integers(1, 7))
+@given(files=st.lists(st.lists(LINES, max_size=40), min_size=1, max_size=4))
 def test_outputs_are_those_of_the_oracle(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     go: Go,
     workers: FakeWorkers,
     files: list[list[str]],
-    task_size: int,
 ) -> None:
-    monkeypatch.setattr(tasks, "BUCKET_BYTES", 32)
-    monkeypatch.setattr(reading, "_FLUSHED", 3)
+    monkeypatch.setattr(records, "MOST_RECORDS", 3)
     folder = tmp_path_factory.mktemp("run")
     corpus, output = corpus_of(folder, files), folder / "out"
     workers.translated.clear()
-    summary = go(corpus=corpus, output=output, task_size=task_size)
+    summary = go(corpus=corpus, output=output)
     assert outputs_of(output) == expected_of(corpus)
     texts = [line for lines in files for line in lines if line.strip()]
     assert workers.translated == Counter(set(texts))  # each different source once
@@ -98,35 +98,28 @@ def test_outputs_are_those_of_the_oracle(
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
 ) -> None:
-    monkeypatch.setattr(tasks, "BUCKET_BYTES", 64)
     draw = random.Random(1)
     corpus = corpus_of(tmp_path, [[str(draw.randrange(60)) for _ in range(100)] for _ in range(3)])
-    real_write_answers, real_write = writing.write_answers, writing.write
-    for phase in ("translate", "answers", "write"):
+    real = Sources.answers
+    for phase in ("translate", "write"):
         for _ in range(3):
-            workers.most = 4 if phase == "translate" else 1 << 30
-            calls = iter(range(2 if phase != "translate" else 1 << 30))
+            workers.most = 15 if phase == "translate" else 1 << 30
+            calls = iter(range(2))
 
-            def write_answers(*arguments: Any, phase: str = phase, calls: Any = calls) -> None:
-                if phase == "answers" and next(calls, None) is None:
+            def answers(sources: Sources, keys: Sequence[bytes], calls: Any = calls) -> Any:
+                if next(calls, None) is None:
                     raise InterruptedError("killed")
-                real_write_answers(*arguments)
+                return real(sources, keys)
 
-            def write(*arguments: Any, phase: str = phase, calls: Any = calls) -> Any:
-                for counts in real_write(*arguments):
-                    if phase == "write" and next(calls, None) is None:
-                        raise InterruptedError("killed")
-                    yield counts
-
-            monkeypatch.setattr(run, "write_answers", write_answers)
-            monkeypatch.setattr(run, "write", write)
+            monkeypatch.setattr(Sources, "answers", answers)
+            monkeypatch.setattr(records, "MOST_RECORDS", 40)
             with pytest.raises(InterruptedError):
-                go(task_size=2)
-    monkeypatch.setattr(run, "write", real_write)
-    monkeypatch.setattr(run, "write_answers", real_write_answers)
-    summary = go(task_size=2)
+                go()
+    monkeypatch.setattr(Sources, "answers", real)
+    summary = go()
     assert outputs_of(tmp_path / "out") == expected_of(corpus)
-    assert max(workers.translated.values()) <= 2  # none but those of the tasks that a kill has cut off
+    assert set(workers.translated.values()) == {1}
+    assert workers.opened == workers.closed == 4  # none where nothing is left to translate
     assert (summary.records, summary.translated) == (300, 300)
     assert not list((tmp_path / "out").rglob("*.new"))
 
@@ -134,19 +127,22 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
 def test_a_run_that_is_killed_while_it_reads_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
 ) -> None:
-    corpus = corpus_of(tmp_path, [["a", "b", "a"]])
-    real = reading.write_sources
+    corpus = corpus_of(tmp_path, [["a", "b", "a"], ["c"]])
+    real = Sources.add
 
-    def killed(*_: Any) -> Any:
-        raise InterruptedError("killed")
+    def killed(sources: Sources, texts: Sequence[str], keys: Sequence[bytes]) -> None:
+        real(sources, texts, keys)
+        if "c" in texts:
+            raise InterruptedError("killed")
 
-    monkeypatch.setattr(run, "write_sources", killed)
+    monkeypatch.setattr(Sources, "add", killed)
     with pytest.raises(InterruptedError):
         go()
     assert workers.closed == 1
-    monkeypatch.setattr(run, "write_sources", real)
-    # Nothing is settled yet, so other settings are welcome.
-    go(task_size=1)
+    monkeypatch.setattr(Sources, "add", real)
+    corpus_of(tmp_path, [["a", "d"], ["c"]])
+    # Nothing is settled yet, so another corpus and other settings are welcome, and no text of the first one is left.
+    assert go(beam_size=3).sources == 3
     assert outputs_of(tmp_path / "out") == expected_of(corpus)
 
 
@@ -183,14 +179,17 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
     # What decides nothing may change.
     corpus_of(tmp_path, [["a"], ["b"], ["c"]])
     (tmp_path / "out" / ".translane-batch" / "run.json").unlink()
+    workers.most = 1
+    with pytest.raises(InterruptedError):
+        go(beam_size=2)
     workers.most = 1 << 30
-    go(beam_size=2, threads=1, requests=3, max_batch_size=8)
+    go(beam_size=2, threads=1, requests=3, max_batch_size=8, task_size=1)
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
     corpus_of(tmp_path, [["a"]])
     go()
-    with WorkFolder(tmp_path / "out" / ".translane-batch").held():
+    with locked(tmp_path / "out" / ".translane-batch"):
         for changes in ({}, {"work": tmp_path / "work"}):
             with pytest.raises(ResumeError, match=r"out/\.translane-batch: another run works in this folder"):
                 go(**changes)
@@ -219,7 +218,7 @@ def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, wo
 def test_nothing_but_the_state_of_the_run_is_removed(tmp_path: Path, go: Go, place: str) -> None:
     """A folder may be named for the state, whatever else is there."""
     corpus = corpus_of(tmp_path, [["a", "b"]])
-    names = ["sources", "translations", "answers", "order", "occurrences", ".mine.new", "lock", "summary.json"]
+    names = ["sources.sqlite", "sources", ".mine.new", "lock", "summary.json"]
     mine = [tmp_path / folder / name for folder in (".", "mine", "out", "out/part0") for name in names]
     for path in mine:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -263,73 +262,82 @@ def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
     assert (tmp_path / "out" / "part0" / "000.txt").read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("lines", [["c", "b"], ["a"], ["a", "b", "c"]])
+@pytest.mark.parametrize("lines", [["c", "b"], ["a"], ["b", "a"], ["a", "b", "b"], ["a", "b", "c"]])
 def test_a_corpus_that_changes_meanwhile_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, lines: list[str]
 ) -> None:
     corpus_of(tmp_path, [["a", "b"]])
-    monkeypatch.setattr("translane_batch.corpus.CorpusFile.fingerprint", property(lambda file: [file.name, 0, 0]))
-    monkeypatch.setattr(run, "write_answers", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
-    with pytest.raises(InterruptedError):
+    real = run._write
+
+    def changed(*arguments: Any) -> None:
+        corpus_of(tmp_path, [lines])
+        real(*arguments)
+
+    monkeypatch.setattr(run, "_write", changed)
+    with pytest.raises(CorpusError, match="it has changed while the corpus was translated"):
         go()
-    monkeypatch.undo()
-    corpus_of(tmp_path, [lines])
-    monkeypatch.setattr("translane_batch.corpus.CorpusFile.fingerprint", property(lambda file: [file.name, 0, 0]))
-    monkeypatch.setattr("translane_batch.run.identity_of_folder", lambda folder: f"model of {folder}")
-    with pytest.raises(CorpusError, match=r"it has changed while|has lost records"):
-        go()
-
-
-@pytest.mark.parametrize("damage", ["cut off", "of another task"])
-def test_wrong_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, damage: str) -> None:
-    corpus_of(tmp_path, [["a", "b"]])
-    real = writing.write_answers
-
-    def damaged(work: Any, plan: Any, bucket: int) -> None:
-        first, second = (work.translations(task) for task in plan.tasks)
-        content = first.read_bytes()
-        first.write_bytes(content.splitlines(keepends=True)[0] if damage == "cut off" else second.read_bytes())
-        real(work, plan, bucket)
-
-    monkeypatch.setattr(run, "write_answers", damaged)
-    with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
-        go(task_size=1)
+    assert outputs_of(tmp_path / "out") == {}
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("order/0000.u32", lambda content: content[:-1]),
-        ("order/0000.u32", lambda content: content[:-4]),
-        ("order/0000.u32", lambda content: content[:-4] + b"\xff\xff\xff\x7f"),
-        ("sources/0000-000000.jsonl", lambda _: b"garbage\n{}\n"),
-        ("sources/0000-000000.jsonl", lambda _: b"1\n2\n"),
-        ("sources/0000-000000.jsonl", lambda content: content.splitlines(keepends=True)[0]),
-        ("run.json", lambda content: content.replace(b"[[2]]", b"[]")),
-        ("run.json", lambda content: content.replace(b"[[2]]", b'[["2"]]')),
-        ("run.json", lambda content: content.replace(b'"texts": 3', b'"texts": "x"')),
+        ("sources.sqlite", lambda content: content[:4096] + b"\xff" * 1000 + content[5096:]),
+        ("sources.sqlite", lambda _: b"garbage"),
+        ("run.json", lambda _: b"garbage"),
+        ("run.json", lambda _: b"[]"),
         ("run.json", lambda _: b"[" * 100_000),
+        ("run.json", lambda content: content.replace(b'"read"', b'"x"')),
+        ("run.json", lambda content: content.replace(b'"version": 2', b'"version": 1')),
     ],
 )
-@pytest.mark.parametrize("tasks", [0, 1])  # that are translated before
 def test_a_damaged_state_is_told_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers, name: str, change: Any, tasks: int
+    tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str], name: str, change: Any
 ) -> None:
-    corpus_of(tmp_path, [["a", "b", "a"]])
-    workers.most = tasks
-    real = writing.write_answers
-    monkeypatch.setattr(run, "write_answers", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
-    with pytest.raises(InterruptedError):
-        go()
-    monkeypatch.setattr(run, "write_answers", real)
-    workers.most = 1
+    corpus_of(tmp_path, [[f"text {number}" for number in range(500)]])
+    argv = [str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--model=m"]
+    workers.most = 3
+    assert batch(argv, {}) == 1
     path = tmp_path / "out" / ".translane-batch" / name
     before = path.read_bytes()
     path.write_bytes(change(before))
     assert path.read_bytes() != before
-    with pytest.raises(BatchError, match=r"damaged|it is not JSON") as caught:
-        go()
-    assert "corpus has changed" not in str(caught.value)
+    capsys.readouterr()
+    workers.most = 1 << 30
+    assert batch(argv, {}) == 1
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert "damaged" in err or "of this version" in err
+    assert ".translane-batch" in err
+    assert outputs_of(tmp_path / "out") == {}
+
+
+def test_answers_are_kept_a_second_after_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process sees is what is there after a kill."""
+    texts = [f"text {number}" for number in range(10)]
+    with Sources(tmp_path / "s", new=True) as sources:
+        sources.add(texts * 2, list(map(key_of, texts * 2)))
+        assert sources.counts() == (10, 0)
+    now = 0.0
+    monkeypatch.setattr(store.time, "monotonic", lambda: now)
+    sources = Sources(tmp_path / "s")
+    for chunk in sources.left(2):
+        now += 0.4
+        sources.save([(number, translation_of(text)) for number, text in chunk])
+    with sqlite3.connect(tmp_path / "s") as seen:
+        assert seen.execute("select count(answer) from source").fetchone() == (8,)
+    seen.close()
+    sources.close()
+    with Sources(tmp_path / "s") as sources:
+        assert list(sources.left(3)) == []
+        assert sources.answers([key_of("text 3"), key_of("other")]) == [translation_of("text 3"), None]
+
+
+def test_chunks_are_bounded_by_number_and_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_CHUNK_BYTES", 20)
+    texts = ["a", "b", "c", "long" * 6, "d", "e\0f"]
+    with Sources(tmp_path / "s", new=True) as sources:
+        sources.add(texts, list(map(key_of, texts)))
+        assert [[text for _, text in chunk] for chunk in sources.left(3)] == [texts[:3], texts[3:4], texts[4:]]
 
 
 def test_a_full_disk_is_told_and_leaves_no_half_output(
@@ -340,12 +348,12 @@ def test_a_full_disk_is_told_and_leaves_no_half_output(
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("translane_batch.writing._listed", full)
+    monkeypatch.setattr(run, "_listed", full)
     with pytest.raises(OSError, match="No space left") as caught:
         go()
     assert "part0/000.txt" in str(caught.value.filename)
     assert outputs_of(tmp_path / "out") == {}
     monkeypatch.undo()
-    monkeypatch.setattr("translane_batch.run.identity_of_folder", lambda folder: f"model of {folder}")
+    monkeypatch.setattr("translane_batch.local_model.identity_of_folder", lambda folder: f"model of {folder}")
     run.run(settings(), lambda _line: None)  # nothing is left to translate, so no worker is needed
     assert outputs_of(tmp_path / "out") == expected_of(corpus)

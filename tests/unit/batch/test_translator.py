@@ -22,10 +22,9 @@ from translane.errors import (
 )
 from translane.results import Hypothesis, Translation
 from translane_batch import translator
-from translane_batch.answers import FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
-from translane_batch.model_identity import Languages
+from translane_batch.records import FAILED, REFUSED, Answer
 from translane_batch.translator import LONGEST_TEXT, TEXTS, Translator
 
 
@@ -53,14 +52,15 @@ class FakeClient:
 
 def make(client: FakeClient, requests: int = 2, **settings: Any) -> Translator:
     chosen = settings_of(**settings)
-    return Translator(client, chosen, Filters(chosen, Languages("zh", "en")), requests)  # type: ignore[arg-type]
+    return Translator(client, chosen, Filters(chosen, ("zh", "en")), requests)  # type: ignore[arg-type]
 
 
 async def answers_of(client: FakeClient, texts: Sequence[str], requests: int = 2, **settings: Any) -> list[Answer]:
-    done: list[int] = []
-    found = await make(client, requests, **settings).translate(texts, done.append)
-    assert sum(done) == len(texts)
-    return found
+    """What each text gets: an answer of its own, once."""
+    found: list[tuple[int, Answer]] = []
+    await make(client, requests, **settings).translate(list(enumerate(texts)), found.extend)
+    assert sorted(number for number, _ in found) == list(range(len(texts)))
+    return [answer for _, answer in sorted(found)]
 
 
 async def test_every_text_gets_its_own_answer() -> None:
@@ -193,7 +193,7 @@ async def test_what_no_text_is_the_reason_of_ends_the_run(error, monkeypatch: py
     monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
     client = FakeClient(lambda _: error)
     with pytest.raises(type(error)):
-        await make(client).translate([str(number) for number in range(1000)], lambda _: None)
+        await answers_of(client, [str(number) for number in range(1000)])
     # What waits is given up. An error that may be about the texts is that of the server where each part has it.
     assert len(client.requests) <= (200 if isinstance(error, DeadlineExceeded | ResourceExhausted) else 12)
 

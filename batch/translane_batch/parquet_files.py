@@ -1,4 +1,4 @@
-"""Parquet files: a column of texts, and in the output a column more. This module alone imports pyarrow."""
+"""Parquet files: a column of texts, and in the output a column more. This module alone imports pyarrow for them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from typing import Any, BinaryIO
 import pyarrow
 from pyarrow import parquet
 
-from translane_batch.answers import Answer
 from translane_batch.errors import CorpusError
-from translane_batch.records.record import BLANK_RECORD, MOST_RECORDS, Block, Record, record_of
+from translane_batch.records import BLANK_RECORD, MOST_RECORDS, Answer, Block, Record, Write, not_utf8, record_of
 from translane_server.core.files import check_regular
 from translane_server.core.terminal import listed
 
-_GROUP_ROWS = 1 << 16  # of a row group in the output
-_GROUP_BYTES = 1 << 26
-_GAIN = 4  # about how many times as large text is without Parquet's compression
+_GROUP_ROWS, _GROUP_BYTES = 1 << 16, 1 << 26  # of a row group in the output
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class ParquetFiles:
                 self._check(path, file.schema_arrow)
                 columns = None if whole else [self.field]
                 for batch in file.iter_batches(batch_size=MOST_RECORDS, columns=columns):
-                    yield Block(first, _records(batch.column(self.field)), batch if whole else None)
+                    yield Block(first, _records(batch.column(self.field)), batch)
                     first += batch.num_rows
         except OSError as error:
             raise CorpusError(f"{path}: {error.strerror or error}") from error
@@ -49,23 +46,38 @@ class ParquetFiles:
             raise CorpusError(f"{path}: it cannot be read as Parquet ({error})") from error
 
     @contextmanager
-    def output(self, path: Path, file: BinaryIO) -> Iterator[_ParquetOutput]:
+    def output(self, path: Path, file: BinaryIO) -> Iterator[Write]:
         """See `RecordFiles`. The output has the schema of the file, its compression, and the new column."""
         with parquet.ParquetFile(path) as read:
             schema = read.schema_arrow
             groups = read.metadata.num_row_groups
             compression = read.metadata.row_group(0).column(0).compression if groups else "ZSTD"
-        kind = schema.field(self.field).type
-        schema = schema.append(pyarrow.field(self.output_field, kind))
+        schema = schema.append(pyarrow.field(self.output_field, schema.field(self.field).type))
         compression = "NONE" if compression == "UNCOMPRESSED" else compression
         with parquet.ParquetWriter(file, schema, compression=compression) as writer:
-            output = _ParquetOutput(writer, schema, self.field)
-            yield output
-            output.flush()
+            waiting: list[Any] = []  # blocks of the next row group
 
-    def size(self, path: Path, stored: int) -> int:  # noqa: ARG002 - of RecordFiles
-        """See `RecordFiles`."""
-        return stored * _GAIN
+            def flush() -> None:
+                if waiting:
+                    table = pyarrow.Table.from_batches(waiting)
+                    writer.write_table(table, row_group_size=table.num_rows)
+                    waiting.clear()
+
+            def write(block: Block, answers: Sequence[Answer]) -> None:
+                nulls = block.content.column(self.field).is_null().to_pylist()
+                texts = [
+                    None if null or (answer.reason and not answer.text) else answer.text
+                    for null, answer in zip(nulls, answers, strict=True)
+                ]
+                columns = [*block.content.columns, pyarrow.array(texts, schema.types[-1])]
+                waiting.append(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+                if sum(each.num_rows for each in waiting) >= _GROUP_ROWS or (
+                    sum(each.nbytes for each in waiting) >= _GROUP_BYTES
+                ):
+                    flush()
+
+            yield write
+            flush()
 
     def _check(self, path: Path, schema: Any) -> None:
         if self.field not in schema.names:
@@ -79,35 +91,6 @@ class ParquetFiles:
             raise CorpusError(f"{path}: it has a column {self.output_field!r} already; --output-field names another")
 
 
-class _ParquetOutput:
-    """Gathers blocks to row groups."""
-
-    def __init__(self, writer: Any, schema: Any, field: str) -> None:
-        self._writer, self._schema, self._field = writer, schema, field
-        self._waiting: list[Any] = []
-        self._rows = self._bytes = 0
-
-    def write(self, block: Block, answers: Sequence[Answer]) -> None:
-        nulls = block.content.column(self._field).is_null().to_pylist()
-        texts = [
-            None if null or (answer.reason and not answer.text) else answer.text
-            for null, answer in zip(nulls, answers, strict=True)
-        ]
-        column = pyarrow.array(texts, self._schema.types[-1])
-        batch = pyarrow.RecordBatch.from_arrays([*block.content.columns, column], schema=self._schema)
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what waits as a row group."""
-        if self._waiting:
-            self._writer.write_table(pyarrow.Table.from_batches(self._waiting), row_group_size=self._rows)
-        self._waiting, self._rows, self._bytes = [], 0, 0
-
-
 def _records(column: Any) -> list[Record]:
     try:
         return [BLANK_RECORD if text is None else record_of(text) for text in column.to_pylist()]
@@ -119,5 +102,5 @@ def _record(value: Any) -> Record:
     try:
         text = value.as_py()
     except UnicodeDecodeError as error:
-        return Record("", f"it is not UTF-8, from its byte {error.start + 1} on")
+        return not_utf8(error)
     return BLANK_RECORD if text is None else record_of(text)

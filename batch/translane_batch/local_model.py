@@ -1,0 +1,89 @@
+"""The model of a run without servers: where and which one it is, and what decodes it. It needs the extra `server`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from translane_batch.settings import OF_THIS_MACHINE, BatchSettings
+from translane_server.app.in_process import AsyncTranslator
+from translane_server.bundle.bundle import MANIFEST, read_manifest
+from translane_server.bundle.devices import PRECISIONS
+from translane_server.core.errors import SettingsError
+from translane_server.models.folders import versions
+from translane_server.models.remote_model import remote_models
+from translane_server.settings.loader import what_is_wrong
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
+
+_MAX_QUEUE_SIZE = 1 << 20  # the requests at once bound the sentences already
+
+
+def local_translator(settings: BatchSettings, cpus: int | None) -> AsyncTranslator:
+    """Return the translator of this process, not opened yet. SettingsError: the settings contradict each other."""
+    return AsyncTranslator(server_settings(settings), cpus=cpus)
+
+
+def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tuple[BatchSettings, Path]:
+    """Have the model in a folder of this machine: its own folder, or that of the cache.
+
+    Args:
+        settings: of a run without servers.
+        log: takes lines for people.
+
+    Returns:
+        The settings for the workers, and the folder of the model. A URL of the settings has a digest. So a worker of
+        this machine finds the model in the cache, and a worker of another machine downloads the same version.
+
+    Raises:
+        SettingsError: the settings contradict each other.
+        BundleError: the model cannot be downloaded, and no version of it is in the cache.
+    """
+    place = settings.place
+    if isinstance(place, ModelPlace):
+        return settings, place.folder
+    log(f"the model is at {place.url}")
+    with closing(remote_models(server_settings(settings))[place]) as model:
+        digest = model.refresh(or_keep=True)
+        folder = model.folder.resolve()
+    if place.url.digest:
+        return settings, folder
+    log(f"the model is @sha256:{digest}")
+    return settings.model_copy(update={"model": f"{settings.model}@sha256:{digest}"}), folder
+
+
+def identity_of_folder(folder: Path) -> str:
+    """Return a digest of the model in a folder. Its manifest has the digests of all other files.
+
+    Raises:
+        BundleError: there is no model.
+    """
+    version = versions(folder)[0]
+    bundles = [version / precision for precision in PRECISIONS if (version / precision).is_dir()]
+    if not bundles or (version / MANIFEST).exists():
+        bundles = [version]
+    digest = hashlib.sha256()
+    for bundle in bundles:
+        digest.update(read_manifest(bundle).model_dump_json().encode())
+    return digest.hexdigest()
+
+
+def server_settings(settings: BatchSettings) -> ServerSettings:
+    """Return the settings of the models of this process.
+
+    Raises:
+        SettingsError: they contradict each other.
+    """
+    try:
+        return ServerSettings(
+            model=(settings.place,),
+            **{name: getattr(settings, name) for name in OF_THIS_MACHINE},
+            max_queue_size=_MAX_QUEUE_SIZE,
+            log_level="warning",
+        )
+    except ValidationError as error:
+        raise SettingsError(what_is_wrong(error.errors()[0])) from None

@@ -1,0 +1,330 @@
+"""Records of files: what is read of each, and what is written with its answer. Text, TSV and JSON, a record a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import string
+import zlib
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+
+from translane_batch.errors import BatchError, CorpusError
+from translane_batch.settings import BatchSettings, KindName
+from translane_server.core.files import open_regular
+
+MOST_RECORDS = 1024
+"""Records of a block."""
+
+LONGEST_LINE = 1 << 24
+"""Bytes of the longest line. A file without line ends must not fill the memory."""
+
+UNREADABLE, REFUSED, FAILED = "unreadable", "refused", "decoding failed"
+"""Why a record has no translation: its text cannot be read, the service refuses the text, or decoding it fails."""
+
+ENDINGS = {
+    ".txt": "text",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+"""End of a file's name → name of its kind. All but Parquet may also end in .gz."""
+
+_BLOCK_BYTES = 1 << 20
+_GZIP_LEVEL = 6
+_TABS = str.maketrans("\t", " ")
+# Made once: json.dumps makes an encoder for each call that does not take the defaults.
+_encode, _decode = json.JSONEncoder(ensure_ascii=False).encode, json.JSONDecoder().decode
+
+
+class Answer(NamedTuple):
+    """The translation of a text, or why it is left out.
+
+    Attributes:
+        text: the translation; "" if there is none.
+        reason: why the translation is left out; "" if it is not. One of few sentences, so that they can be counted.
+        detail: more about the reason.
+    """
+
+    text: str
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def encoded(self) -> str:
+        """The answer as JSON."""
+        return _encode(self if self.reason else [self.text])
+
+    @classmethod
+    def decoded(cls, text: str) -> Answer:
+        """Return the answer of `encoded`."""
+        return cls(*_decode(text))
+
+
+class Record(NamedTuple):
+    """A record of a file.
+
+    Attributes:
+        source: the text to translate; "" if there is nothing to translate.
+        problem: why the text cannot be read; "" if it can.
+    """
+
+    source: str
+    problem: str = ""
+
+
+BLANK, BLANK_RECORD = Answer(""), Record("")
+
+
+class Block(NamedTuple):
+    """Records of a file, one after the other.
+
+    Attributes:
+        first: number of the first record, from 1.
+        records: the records.
+        content: what the output needs of them.
+    """
+
+    first: int
+    records: Sequence[Record]
+    content: Any
+
+
+Write = Callable[[Block, Sequence[Answer]], object]
+"""Writes the records of a block, each with its answer."""
+
+
+class RecordFiles(Protocol):
+    """A kind of file."""
+
+    def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:
+        """Yield the records of a file; `whole` says whether with what the output needs.
+
+        Raises:
+            CorpusError: the file cannot be read, or its first record is not what the settings say.
+        """
+
+    def output(self, path: Path, file: BinaryIO) -> AbstractContextManager[Write]:
+        """Write to `file` what belongs to the records of the file at `path`, block by block."""
+
+
+def kind_of(path: Path, chosen: KindName) -> str:
+    """Return the name of a file's kind; "" if its name does not say."""
+    if chosen != "auto":
+        return chosen
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] == [".gz"]:
+        suffixes.pop()
+        if suffixes[-1:] == [".parquet"]:
+            return ""
+    return ENDINGS.get(suffixes[-1], "") if suffixes else ""
+
+
+def files_of(kind: str, settings: BatchSettings) -> RecordFiles:
+    """Return what reads and writes the files of a kind.
+
+    Raises:
+        BatchError: a package is missing.
+    """
+    if kind == "parquet":
+        try:
+            from translane_batch.parquet_files import ParquetFiles
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "pyarrow":
+                raise
+            raise BatchError("files of Parquet need pyarrow: install translane[batch]") from None
+        return ParquetFiles(settings.field, settings.output_field)
+    if kind == "tsv":
+        return LineFiles(ColumnForm(settings.column))
+    if kind == "jsonl":
+        return LineFiles(ObjectForm(settings.field, settings.output_field))
+    return LineFiles(TextForm())
+
+
+def record_of(text: str) -> Record:
+    """Return the record of a text. White space alone is nothing to translate."""
+    return Record(text) if text.strip() else BLANK_RECORD
+
+
+def not_utf8(error: UnicodeDecodeError) -> Record:
+    """Return the record of bytes that are no text."""
+    return Record("", f"it is not UTF-8, from its byte {error.start + 1} on")
+
+
+class LineForm(Protocol):
+    """What a line holds."""
+
+    def record(self, text: str) -> Record:
+        """Read a line, without its end."""
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
+        """Return the line of the output, without its end. A line that was too long is b""."""
+
+
+class TextForm:
+    """A line is a text. The output has the translation alone."""
+
+    def record(self, text: str) -> Record:
+        """See `LineForm`."""
+        return record_of(text)
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:  # noqa: ARG002 - of LineForm
+        """See `LineForm`."""
+        return _on_a_line(answer.text).encode()
+
+
+@dataclass(frozen=True)
+class ColumnForm:
+    """A line has columns. The translation of one of them, counted from 1, is a new column at the end."""
+
+    column: int
+
+    def record(self, text: str) -> Record:
+        """See `LineForm`."""
+        if not text:
+            return BLANK_RECORD
+        cells = text.split("\t")
+        if len(cells) < self.column:
+            return Record("", f"it has {len(cells)} column{'s' * (len(cells) > 1)}, and --column is {self.column}")
+        return record_of(cells[self.column - 1])
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
+        """See `LineForm`. A blank line stays as it is."""
+        if not line and not record.problem:
+            return line
+        return line + b"\t" + _on_a_line(answer.text).translate(_TABS).encode()
+
+
+@dataclass(frozen=True)
+class ObjectForm:
+    """A line is a JSON object. The translation of `field` is its new last field, `output_field`.
+
+    The rest of the object stays as it is, byte for byte. The new field is null where a translation is left out.
+    """
+
+    field: str
+    output_field: str
+
+    def record(self, text: str) -> Record:
+        """See `LineForm`."""
+        if not text.strip(string.whitespace):
+            return BLANK_RECORD
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return Record("", "it is not JSON")
+        if not isinstance(value, dict):
+            return Record("", "it is not a JSON object")
+        if self.output_field in value:
+            return Record("", f"it has a field {self.output_field!r} already; --output-field names another")
+        if self.field not in value:
+            return Record("", f"it has no field {self.field!r}; --field names another")
+        found = value[self.field]
+        if found is None:
+            return BLANK_RECORD
+        if not isinstance(found, str):
+            return Record("", f"its field {self.field!r} is not a text")
+        try:
+            found.encode()  # JSON can say "\ud800", which is half of a pair
+        except UnicodeEncodeError:
+            return Record("", f"its field {self.field!r} holds half a character")
+        return record_of(found)
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
+        """See `LineForm`. A blank line stays as it is, and so does an object that has the new field already."""
+        body = line.strip()
+        if not body and not record.problem:
+            return line
+        if record.problem:
+            try:
+                value = json.loads(body.decode())
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                body = b"{}"
+            elif self.output_field in value:
+                return line
+        member = f"{_encode(self.output_field)}: {_encode(None if answer.reason and not answer.text else answer.text)}"
+        start = body[:-1].rstrip()
+        return start + (b"" if start == b"{" else b", ") + member.encode() + b"}"
+
+
+class LineFiles:
+    r"""Files of lines. A line ends with "\n" or "\r\n", and with nothing else; in the output with "\n"."""
+
+    def __init__(self, form: LineForm) -> None:
+        self._form = form
+
+    def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:  # noqa: ARG002 - a line is there as a whole
+        """See `RecordFiles`."""
+        first, lines, records, size = 1, list[bytes](), list[Record](), 0
+        for line in _lines_of(path):
+            record = self._record(line)
+            if first == 1 and not records and record.problem:
+                raise CorpusError(f"{path}, line 1: {record.problem}")
+            records.append(record)
+            lines.append(line or b"")
+            size += len(line or b"")
+            if len(records) == MOST_RECORDS or size >= _BLOCK_BYTES:
+                yield Block(first, records, lines)
+                first, lines, records, size = first + len(records), [], [], 0
+        if records:
+            yield Block(first, records, lines)
+
+    @contextmanager
+    def output(self, path: Path, file: BinaryIO) -> Iterator[Write]:
+        """See `RecordFiles`. The output is gzipped if the file is."""
+        with ExitStack() as stack:
+            if _is_gzipped(path):  # neither a name nor a time, so that equal outputs are equal files
+                compressed = gzip.GzipFile("", "wb", _GZIP_LEVEL, fileobj=file, mtime=0)
+                file = cast(BinaryIO, stack.enter_context(compressed))
+            line = self._form.line
+            yield lambda block, answers: file.writelines(
+                line(*each) + b"\n" for each in zip(block.content, block.records, answers, strict=True)
+            )
+
+    def _record(self, line: bytes | None) -> Record:
+        if line is None:
+            return Record("", f"it has more than {LONGEST_LINE} bytes")
+        try:
+            return self._form.record(line.decode())
+        except UnicodeDecodeError as error:
+            return not_utf8(error)
+
+
+def _on_a_line(text: str) -> str:
+    """Return `text` with a space in place of each line break."""
+    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+def _is_gzipped(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+def _lines_of(path: Path) -> Iterator[bytes | None]:
+    """Yield the lines of a file without their ends; None for a line that is too long."""
+    number = 0
+    try:
+        with ExitStack() as stack:
+            file: BinaryIO = stack.enter_context(open_regular(path))
+            if _is_gzipped(path):
+                file = cast(BinaryIO, stack.enter_context(gzip.open(file, "rb")))
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+                    while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                        pass
+                    yield None
+                    continue
+                line = line.removesuffix(b"\n").removesuffix(b"\r")
+                yield line.removeprefix(BOM_UTF8) if number == 1 else line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorpusError(f"{path}: the gzip data is broken after line {number} ({error})") from error
+    except OSError as error:
+        raise CorpusError(f"{path}: {error.strerror or error}") from error
