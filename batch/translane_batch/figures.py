@@ -19,9 +19,6 @@ class Progress:
         done: how many were done before.
         note: is added to each line.
         clock: monotonic clock [seconds].
-
-    Attributes:
-        added: how many were done since.
     """
 
     def __init__(
@@ -37,7 +34,7 @@ class Progress:
         self._what, self._log, self._total, self._before, self._note = what, log, total, done, note
         self._clock = clock
         self._started = self._logged = clock()
-        self.added = 0
+        self._added = 0
 
     @property
     def seconds(self) -> float:
@@ -46,13 +43,13 @@ class Progress:
 
     def add(self, number: int) -> None:
         """Count what is done, and write a line if the last one is long ago."""
-        self.added += number
+        self._added += number
         now = self._clock()
         if now - self._logged < _SECONDS:
             return
         self._logged = now
-        rate = self.added / (now - self._started)
-        done = self._before + self.added
+        rate = self._added / (now - self._started)
+        done = self._before + self._added
         of = "" if self._total is None else f" of {self._total:,}"
         left = f", {_interval((self._total - done) / rate)} left" if self._total is not None and rate else ""
         self._log(f"{done:,}{of} {self._what}, {rate:,.0f} a second{left}{self._note}")

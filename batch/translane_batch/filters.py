@@ -70,11 +70,12 @@ class Filters:
         return options
 
     def answer(self, source: str, translation: Translation) -> Answer:
-        """Return the answer of a source. An empty translation is left out in any case."""
+        """Return the answer of a source. The best translation decides; an empty one is left out in any case."""
         reason, detail = self._reason(source, translation)
-        if not reason:
-            return Answer(translation.text)
-        return Answer(translation.text if self._keeps else "", reason, detail)
+        if reason and not self._keeps:
+            return Answer("", reason, detail)
+        text, *others = (each.text for each in translation.hypotheses)
+        return Answer(text, reason, detail, tuple(others))
 
     def _reason(self, source: str, translation: Translation) -> tuple[str, str]:
         """Why a translation is left out, and more about the reason."""

@@ -23,11 +23,13 @@ _GROUP_ROWS, _GROUP_BYTES = 1 << 16, 1 << 26  # of a row group in the output
 class ParquetFiles:
     """Files of Parquet. The translation of the column `field` is a new last column, `output_field`.
 
-    The new column is null where a translation is left out, and where the source is null.
+    The new column is null where a translation is left out, and where the source is null. With `lists` it has all
+    translations, the best first.
     """
 
     field: str
     output_field: str
+    lists: bool = False
 
     def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:
         """See `RecordFiles`."""
@@ -52,7 +54,8 @@ class ParquetFiles:
             schema = read.schema_arrow
             groups = read.metadata.num_row_groups
             compression = read.metadata.row_group(0).column(0).compression if groups else "ZSTD"
-        schema = schema.append(pyarrow.field(self.output_field, schema.field(self.field).type))
+        kind = schema.field(self.field).type
+        schema = schema.append(pyarrow.field(self.output_field, pyarrow.list_(kind) if self.lists else kind))
         compression = "NONE" if compression == "UNCOMPRESSED" else compression
         with parquet.ParquetWriter(file, schema, compression=compression) as writer:
             waiting: list[Any] = []  # blocks of the next row group
@@ -66,7 +69,7 @@ class ParquetFiles:
             def write(block: Block, answers: Sequence[Answer]) -> None:
                 nulls = block.content.column(self.field).is_null().to_pylist()
                 texts = [
-                    None if null or (answer.reason and not answer.text) else answer.text
+                    None if null else answer.value(as_list=self.lists)
                     for null, answer in zip(nulls, answers, strict=True)
                 ]
                 columns = [*block.content.columns, pyarrow.array(texts, schema.types[-1])]

@@ -50,16 +50,26 @@ class Answer(NamedTuple):
         text: the translation; "" if there is none.
         reason: why the translation is left out; "" if it is not. One of few sentences, so that they can be counted.
         detail: more about the reason.
+        others: further translations, the best first.
     """
 
     text: str
     reason: str = ""
     detail: str = ""
+    others: Sequence[str] = ()
 
     @property
     def encoded(self) -> str:
         """The answer as JSON."""
-        return _encode(self if self.reason else [self.text])
+        return _encode(self if self.others else self[:3] if self.reason else self[:1])
+
+    def value(self, *, as_list: bool) -> str | list[str] | None:
+        """The value of a new field: a translation or a list of them, or None where it is left out."""
+        if self.reason and not self.text:
+            return None
+        if as_list:
+            return [self.text, *self.others] if self.text else []
+        return self.text
 
     @classmethod
     def decoded(cls, text: str) -> Answer:
@@ -132,6 +142,11 @@ def files_of(kind: str, settings: BatchSettings) -> RecordFiles:
     Raises:
         BatchError: a package is missing.
     """
+    lists = (settings.num_hypotheses or 1) > 1
+    if lists and kind in ("text", "tsv"):
+        raise BatchError(
+            "--num-hypotheses: a line holds one translation; JSON lines and Parquet hold lists", exit_code=2
+        )
     if kind == "parquet":
         try:
             from translane_batch.parquet_files import ParquetFiles
@@ -139,11 +154,11 @@ def files_of(kind: str, settings: BatchSettings) -> RecordFiles:
             if error.name is None or error.name.partition(".")[0] != "pyarrow":
                 raise
             raise BatchError("files of Parquet need pyarrow: install translane[batch]") from None
-        return ParquetFiles(settings.field, settings.output_field)
+        return ParquetFiles(settings.field, settings.output_field, lists)
     if kind == "tsv":
         return LineFiles(ColumnForm(settings.column))
     if kind == "jsonl":
-        return LineFiles(ObjectForm(settings.field, settings.output_field))
+        return LineFiles(ObjectForm(settings.field, settings.output_field, lists))
     return LineFiles(TextForm())
 
 
@@ -205,11 +220,13 @@ class ColumnForm:
 class ObjectForm:
     """A line is a JSON object. The translation of `field` is its new last field, `output_field`.
 
-    The rest of the object stays as it is, byte for byte. The new field is null where a translation is left out.
+    The rest of the object stays as it is, byte for byte. The new field is null where a translation is left out. With
+    `lists` it has all translations, the best first.
     """
 
     field: str
     output_field: str
+    lists: bool = False
 
     def record(self, text: str) -> Record:
         """See `LineForm`."""
@@ -250,7 +267,7 @@ class ObjectForm:
                 body = b"{}"
             elif self.output_field in value:
                 return line
-        member = f"{_encode(self.output_field)}: {_encode(None if answer.reason and not answer.text else answer.text)}"
+        member = f"{_encode(self.output_field)}: {_encode(answer.value(as_list=self.lists))}"
         start = body[:-1].rstrip()
         return start + (b"" if start == b"{" else b", ") + member.encode() + b"}"
 

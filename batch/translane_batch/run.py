@@ -97,28 +97,24 @@ def run(settings: BatchSettings, log: Log) -> Summary:
     corpus = find_corpus(settings)
     settings, model = _identified(settings, log)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
-    state = Run(settings.work_folder, settings.output, identity)
-    with state.held():
+    with Run(settings.work_folder, settings.output, identity) as state:
         summary = Summary(files=len(corpus))
-        read = state.read()
-        if read is None:
-            for file in corpus:
-                if file.output.exists():
-                    raise CorpusError(f"{file.output}: it is there already; --output names another folder")
-            state.clear()
-        elif figures := state.summary():
-            for file in corpus:
-                if not file.output.exists():
-                    raise CorpusError(f"{file.output}: it was written, and is gone; another --work starts anew")
+        for file in corpus:
+            there = file.output.exists()
+            if there and state.read is None:
+                raise CorpusError(f"{file.output}: it is there already; --output names another folder")
+            if state.summary and not there:
+                raise CorpusError(f"{file.output}: it was written, and is gone; another --work starts anew")
+        if state.summary:
             log("everything has been written before")
-            return Summary(**figures)
-        if read is None or not state.is_translated():
+            return Summary(**state.summary)
+        if not state.is_translated():
             with _workers(settings, model, log) as workers:  # wrong settings are found before anything takes long
-                if read is None:
-                    read = _read(corpus, state, summary, log)
-                _translate(workers, state, sum(texts for texts, _ in read), summary, log)
-        _write(corpus, state, read, summary, log)
-        state.finish(asdict(summary))
+                if state.read is None:
+                    _read(corpus, state, summary, log)
+                _translate(workers, state, summary, log)
+        _write(corpus, state, summary, log)
+        state.note(summary=asdict(summary))
     return summary
 
 
@@ -159,8 +155,8 @@ class _Seen:
         return [self._texts, self._digest.hexdigest()]
 
 
-def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> list[list[Any]]:
-    """Read all texts; return what was seen of each file."""
+def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
+    state.begin()
     progress, read = Progress("records read", log), []
     with Sources(state.sources, new=True) as sources:
         for file in corpus:
@@ -170,12 +166,12 @@ def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) 
                 sources.add([record.source for record in block.records if record.source], keys)
                 progress.add(len(block.records))
             read.append(seen.values)
-    state.begin(read)
+    state.note(read=read)
     summary.reading_seconds = progress.seconds
-    return read
 
 
-def _translate(workers: Workers, state: Run, texts: int, summary: Summary, log: Log) -> None:
+def _translate(workers: Workers, state: Run, summary: Summary, log: Log) -> None:
+    texts = _texts(state)
     with Sources(state.sources) as sources:
         total, answered = sources.counts()
         left = total - answered
@@ -186,7 +182,12 @@ def _translate(workers: Workers, state: Run, texts: int, summary: Summary, log: 
     summary.sources_translated, summary.translating_seconds = left, progress.seconds
 
 
-def _write(corpus: Sequence[CorpusFile], state: Run, read: Sequence[Any], summary: Summary, log: Log) -> None:
+def _texts(state: Run) -> int:
+    """How many records have a text."""
+    return sum(texts for texts, _ in state.read or ())
+
+
+def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
     """Write all outputs that are not there, and count what is in them."""
     log("all sources are translated; writing the outputs")
     progress, left_out = Progress("records written", log), Counter[str]()
@@ -195,14 +196,14 @@ def _write(corpus: Sequence[CorpusFile], state: Run, read: Sequence[Any], summar
         for path in folder.glob(_NEW.format("?" * 16)):  # of killed runs
             path.unlink(missing_ok=True)
     with Sources(state.sources) as sources:
-        for file, seen in zip(corpus, read, strict=True):
+        for file, seen in zip(corpus, state.read or (), strict=True):
             for block, answers in _written(file, sources, seen):
                 summary.records += len(block.records)
                 summary.blank += sum(not (record.source or record.problem) for record in block.records)
                 left_out.update(answer.reason for answer in answers if answer.reason)
                 progress.add(len(block.records))
         summary.sources, _ = sources.counts()
-    summary.duplicates = sum(texts for texts, _ in read) - summary.sources
+    summary.duplicates = _texts(state) - summary.sources
     summary.left_out = dict(left_out)
     summary.translated = summary.records - summary.blank - left_out.total()
     summary.writing_seconds = progress.seconds

@@ -24,6 +24,7 @@ LeaveOut = Literal["copy", "unended", "language"]
 # Settings that are options of a request, under the same name. One that is not set takes the model's default.
 _OPTIONS = (
     "beam_size",
+    "num_hypotheses",
     "length_penalty",
     "repetition_penalty",
     "no_repeat_ngram_size",
@@ -92,6 +93,12 @@ class BatchSettings(Settings):
         default="", description="Language to translate to, for a model of several."
     )
     beam_size: int | None = Field(default=None, ge=1, le=4096, description="Number of beams; 1 is greedy search.")
+    num_hypotheses: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Translations of each text, best first, with as many beams; above 1 the new field is a list.",
+    )
     length_penalty: float | None = Field(
         default=None, ge=-10, le=10, description="Exponent of the length by which beams are ranked."
     )

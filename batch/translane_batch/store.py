@@ -4,8 +4,7 @@
 
     translane-batch.lock   held by the command that runs; the mark of a folder whose files the command may remove
     sources.sqlite         the different texts of the corpus, and their answers, until all outputs are written
-    run.json               what the run is of; it is there once all texts are
-    summary.json           the figures, once all outputs are written
+    run.json               what the run is of, once all texts are read; and its figures, once all outputs are written
     owner                  in the output folder: the folder of the run that began last to write there
 """
 
@@ -28,7 +27,7 @@ from translane_batch.settings import OWN_FOLDER
 from translane_server.core.files import flush, remove_unfinished, written_whole
 from translane_server.core.terminal import shown
 
-_FORMAT, _VERSION = "translane-batch-run", 2
+_VERSION = 2  # of run.json
 _LOCK = "translane-batch.lock"
 _ANEW = "another --output or --work starts anew"
 
@@ -41,7 +40,7 @@ _CHUNK_BYTES = 1 << 20  # of texts that are translated together, unless one text
 class Sources:
     """The different texts of a corpus in a file of SQLite, each with its answer once it has one.
 
-    A new file has no journal: it counts only once `Run.begin` has noted that it is whole. Afterwards answers are on the
+    A new file has no journal: it counts only once `Run.note` has noted that it is whole. Afterwards answers are on the
     disk a second after they were given, whatever is killed.
 
     Raises:
@@ -60,7 +59,7 @@ class Sources:
         else:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
-        self._begun = time.monotonic()
+        self._committed = time.monotonic()
 
     def close(self) -> None:
         """Keep what was added and answered. The file is on the disk then."""
@@ -105,11 +104,11 @@ class Sources:
         """Give texts, by their numbers, their answers."""
         if not self._db.in_transaction:
             self._db.execute("begin")
-            self._begun = time.monotonic()
         rows = [(answer.encoded, number) for number, answer in answers]
         self._db.executemany("update source set answer = ? where id = ?", rows)
-        if time.monotonic() - self._begun > _COMMIT:
+        if time.monotonic() - self._committed > _COMMIT:
             self._commit()
+            self._committed = time.monotonic()
 
     def answers(self, keys: Sequence[bytes]) -> list[Answer | None]:
         """Return the answer of each text; None for one that is not there or has none."""
@@ -148,89 +147,109 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 class Run:
-    """The state of one run.
+    """The state of one run, which a `with` statement keeps other programs from.
 
     Args:
         folder: where it is; `OWN_FOLDER` of some folder.
         output: the folder of the outputs.
         identity: what the outputs depend on. A run is resumed with an equal identity.
+
+    Attributes:
+        sources: the file of the texts.
+        read: what was seen of each file of the corpus, once all texts are in `sources`; None before.
+        summary: the figures, once all outputs are written; None before.
+
+    Raises:
+        ResumeError: another program uses a folder, or a folder holds something else than this run; or another run has
+            begun since to write the same outputs.
     """
 
     def __init__(self, folder: Path, output: Path, identity: Mapping[str, Any]) -> None:
         self.folder, self._output = folder, output
-        self._identity = json.loads(json.dumps(identity))  # as JSON has it: no tuples
-        self._plan, self._summary = folder / "run.json", folder / "summary.json"
+        self.sources, self._state = folder / "sources.sqlite", folder / "run.json"
         self._owner = output / OWN_FOLDER / "owner"
-        self.sources = folder / "sources.sqlite"
+        self._identity = json.loads(json.dumps(identity))  # as JSON has it: no tuples
+        self._held = contextlib.ExitStack()
+        self.read: list[Any] | None = None
+        self.summary: dict[str, Any] | None = None
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other programs from using the folders, and remove what killed ones have not finished.
-
-        Raises:
-            ResumeError: another program uses a folder, or a folder holds something else than a run.
-        """
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(locked(self.folder))
+    def __enter__(self) -> Run:
+        with self._held:
+            self._held.enter_context(locked(self.folder))
             own = self._owner.parent
             if not (own.is_dir() and own.samefile(self.folder)):
-                stack.enter_context(locked(own))
+                self._held.enter_context(locked(own))
             remove_unfinished(self.folder)
-            yield
+            self._load()
+            self._held = self._held.pop_all()
+        return self
 
-    def read(self) -> list[Any] | None:
-        """Return what `begin` was given; None if the corpus is not read yet, so that the run begins.
+    def __exit__(self, *_exception: object) -> None:
+        self._held.close()
 
-        Raises:
-            ResumeError: the folder holds another run, or none that this version can read; or another run has begun
-                since to write the same outputs.
-        """
-        values = _read(self._plan)
-        if values is None:
-            return None
-        if values.get("format") != _FORMAT or values.get("version") != _VERSION:
-            raise ResumeError(f"{self._plan}: it is not the state of a run of this version")
-        before, read = values.get("identity"), values.get("read")
-        if not isinstance(before, dict) or not isinstance(read, list):
-            raise ResumeError(f"{self._plan}: it is damaged; {_ANEW}")
-        self._check(before)
+    def begin(self) -> None:
+        """Note that the outputs are those of this run, and remove what it has read so far."""
+        self._remove_sources()
+        with written_whole(self._owner) as file:
+            file.write(self._name)
+
+    def note(self, *, read: list[Any] | None = None, summary: dict[str, Any] | None = None) -> None:
+        """Keep one of the attributes. With `read`, the run is resumed from now on; with `summary`, it is done."""
+        self.read, self.summary = read or self.read, summary
+        values = {"version": _VERSION, "identity": self._identity, "read": self.read, "summary": summary}
+        with written_whole(self._state) as file:
+            file.write(json.dumps(values).encode() + b"\n")  # names of files need not be Unicode; ASCII has them all
+        if summary:
+            self._remove_sources()
+
+    def is_translated(self) -> bool:
+        """Whether each text is there, and has an answer."""
+        if self.read is None:
+            return False
+        with Sources(self.sources) as sources:
+            total, answered = sources.counts()
+        return total == answered
+
+    def _load(self) -> None:
+        try:
+            values = json.loads(self._state.read_bytes())
+            version, before, self.read, self.summary = (
+                values[name] for name in ("version", "identity", "read", "summary")
+            )
+            corpus = {name: rest for name, *rest in before.pop("corpus")}
+        except FileNotFoundError:
+            return
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            raise ResumeError(f"{self._state}: it is damaged, or not of this version; {_ANEW}") from None
+        if version != _VERSION:
+            raise ResumeError(f"{self._state}: it is not the state of a run of this version; {_ANEW}")
+        self._check(corpus, before)
         with contextlib.suppress(FileNotFoundError):
             owner = self._owner.read_bytes()
             if owner != self._name:
                 raise ResumeError(
                     f"{self._output}: another run has begun since to write there; its state is {os.fsdecode(owner)}"
                 )
-        return read
-
-    def clear(self) -> None:
-        """Remove everything that was begun, and note that the outputs are those of this run."""
-        for path in (self._plan, self._summary):
-            path.unlink(missing_ok=True)
-        self._remove_sources()
-        with written_whole(self._owner) as file:
-            file.write(self._name)
-
-    def begin(self, read: Sequence[Any]) -> None:
-        """Note that all texts are in `sources`; from now on the run is resumed. `read` is what each file had."""
-        _write(self._plan, {"format": _FORMAT, "version": _VERSION, "identity": self._identity, "read": read})
-
-    def is_translated(self) -> bool:
-        """Whether each text has an answer."""
-        with Sources(self.sources) as sources:
-            total, answered = sources.counts()
-        return total == answered
-
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        """Note that all outputs are written, and remove the texts."""
-        _write(self._summary, summary)
-        self._remove_sources()
-
-    def summary(self) -> dict[str, Any] | None:
-        """Return the figures of a run whose outputs are all written; None before."""
-        values = _read(self._summary)
-        if values is not None:
+        if self.summary:
             self._remove_sources()  # the run may have been killed before it did
-        return values
+        elif not self.sources.exists():
+            raise ResumeError(f"{self.sources}: it is gone; {_ANEW}")
+
+    def _check(self, corpus: dict[str, Any], before: dict[str, Any]) -> None:
+        """Refuse to go on with a run of another corpus, model or setting."""
+        files = {name: rest for name, *rest in self._identity["corpus"]}
+        if changed := [name for name in files | corpus if files.get(name) != corpus.get(name)]:
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise ResumeError(
+                f"{self.folder}: the run there cannot be resumed, because the corpus has changed since:"
+                f" {changed[0]}{more}; {_ANEW}"
+            )
+        for name, value in self._identity.items():
+            if name != "corpus" and before.get(name) != value:
+                raise ResumeError(
+                    f"{self.folder}: the run there cannot be resumed with other settings ({name} was"
+                    f" {shown(before.get(name), 80)}, is {shown(value, 80)}); {_ANEW}"
+                )
 
     def _remove_sources(self) -> None:
         for end in ("", "-wal", "-shm"):
@@ -239,38 +258,3 @@ class Run:
     @property
     def _name(self) -> bytes:
         return os.fsencode(self.folder.resolve())
-
-    def _check(self, before: dict[str, Any]) -> None:
-        """Refuse to go on with a run of another corpus, model or setting."""
-        for name, value in self._identity.items():
-            if before.get(name) == value:
-                continue
-            if name == "corpus" and isinstance(before.get(name), list):
-                known = {tuple(each) for each in before[name]} ^ {tuple(each) for each in value}
-                first, *more = sorted({each[0] for each in known})
-                raise ResumeError(
-                    f"{self.folder}: the run there cannot be resumed, because the corpus has changed since: {first}"
-                    + (f" and {len(more)} more" if more else "")
-                    + f"; {_ANEW}"
-                )
-            raise ResumeError(
-                f"{self.folder}: the run there cannot be resumed with other settings ({name} was"
-                f" {shown(before.get(name), 80)}, is {shown(value, 80)}); {_ANEW}"
-            )
-
-
-def _write(path: Path, values: Mapping[str, Any]) -> None:
-    with written_whole(path) as file:
-        file.write(json.dumps(values).encode() + b"\n")  # names of files need not be Unicode; ASCII has them all
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        values = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
-        raise ResumeError(f"{path}: it is damaged ({error}); {_ANEW}") from None
-    if not isinstance(values, dict):
-        raise ResumeError(f"{path}: it is damaged; {_ANEW}")
-    return values

@@ -159,11 +159,12 @@ async def test_the_outputs_are_the_translations_of_a_server(
 def test_kills_at_any_moment_change_nothing(
     corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
-    """Twenty kills: some at any time of a run, some when so many texts have an answer. No answer is lost again."""
+    """Twenty kills: some at any time of a run, some when so many texts have an answer. On a busy machine, fewer."""
     draw = random.Random(3)
     kills = runs = kept = 0
     longest = 2.0  # seconds of a run, as far as is known
-    while kills < 20:
+    end = time.monotonic() + 120
+    while kills < 20 and (kills < 5 or time.monotonic() < end):
         output = tmp_path / f"out{runs}"
         begun, at, wanted = time.monotonic(), draw.random() * longest, draw.choice([0, 0, 100, 300, 500])
         process = started(argv_of(corpus, output))

@@ -49,6 +49,13 @@ def test_rules(settings: dict[str, Any], source: str, found: Translation, expect
     assert filters(**settings).answer(source, found) == expected
 
 
+def test_all_translations_are_kept_with_the_best_one() -> None:
+    found = Translation((Hypothesis("a", None), Hypothesis("好", None)), 4)
+    assert filters(leave_out=["copy"], num_hypotheses=2).answer("好", found) == Answer("a", others=("好",))
+    found = Translation((Hypothesis("好", None), Hypothesis("a", None)), 4)
+    assert filters(leave_out=["copy"], num_hypotheses=2).answer("好", found) == Answer("", COPY)
+
+
 def test_a_translation_in_the_source_language_is_left_out() -> None:
     pytest.importorskip("py3langid")
     chosen = filters(leave_out=["language"])

@@ -192,6 +192,17 @@ def test_objects_keep_their_bytes(tmp_path: Path) -> None:
     assert all(isinstance(json.loads(line), dict) for line in found if line)
 
 
+def test_several_translations_are_a_list(tmp_path: Path) -> None:
+    path = file_of(tmp_path, b'{"text": "a"}\n{"text": "b"}\n{"text": null}\n{"text": "c"}\n', "a.jsonl")
+    answers = [Answer("x", others=("y", "z")), Answer("", "refused"), Answer(""), Answer("w")]
+    assert [Answer.decoded(answer.encoded) for answer in answers] == [
+        Answer("x", "", "", ["y", "z"]), *answers[1:],
+    ]  # fmt: skip
+    assert [json.loads(line)["translation"] for line in written(path, ObjectForm("text", "translation", True), answers).splitlines()] == [
+        ["x", "y", "z"], None, [], ["w"],
+    ]  # fmt: skip
+
+
 def test_a_named_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="No such file"):
         read(tmp_path / "no.txt", TextForm())

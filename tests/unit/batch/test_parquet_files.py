@@ -14,10 +14,10 @@ pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
-def files(field="text", output_field="translation"):
+def files(lists=False):
     from translane_batch.parquet_files import ParquetFiles
 
-    return ParquetFiles(field, output_field)
+    return ParquetFiles("text", "translation", lists)
 
 
 def table_of(path: Path, **columns):
@@ -25,9 +25,9 @@ def table_of(path: Path, **columns):
     return path
 
 
-def written(path: Path, answer_of) -> io.BytesIO:
+def written(path: Path, answer_of, lists=False) -> io.BytesIO:
     file = io.BytesIO()
-    with files().output(path, file) as write:
+    with files(lists).output(path, file) as write:
         for block in files().blocks(path, whole=True):
             write(block, [answer_of(record) for record in block.records])
     file.seek(0)
@@ -49,6 +49,12 @@ def test_texts_are_read_and_a_column_is_added(tmp_path: Path):
     assert table["translation"].to_pylist() == [
         None if text in (None, "bad") else f"[{text}]" if text.strip() else "" for text in texts
     ]
+
+
+def test_several_translations_are_a_list(tmp_path: Path):
+    path = table_of(tmp_path / "a.parquet", text=["a", None, "b"])
+    table = parquet.read_table(written(path, lambda record: Answer(f"{record.source}1", others=["2"]), lists=True))
+    assert table["translation"].to_pylist() == [["a1", "2"], None, ["b1", "2"]]
 
 
 def test_rows_are_gathered_to_groups_and_compressed_as_before(tmp_path: Path):

@@ -152,7 +152,7 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
     assert go() == first
     assert workers.translated == {"a": 1}
     work = tmp_path / "out" / ".translane-batch"
-    assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "owner", "run.json", "summary.json"}
+    assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "owner", "run.json"}
     (tmp_path / "out" / "part0" / "000.txt").unlink()
     with pytest.raises(CorpusError, match="it was written, and is gone"):
         go()
@@ -284,8 +284,10 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
     [
         ("sources.sqlite", lambda content: content[:4096] + b"\xff" * 1000 + content[5096:]),
         ("sources.sqlite", lambda _: b"garbage"),
+        ("sources.sqlite", lambda _: None),
         ("run.json", lambda _: b"garbage"),
         ("run.json", lambda _: b"[]"),
+        ("run.json", lambda content: content.replace(b'"corpus": [[', b'"corpus": [[[').replace(b"]]", b"]]]", 1)),
         ("run.json", lambda _: b"[" * 100_000),
         ("run.json", lambda content: content.replace(b'"read"', b'"x"')),
         ("run.json", lambda content: content.replace(b'"version": 2', b'"version": 1')),
@@ -300,13 +302,15 @@ def test_a_damaged_state_is_told_in_a_sentence(
     assert batch(argv, {}) == 1
     path = tmp_path / "out" / ".translane-batch" / name
     before = path.read_bytes()
-    path.write_bytes(change(before))
-    assert path.read_bytes() != before
+    path.unlink()
+    if (after := change(before)) is not None:
+        assert after != before
+        path.write_bytes(after)
     capsys.readouterr()
     workers.most = 1 << 30
     assert batch(argv, {}) == 1
     err = capsys.readouterr().err.splitlines()[-1]
-    assert "damaged" in err or "of this version" in err
+    assert "damaged" in err or "of this version" in err or "it is gone" in err
     assert ".translane-batch" in err
     assert outputs_of(tmp_path / "out") == {}
 
@@ -324,7 +328,7 @@ def test_answers_are_kept_a_second_after_they_were_given(tmp_path: Path, monkeyp
         now += 0.4
         sources.save([(number, translation_of(text)) for number, text in chunk])
     with sqlite3.connect(tmp_path / "s") as seen:
-        assert seen.execute("select count(answer) from source").fetchone() == (8,)
+        assert seen.execute("select count(answer) from source").fetchone() == (6,)
     seen.close()
     sources.close()
     with Sources(tmp_path / "s") as sources:
