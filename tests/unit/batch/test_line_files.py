@@ -198,7 +198,8 @@ def test_several_translations_are_a_list(tmp_path: Path) -> None:
     assert [Answer.decoded(answer.encoded) for answer in answers] == [
         Answer("x", "", "", ["y", "z"]), *answers[1:],
     ]  # fmt: skip
-    assert [json.loads(line)["translation"] for line in written(path, ObjectForm("text", "translation", True), answers).splitlines()] == [
+    lines = written(path, ObjectForm("text", "translation", True), answers).splitlines()
+    assert [json.loads(line)["translation"] for line in lines] == [
         ["x", "y", "z"], None, [], ["w"],
     ]  # fmt: skip
 
