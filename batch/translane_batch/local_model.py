@@ -1,4 +1,4 @@
-"""The model of a run without servers: where and which one it is, and what decodes it. It needs the extra `server`."""
+"""The model of a run without servers: where it is and which one it is. It needs the extra `server`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from translane_batch.settings import OF_THIS_MACHINE, BatchSettings
-from translane_server.app.in_process import AsyncTranslator
 from translane_server.bundle.bundle import MANIFEST, read_manifest
 from translane_server.bundle.devices import PRECISIONS
 from translane_server.core.errors import SettingsError
@@ -21,11 +20,6 @@ from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
 
 _MAX_QUEUE_SIZE = 1 << 20  # the requests at once bound the sentences already
-
-
-def local_translator(settings: BatchSettings, cpus: int | None) -> AsyncTranslator:
-    """Return the translator of this process, not opened yet. SettingsError: the settings contradict each other."""
-    return AsyncTranslator(server_settings(settings), cpus=cpus)
 
 
 def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tuple[BatchSettings, Path]:

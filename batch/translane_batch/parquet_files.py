@@ -40,7 +40,8 @@ class ParquetFiles:
                 self._check(path, file.schema_arrow)
                 columns = None if whole else [self.field]
                 for batch in file.iter_batches(batch_size=MOST_RECORDS, columns=columns):
-                    yield Block(first, _records(batch.column(self.field)), batch)
+                    contents = batch.column(self.field).cast(pyarrow.large_binary()).to_pylist()
+                    yield Block(first, [_record(content) for content in contents], batch)
                     first += batch.num_rows
         except OSError as error:
             raise CorpusError(f"{path}: {error.strerror or error}") from error
@@ -94,16 +95,10 @@ class ParquetFiles:
             raise CorpusError(f"{path}: it has a column {self.output_field!r} already; --output-field names another")
 
 
-def _records(column: Any) -> list[Record]:
+def _record(content: bytes | None) -> Record:
+    if content is None:
+        return BLANK_RECORD
     try:
-        return [BLANK_RECORD if text is None else record_of(text) for text in column.to_pylist()]
-    except UnicodeDecodeError:  # Parquet's writers may put any bytes into a column of texts
-        return [_record(value) for value in column]
-
-
-def _record(value: Any) -> Record:
-    try:
-        text = value.as_py()
-    except UnicodeDecodeError as error:
+        return record_of(content.decode())
+    except UnicodeDecodeError as error:  # Parquet's writers may put any bytes into a column of texts
         return not_utf8(error)
-    return BLANK_RECORD if text is None else record_of(text)

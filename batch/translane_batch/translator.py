@@ -81,9 +81,11 @@ async def opened(settings: BatchSettings, cpus: int | None = None) -> AsyncItera
 
 
 def _local(settings: BatchSettings, cpus: int | None) -> AsyncTranslator:
-    from translane_batch.local_model import local_translator  # it needs the packages of the server
+    # These need the packages of the server, which a run with servers does without.
+    from translane_batch.local_model import server_settings
+    from translane_server.app.in_process import AsyncTranslator
 
-    return local_translator(settings, cpus)
+    return AsyncTranslator(server_settings(settings), cpus=cpus)
 
 
 def client_of(settings: BatchSettings) -> AsyncClient:

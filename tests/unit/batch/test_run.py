@@ -322,7 +322,7 @@ def test_answers_are_kept_a_second_after_they_were_given(tmp_path: Path, monkeyp
         sources.add(texts * 2, list(map(key_of, texts * 2)))
         assert sources.counts() == (10, 0)
     now = 0.0
-    monkeypatch.setattr(store.time, "monotonic", lambda: now)
+    monkeypatch.setattr("translane_batch.store.time.monotonic", lambda: now)
     sources = Sources(tmp_path / "s")
     for chunk in sources.left(2):
         now += 0.4
