@@ -65,8 +65,9 @@ def argv_of_any(corpus: Path, output: Path) -> list[str]:
     return [str(corpus), "-o", str(output), "--task-size=32", "--no-split-sentences"]
 
 
-PATIENT_WITH_RAY = """
+PATIENT_WITH_RAY = f"""
 import sys
+sys.path.append({str(Path(__file__).parents[2])!r})
 from helpers.ray_cluster.patience import be_patient
 from translane.__main__ import main
 be_patient()
