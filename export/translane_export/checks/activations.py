@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.embeddings import Embedding
 from translane_export.model.norms import Norm
+from translane_export.model.transformer import Embedding
 from translane_server.bundle.manifest import Activation
 
 LARGEST_FLOAT16 = torch.finfo(torch.float16).max

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
+from translane_export.model.attention import recorded_weights
 from translane_export.model.greedy import greedy_decode
-from translane_export.model.recorded_weights import recorded_weights
 from translane_server.bundle.manifest import Alignment
 
 _MOST_SAMPLES = 64

@@ -10,10 +10,8 @@ import torch
 
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.decoder import Decoder
-from translane_export.model.encoder import Encoder
-from translane_export.model.stack import Stack
-from translane_export.model.views import View
+from translane_export.model.masks import View
+from translane_export.model.transformer import Decoder, Encoder, Stack
 
 _DISTANCE = "place of the key less that of the query"
 _MOST_POSITIONS = 128
@@ -54,7 +52,7 @@ def position_tables(model: Transformer) -> tuple[PositionTable, ...]:
         positions = stack.embedding.positions
         if positions is not None and not (tables and config.positions == "sinusoidal"):
             count = min(config.max_positions, _MOST_POSITIONS)
-            values = positions.first(count, torch.device("cpu"))
+            values = positions(count)
             title = "sinusoids, both stacks" if config.positions == "sinusoidal" else f"learned positions, {name}"
             tables.append(PositionTable(title, "position", "dimension", 0, values.numpy()))
     for name, stack in stacks.items():

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.recorded_weights import recorded_weights
-from translane_export.model.views import View
+from translane_export.model.attention import MultiHeadAttention, recorded_weights
+from translane_export.model.masks import View
 
 Kind = Literal["encoder", "decoder", "cross"]
 

@@ -17,12 +17,10 @@ from translane_export.explain.recording import run_attention
 from translane_export.explain.tensor_steps import TensorNotes, TensorStep
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.decoder import Decoder
-from translane_export.model.embeddings import Embedding
-from translane_export.model.encoder import Encoder
-from translane_export.model.feed_forward import FeedForward
-from translane_export.model.residual import Residual
-from translane_export.model.views import View
+from translane_export.model.layers import FeedForward
+from translane_export.model.masks import View
+from translane_export.model.norms import Residual
+from translane_export.model.transformer import Decoder, Embedding, Encoder
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def _embed(notes: TensorNotes, stack: str, embedding: Embedding, ids: Tensor) ->
     scaled = " · √M" if embedding.scale != 1 else ""
     notes.add("embedding", f"{name}.tokens", "B Q M", x, "Each id selects its vector of the table.", f"E[ids]{scaled}")
     if embedding.positions is not None:
-        x = x + embedding.positions.first(ids.shape[1], ids.device)
+        x = x + embedding.positions(ids.shape[1])
         notes.add("with positions", f"{name}.positions", "B Q M", x, "The vector of the position is added.", "x + P")
     if embedding.norm is not None:
         x = embedding.norm(x)

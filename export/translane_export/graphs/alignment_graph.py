@@ -15,8 +15,8 @@ from translane_export.graphs import cuda_ops, onnx_ops
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.model import TransformerConfig
+from translane_export.model.attention import normalize_scores
 from translane_export.model.masks import padding_mask
-from translane_export.model.normalizers import normalize_scores
 
 
 class AlignmentGraph(nn.Module):

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from translane_export.graphs import candidates, onnx_ops
 from translane_export.graphs.onnx_nodes import HeadForm, emit, epsilon, group_query_attention, multiply, scalar
-from translane_export.model.attention_kernels import for_each_head
+from translane_export.model.attention import normalize_scores
 from translane_export.model.config import Activation
-from translane_export.model.feed_forward import ACTIVATIONS, FeedForward
-from translane_export.model.normalizers import normalize_scores
+from translane_export.model.fast_attention import for_each_head
+from translane_export.model.layers import ACTIVATIONS, FeedForward
 from translane_export.model.norms import BatchNorm, Norm
 
 

@@ -38,7 +38,7 @@ from translane_export.graphs.parts import (
 from translane_export.graphs.self_attention import SentenceAttention, StackBias, StepAttention
 from translane_export.model import Transformer
 from translane_export.model.attention import KeysValues, MultiHeadAttention
-from translane_export.model.residual import Residual
+from translane_export.model.norms import Residual
 
 
 class EncoderGraph(nn.Module):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.rotary import Rotary
+from translane_export.model.positions import Rotary
 
 _COSINES, _ATTENTION_BIAS = 7, 10  # which inputs of GroupQueryAttention they are
 _WEIGHTS = 3  # which output they are

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs.onnx_nodes import HeadForm, emit, epsilon, group_query_attention, multiply, scalar
-from translane_export.model.attention import KeysValues
-from translane_export.model.attention_kernels import for_each_head
-from translane_export.model.normalizers import normalize_scores
+from translane_export.model.attention import KeysValues, normalize_scores
+from translane_export.model.fast_attention import for_each_head
 from translane_export.model.norms import BatchNorm, Norm
 
 

@@ -16,18 +16,16 @@ from translane_export.graphs.onnx_nodes import multiply
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.config import Activation
-from translane_export.model.decoder import DecoderLayer
-from translane_export.model.embeddings import Embedding
-from translane_export.model.encoder import EncoderLayer
-from translane_export.model.norms import Norm
-from translane_export.model.residual import Residual
+from translane_export.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from translane_export.model.norms import Norm, Residual
+from translane_export.model.transformer import Embedding
 
 # a sublayer's output less its last bias, and that bias, which is added with the residual: None if it is there already
 Sublayer = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 class TokenAndPosition(nn.Module):
-    """`Embedding` without its bound check, which a graph cannot raise: whoever runs the graph checks positions."""
+    """`Embedding` at any positions, without its bound check: whoever runs the graph checks positions."""
 
     table: Tensor | None
 
@@ -36,9 +34,10 @@ class TokenAndPosition(nn.Module):
         self.tokens = embedding.tokens
         self.scale = embedding.scale
         self.norm = embedding.norm
-        positions = embedding.positions
-        with torch.no_grad():
-            table = None if positions is None else positions.lookup(torch.arange(positions.max_positions))
+        table: Tensor | None = None
+        if embedding.positions is not None:
+            with torch.no_grad():
+                table = embedding.positions(embedding.limit).clone()
         self.register_buffer("table", table, persistent=False)
 
     def first(self, count: int) -> Tensor | None:
@@ -99,7 +98,15 @@ def feed_forward(layer: EncoderLayer | DecoderLayer, activation: Activation, *, 
     """Return a layer's feed-forward network as a sublayer."""
     if for_cuda:
         return partial(cuda_ops.feed_forward, layer.feed_forward, activation)
-    return lambda x: (layer.feed_forward(x, onnx_ops.project), None)
+    return lambda x: (_feed_forward(layer.feed_forward, x), None)
+
+
+def _feed_forward(network: FeedForward, x: Tensor) -> Tensor:
+    if network.gate_proj is None:
+        hidden = network.activation(onnx_ops.project(network.up_proj, x))
+    else:
+        hidden = network.activation(onnx_ops.project(network.gate_proj, x)) * onnx_ops.project(network.up_proj, x)
+    return onnx_ops.project(network.down_proj, network.dropout(hidden))
 
 
 def pack(attention: MultiHeadAttention) -> nn.Linear:

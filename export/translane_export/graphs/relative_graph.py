@@ -1,4 +1,4 @@
-"""Relative positions as vectors (`translane_export.model.relative_embeddings`), as graphs have them.
+"""Relative positions as vectors (`translane_export.model.positions`), as graphs have them.
 
 Attention itself is one fused operator. What the vectors add to its scores goes in as a bias, and what they add to its
 output is made of the weights that it returns. Every product is a Gemm with a constant, every sum runs along the keys in
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.onnx_ops import ordinals, project
-from translane_export.model.relative_embeddings import RelativeEmbeddings
+from translane_export.model.positions import RelativeEmbeddings
 
 
 class RelativeTables(nn.Module):

@@ -1,6 +1,6 @@
 """Self-attention of a layer as graphs have it: the fused operator, and what a variant adds around it.
 
-What positions do to scores (`translane_export.model.stack`) is a bias, which the layers of a stack share. Relative
+What positions do to scores (`translane_export.model.positions`) is a bias, which the layers of a stack share. Relative
 embeddings add to it, layer by layer.
 """
 
@@ -16,9 +16,8 @@ from translane_export.graphs import cuda_ops, onnx_ops, relative_graph
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.parts import pack
 from translane_export.model.attention import KeysValues, MultiHeadAttention
-from translane_export.model.distance_biases import DistanceBias
-from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
-from translane_export.model.stack import Stack
+from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, MaskRule, WindowRule
+from translane_export.model.transformer import Stack
 
 
 class SentenceAttention:

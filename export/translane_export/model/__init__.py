@@ -1,28 +1,23 @@
-"""The training-time Transformer: one module per concept.
+"""The training-time Transformer, in the order of the paper "Attention Is All You Need".
 
-config               sizes and choices, presets
-config_checks        which configs make no model
-masks                padding, and which positions see which
-distance_biases      biases of scores that follow from a distance: ALiBi, the proximal bias
-relative_positions   biases by distance that are trained, T5's
-relative_embeddings  vectors by distance for keys and values
-rotary               positions that turn queries and keys
-positions            position vectors, sinusoidal and learned
-views                what queries see: masks and biases of one attention
-normalizers          weights of scores: softmax, softmax₁
-attention_kernels    ways to compute attention
-attention            the projections, heads and pieces of one attention
-feed_forward         the position-wise network
-norms                layer, RMS and batch norm
-residual             residual connection and norm, post or pre
-embeddings           token vectors with their positions
-stack                what encoder and decoder have in common
-encoder, decoder     the two stacks
-transformer          the whole model
-recorded_weights     weights of attentions as a model runs
-greedy               greedy decoding
-loss                 label-smoothed cross-entropy
-word_vectors         pretrained word vectors for the embeddings
+Read in this order:
+
+config           sizes and choices, presets
+attention        scaled dot-product and multi-head attention, softmax₁, grouped heads (§3.2)
+positions        all that tells positions apart (§3.5)
+layers           the feed-forward network (§3.3), encoder and decoder layers (§3.1)
+transformer      embeddings (§3.4), stacks, the output projection, and how weights start
+
+What they stand on:
+
+masks            which keys a query sees: padding, causal, blocks, windows
+norms            layer, RMS and batch norm, post and pre
+fast_attention   the same attention by a fused kernel, or a block of queries at a time
+
+What training and checks use:
+
+greedy           greedy decoding
+loss             label-smoothed cross-entropy
 """
 
 from importlib import import_module
@@ -33,7 +28,6 @@ from translane_export.model.config import PRESETS, TransformerConfig
 if TYPE_CHECKING:
     from translane_export.model.loss import TokenLoss, label_smoothed_cross_entropy
     from translane_export.model.transformer import Transformer
-    from translane_export.model.word_vectors import load_word_vectors
 
 __all__ = [
     "PRESETS",
@@ -41,7 +35,6 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "label_smoothed_cross_entropy",
-    "load_word_vectors",
 ]
 
 # Settings need the configuration alone, and the help of a command waits for no PyTorch.
@@ -49,7 +42,6 @@ _MODULES = {
     "TokenLoss": "loss",
     "Transformer": "transformer",
     "label_smoothed_cross_entropy": "loss",
-    "load_word_vectors": "word_vectors",
 }
 
 

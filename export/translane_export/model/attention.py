@@ -1,16 +1,91 @@
-"""Multi-head attention (paper §3.2), and the variants that a config composes it of."""
+"""Attention (paper §3.2), and the variants that a config composes it of.
+
+    Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V                                     (equation 1)
+    MultiHead(Q, K, V) = Concat(head_1, …, head_H) W_O                              (§3.2.2)
+                         with head_h = Attention(Q W_Q_h, K W_K_h, V W_V_h)
+
+`Formula` is the first line, `MultiHeadAttention` the second. Which keys a query sees is a matter of
+`translane_export.model.masks`, and where it stands one of `translane_export.model.positions`.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from translane_export.model.attention_kernels import Formula, attend
 from translane_export.model.config import TransformerConfig
-from translane_export.model.relative_embeddings import RelativeEmbeddings
-from translane_export.model.rotary import Rotary
-from translane_export.model.views import View
+from translane_export.model.fast_attention import attend, for_each_head
+from translane_export.model.masks import Seen, View
+from translane_export.model.positions import RelativeEmbeddings, Rotary, build_relative, build_rotary
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How scores become a context: normalise(scale · (QKᵀ + Q·r_k) + bias) (V + r_v).
+
+    Without ``relative`` there are no r_k and r_v, and without a bias, at 1/√d_k and by softmax, it is equation 1.
+    H heads of queries may share fewer heads of keys and values.
+    """
+
+    scale: float
+    one_in_denominator: bool = False
+    relative: RelativeEmbeddings | None = None
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, dropout: float = 0.0) -> Tensor:
+        """Attend from queries [B, H, T, d_k] over keys [B, G, S, d_k] and values [B, G, S, d_v]: -> [B, H, T, d_v].
+
+        ``dropout`` is the probability with which a weight is dropped.
+        """
+        weights = F.dropout(self.weights(queries, keys, seen), dropout)
+        return self.context(weights, values, seen)
+
+    def weights(self, queries: Tensor, keys: Tensor, seen: Seen) -> Tensor:
+        """Return the attention weights, [B, H, T, S]."""
+        return normalize_scores(self.scores(queries, keys, seen), seen.mask, one_in_denominator=self.one_in_denominator)
+
+    def scores(self, queries: Tensor, keys: Tensor, seen: Seen) -> Tensor:
+        """Return the scores before they are masked and normalised, [B, H, T, S]."""
+        scores = queries @ for_each_head(keys, queries.shape[1] // keys.shape[1]).transpose(-2, -1)
+        if self.relative is not None:
+            places = self.relative.places(seen.query_positions, seen.key_positions)
+            scores = scores + self.relative.raise_scores(queries, places)
+        if self.scale != 1:
+            scores = scores * self.scale
+        return scores if seen.bias is None else scores + seen.bias
+
+    def context(self, weights: Tensor, values: Tensor, seen: Seen) -> Tensor:
+        """Return what weights [B, H, T, S] make of values [B, G, S, d_v]: [B, H, T, d_v]."""
+        context = weights @ for_each_head(values, weights.shape[1] // values.shape[1])
+        if self.relative is not None:
+            places = self.relative.places(seen.query_positions, seen.key_positions)
+            context = context + self.relative.mix(weights, places)
+        return context
+
+
+def normalize_scores(scores: Tensor, mask: Tensor | None = None, *, one_in_denominator: bool = False) -> Tensor:
+    """Turn scores [..., T, S] into attention weights of the same shape.
+
+    softmax(x)_i = exp(x_i) / Σ_j exp(x_j); with ``one_in_denominator`` it is softmax₁,
+    exp(x_i) / (1 + Σ_j exp(x_j)), whose weights may all be near zero: a query may attend to nothing
+    (E. Miller 2023, https://www.evanmiller.org/attention-is-off-by-one.html).
+    ``mask`` is boolean and broadcastable to the scores, True where a query may look. A query that may look nowhere gets
+    zeros.
+    """
+    # The lowest finite number instead of -inf keeps a fully masked row free of NaN, forwards and backwards.
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    if one_in_denominator:
+        # one more key, whose score is 0: exp(0) is the 1
+        weights = torch.softmax(F.pad(scores, (0, 1)), dim=-1)[..., :-1]
+    else:
+        weights = torch.softmax(scores, dim=-1)
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
 
 
 class KeysValues(NamedTuple):
@@ -38,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         out_size: size of the output; None is ``d_model``.
         biases: whether the projections have biases.
         scale: what scores are multiplied with; None is 1/√d_k.
-        one_in_denominator: whether softmax₁ normalises scores; see `translane_export.model.normalizers`.
+        one_in_denominator: whether softmax₁ normalises scores; see `normalize_scores`.
         relative: relative positions as vectors, for self-attention.
         rotary: rotary positions, for self-attention.
     """
@@ -77,23 +152,7 @@ class MultiHeadAttention(nn.Module):
     @classmethod
     def for_self(cls, config: TransformerConfig) -> MultiHeadAttention:
         """Build the self-attention of a layer, which knows of positions."""
-        relative, rotary = None, None
-        if config.relative_window:
-            relative = RelativeEmbeddings(
-                window=config.relative_window,
-                tables=1 if config.relative_shared else config.heads,
-                key_size=config.head_dim,
-                value_size=config.value_dim,
-                clipped=config.relative_clipped,
-            )
-        if config.positions == "rotary":
-            rotary = Rotary(
-                config.head_dim,
-                config.max_positions,
-                config.rotary_base,
-                interleaved=config.rotary_interleaved,
-            )
-        return cls._from_config(config, relative, rotary)
+        return cls._from_config(config, build_relative(config), build_rotary(config))
 
     @classmethod
     def for_cross(cls, config: TransformerConfig) -> MultiHeadAttention:
@@ -158,3 +217,17 @@ class MultiHeadAttention(nn.Module):
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     rows, size, _ = x.shape
     return x.reshape(rows, size, heads, -1).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+
+
+@contextlib.contextmanager
+def recorded_weights(attentions: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
+    """Give a list to which each of the `MultiHeadAttention` modules adds its weights [B, H, T, S] as it runs."""
+    weights: list[Tensor] = []
+
+    def record(attention: MultiHeadAttention, arguments: tuple[Any, ...]) -> None:
+        weights.append(attention.weights(*arguments))
+
+    with contextlib.ExitStack() as hooks:
+        for attention in attentions:
+            hooks.enter_context(attention.register_forward_pre_hook(record))
+        yield weights

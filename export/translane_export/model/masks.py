@@ -1,16 +1,21 @@
-"""Attention masks: boolean, True where a query may look at a key.
+"""What queries see: which keys they may look at, and what their scores are raised by.
 
-A padding mask follows from the lengths of sentences. A rule says which keys a query may see by their positions alone.
-`translane_export.model.views` combines both.
+A padding mask follows from the lengths of sentences. A rule says which keys a query may see by their positions alone,
+and a bias what its scores are raised by. A `View` combines them for one attention. Masks are boolean, True where a
+query may look at a key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from translane_export.model.config import TransformerConfig
 
 
 def padding_mask(lengths: Tensor, size: int) -> Tensor:
@@ -75,3 +80,84 @@ class WindowRule:
             near = torch.logical_and(ahead >= -self.look_backward * size, ahead <= self.look_forward * size)
             seen = torch.logical_and(seen, near)
         return seen
+
+
+def build_rules(config: TransformerConfig, *, causal: bool) -> tuple[MaskRule, ...]:
+    """Return which positions see which in a stack's self-attention, padding apart. A decoder's is ``causal``."""
+    rules: list[MaskRule] = [CausalRule()] if causal else []
+    if config.block_length:
+        rules.append(BlockRule(config.block_length))
+    if config.window_size:
+        forward = 0 if causal else config.look_forward
+        rules.append(WindowRule(config.window_size, config.look_backward, forward, config.exact_window))
+    return tuple(rules)
+
+
+class DistanceBias(Protocol):
+    """What a score is raised by, by the positions of its query and its key."""
+
+    def between(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the bias from positions [..., T, 1] to positions [..., S]: -> [..., H or 1, T, S]."""
+        ...
+
+
+class Seen(NamedTuple):
+    """What T queries see of S keys: ``mask`` [B or 1, 1, T or 1, S], True where they look, and ``bias`` [1, H, T, S].
+
+    The mask None hides no key, and the bias None is zero. ``query_positions`` is [T, 1], ``key_positions`` is [S].
+    """
+
+    mask: Tensor | None
+    bias: Tensor | None
+    query_positions: Tensor
+    key_positions: Tensor
+
+
+class View:
+    """What every query of a batch sees, found for some queries at a time or for all.
+
+    Args:
+        queries: T, how many queries there are.
+        keys: S, how many keys there are.
+        lengths: how many keys of each row are no padding, [B]; None if all are.
+        rules: which keys a query may see by their positions; all rules must agree.
+        biases: what scores are raised by; they add up.
+        device: where masks and biases are made, if there are no lengths; else they are made where the lengths are.
+    """
+
+    def __init__(
+        self,
+        queries: int,
+        keys: int,
+        lengths: Tensor | None = None,
+        rules: Sequence[MaskRule] = (),
+        biases: Sequence[DistanceBias] = (),
+        device: torch.device | None = None,
+    ) -> None:
+        self.queries, self.keys = queries, keys
+        self._lengths, self._rules, self._biases = lengths, rules, biases
+        self._device = device if lengths is None else lengths.device
+
+    @cached_property
+    def whole(self) -> Seen:
+        """What all queries see. The layers of a stack share it."""
+        return self.block(0, self.queries)
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether scores are raised."""
+        return bool(self._biases)
+
+    def block(self, first: int, last: int) -> Seen:
+        """Return what the queries from ``first`` up to ``last`` see."""
+        queries = torch.arange(first, last, device=self._device)[:, None]  # [t, 1]
+        keys = torch.arange(self.keys, device=self._device)  # [S]
+        mask = None if self._lengths is None else padding_mask(self._lengths, self.keys)  # [B, 1, 1, S]
+        for rule in self._rules:
+            seen = rule.sees(queries, keys)[None, None]  # [1, 1, t, S]
+            mask = seen if mask is None else mask & seen
+        bias: Tensor | None = None
+        for each in self._biases:
+            raised = each.between(queries, keys)[None]  # [1, H or 1, t, S]
+            bias = raised if bias is None else bias + raised
+        return Seen(mask, bias, queries, keys)

@@ -1,7 +1,12 @@
-"""Layer norm, RMS norm, and batch norm over features."""
+"""Norms, and where they stand: LayerNorm(x + Sublayer(x)) in the paper (§3.1), x + Sublayer(LayerNorm(x)) in others.
+
+Layer norm and RMS norm look at one position. Batch norm looks at all of a batch; docs/normalization.md tells why that
+suits sentences badly.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -110,3 +115,29 @@ def build_final_norm(config: TransformerConfig) -> nn.Module:
     """Build the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
     wanted = config.norm == "pre" if config.final_norm is None else config.final_norm
     return build_norm(config) if wanted else nn.Identity()
+
+
+class Residual(nn.Module):
+    """The residual connection and norm around a sublayer.
+
+    Post-norm, as in the paper: LayerNorm(x + Sublayer(x)). Pre-norm: x + Sublayer(LayerNorm(x)), which leaves the sums
+    of a stack unnormalised until its final norm (Xiong et al. 2020, https://arxiv.org/abs/2002.04745).
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.placement = config.norm
+        self.norm = build_norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        """Apply ``sublayer`` to ``x`` [B, T, M] and add ``x`` back. Dropout falls on the sublayer's output (§5.4).
+
+        ``real`` [B, T] is True where a position is no padding; None means everywhere.
+        """
+        output: Tensor
+        if self.placement == "pre":
+            output = x + self.dropout(sublayer(apply_norm(self.norm, x, real)))
+        else:
+            output = apply_norm(self.norm, x + self.dropout(sublayer(x)), real)
+        return output

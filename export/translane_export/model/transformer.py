@@ -2,12 +2,129 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.config import TransformerConfig
-from translane_export.model.decoder import Decoder
-from translane_export.model.encoder import Encoder
+from translane_export.model.layers import DecoderLayer, EncoderLayer
+from translane_export.model.masks import DistanceBias, View, build_rules
+from translane_export.model.norms import apply_norm, build_final_norm, build_norm
+from translane_export.model.positions import Alibi, ProximalBias, RelativePositions, build_positions
+
+
+class Embedding(nn.Module):
+    """Token vector, times √M if the config scales embeddings (§3.4), plus position vector (§3.5), then dropout (§5.4).
+
+    A config may leave positions out, and have the sum normalised.
+    """
+
+    def __init__(self, config: TransformerConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.d_model, padding_idx=config.pad_id)
+        self.positions = build_positions(config)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.norm = build_norm(config) if config.embedding_norm else None
+        self.dropout = nn.Dropout(config.dropout)
+        # of tables of positions, here or in attention
+        self.limit = config.max_positions if config.positions in ("sinusoidal", "learned", "rotary") else None
+
+    def forward(self, ids: Tensor, real: Tensor | None = None) -> Tensor:
+        """Embed ``ids`` [B, T] at positions 0 … T-1: -> [B, T, M]. ``real`` [B, T] is False for padding.
+
+        Raises ValueError for a position past the config's max_positions.
+        """
+        size = ids.shape[1]
+        if self.limit is not None and size > self.limit:
+            raise ValueError(f"position {size - 1} is past the limit of {self.limit} positions")
+        x = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = x + self.positions(size)  # [T, M]
+        if self.norm is not None:
+            x = apply_norm(self.norm, x, real)
+        output: Tensor = self.dropout(x)
+        return output
+
+
+class Stack(nn.Module):
+    """Embedding, layers and, for pre-norm, a final norm.
+
+    The layers share `biases` of their self-attention's scores, and the `rules` that say which positions see which.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        vocab_size: int,
+        layers: int,
+        build_layer: Callable[[TransformerConfig], nn.Module],
+        *,
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        self.embedding = Embedding(config, vocab_size)
+        self.layers = nn.ModuleList(build_layer(config) for _ in range(layers))
+        self.final_norm = build_final_norm(config)
+        self.relative_positions = RelativePositions(config, both_ways=not causal) if config.relative_buckets else None
+        self.alibi = Alibi(config.heads) if config.positions == "alibi" else None
+        self.proximal_bias = ProximalBias() if config.proximal_bias else None
+        self.rules = build_rules(config, causal=causal)
+
+    @property
+    def biases(self) -> tuple[DistanceBias, ...]:
+        """What self-attention's scores are raised by."""
+        every = (self.relative_positions, self.alibi, self.proximal_bias)
+        return tuple(bias for bias in every if bias is not None)
+
+    def view(self, size: int, lengths: Tensor | None, device: torch.device) -> View:
+        """Return what ``size`` positions see of one another, of which ``lengths`` [B] are no padding."""
+        return View(size, size, lengths, self.rules, self.biases, device)
+
+
+class Encoder(Stack):
+    """Source embedding, N layers and, for pre-norm, a final norm."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config, config.source_vocab_size, config.encoder_layers, EncoderLayer, causal=False)
+
+    def forward(self, source_ids: Tensor, source_lengths: Tensor) -> Tensor:
+        """Encode ``source_ids`` [B, S], padded on the right after ``source_lengths`` [B]: -> memory [B, S, M]."""
+        size = source_ids.shape[1]
+        view = self.view(size, source_lengths, source_ids.device)
+        real = torch.arange(size, device=source_ids.device) < source_lengths[:, None]  # [B, S]
+        x: Tensor = self.embedding(source_ids, real)
+        for layer in self.layers:
+            x = layer(x, view, real)
+        return apply_norm(self.final_norm, x, real)
+
+
+class Decoder(Stack):
+    """Target embedding, M layers and, for pre-norm, a final norm. The output projection is the Transformer's."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config, config.target_vocab_size, config.decoder_layers, DecoderLayer, causal=True)
+
+    def forward(
+        self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor, target_lengths: Tensor | None = None
+    ) -> Tensor:
+        """Decode ``target_ids`` [B, T] over ``memory`` [B, S, M]: -> [B, T, M].
+
+        Both sides are padded on the right. Without ``target_lengths`` the causal mask alone already keeps padding
+        from every real position; with them, padding positions do not see padding either.
+        """
+        size = target_ids.shape[1]
+        self_view = self.view(size, target_lengths, target_ids.device)
+        cross_view = View(size, memory.shape[1], source_lengths)
+        real: Tensor | None = None
+        if target_lengths is not None:
+            real = torch.arange(size, device=target_ids.device) < target_lengths[:, None]  # [B, T]
+        x: Tensor = self.embedding(target_ids, real)
+        for layer in self.layers:
+            x = layer(x, memory, self_view, cross_view, real)
+        return apply_norm(self.final_norm, x, real)
 
 
 class Transformer(nn.Module):

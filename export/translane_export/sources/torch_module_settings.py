@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from translane_export.errors import ExportError
 from translane_export.model.config import Activation
-from translane_export.model.feed_forward import ACTIVATIONS
+from translane_export.model.layers import ACTIVATIONS
 from translane_export.sources.torch_modules import transformer_fields
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.attention_kernels import Formula, attend_by_blocks, attend_fused, attend_plainly
-from translane_export.model.views import View
+from translane_export.model.attention import Formula, MultiHeadAttention
+from translane_export.model.fast_attention import attend_by_blocks, attend_fused, attend_plainly
+from translane_export.model.masks import View
 
 B, T, S = 2, 4, 5
 EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}

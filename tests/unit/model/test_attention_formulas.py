@@ -10,12 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from translane_export.model.attention_kernels import Formula, attend_by_blocks, attend_plainly
-from translane_export.model.distance_biases import Alibi, ProximalBias, alibi_slopes
-from translane_export.model.masks import BlockRule, CausalRule
-from translane_export.model.normalizers import normalize_scores
-from translane_export.model.relative_embeddings import RelativeEmbeddings
-from translane_export.model.views import View
+from translane_export.model.attention import Formula, normalize_scores
+from translane_export.model.fast_attention import attend_by_blocks, attend_plainly
+from translane_export.model.masks import BlockRule, CausalRule, View
+from translane_export.model.positions import Alibi, ProximalBias, RelativeEmbeddings, alibi_slopes
 
 B, H, T, D, V = 2, 4, 9, 3, 2
 SCALE = 0.7

@@ -10,18 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from translane_export.model.attention_kernels import (
-    Formula,
-    attend,
-    attend_by_blocks,
-    attend_fused,
-    attend_plainly,
-)
-from translane_export.model.distance_biases import Alibi, DistanceBias, ProximalBias
-from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
-from translane_export.model.relative_embeddings import RelativeEmbeddings
-from translane_export.model.relative_positions import RelativePositions
-from translane_export.model.views import View
+from translane_export.model.attention import Formula
+from translane_export.model.fast_attention import attend, attend_by_blocks, attend_fused, attend_plainly
+from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, MaskRule, View, WindowRule
+from translane_export.model.positions import Alibi, ProximalBias, RelativeEmbeddings, RelativePositions
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
 WAYS: dict[str, Any] = {

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from translane_export.model.embeddings import Embedding
-from translane_export.model.positions import LearnedPositions, SinusoidalPositions, sinusoid_table
+from translane_export.model.positions import sinusoid_table
+from translane_export.model.transformer import Embedding
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
@@ -21,19 +21,12 @@ def test_sinusoids_follow_the_papers_formula(d_model):
             assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
 
 
-@pytest.mark.parametrize("kind", [SinusoidalPositions, LearnedPositions])
-def test_positions_up_to_the_limit_and_no_further(kind):
-    positions = kind(5, 4)
-
-    assert positions(torch.tensor([[4, 0], [2, 2]])).shape == (2, 2, 4)
-    assert torch.equal(positions.first(5, torch.device("cpu")), positions(torch.arange(5)))
-    assert positions(torch.empty(0, dtype=torch.long)).shape == (0, 4)
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rotary"])
+def test_positions_up_to_the_limit_and_no_further(make_config, kind):
+    embedding = Embedding(make_config(positions=kind, max_positions=5), vocab_size=13)
+    assert embedding(torch.full((2, 5), 4)).shape == (2, 5, 16)
     with pytest.raises(ValueError, match="position 5 is past the limit of 5 positions"):
-        positions(torch.tensor([0, 5]))
-    with pytest.raises(ValueError, match="position 5 is past the limit"):
-        positions.first(6, torch.device("cpu"))
-    with pytest.raises(ValueError, match="position -1 is negative"):
-        positions(torch.tensor([3, -1]))
+        embedding(torch.full((2, 6), 4))
 
 
 @pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])

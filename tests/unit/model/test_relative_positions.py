@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from translane_export.model.relative_positions import RelativePositions, bucket_table
+from translane_export.model.positions import RelativePositions, bucket_table
 
 
 def test_t5s_buckets_of_what_is_behind():

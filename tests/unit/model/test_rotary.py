@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translane_export.model.rotary import Rotary
+from translane_export.model.positions import Rotary
 
 B, H = 2, 4
 

@@ -104,10 +104,3 @@ def test_training_in_bfloat16_has_numbers_everywhere(make_config, variant):
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-
-
-def test_rotary_positions_end_where_others_do(make):
-    model = make(positions="rotary", max_positions=12)
-    source, lengths, target = batch(model.config)
-    with pytest.raises(ValueError, match="position 12 is past the limit of 12 positions"):
-        model(source, lengths, target)

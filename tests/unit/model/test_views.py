@@ -8,9 +8,9 @@ import pytest
 import torch
 from local_attention import LocalAttention
 
-from translane_export.model.attention_kernels import Formula, attend_plainly
-from translane_export.model.masks import CausalRule, MaskRule, WindowRule
-from translane_export.model.views import View
+from translane_export.model.attention import Formula
+from translane_export.model.fast_attention import attend_plainly
+from translane_export.model.masks import CausalRule, MaskRule, View, WindowRule
 
 
 def differences(draw: random.Random) -> int:

@@ -12,7 +12,7 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.checks.activations import LARGEST_FLOAT16, MOST, ActivationWatch, check_activations
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_export.model.views import View
+from translane_export.model.masks import View
 from translane_export.settings import ExportSettings
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import Activation

@@ -13,10 +13,8 @@ from torch.nn import functional
 from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.decoder import DecoderLayer
-from translane_export.model.encoder import EncoderLayer
-from translane_export.model.masks import CausalRule
-from translane_export.model.views import View
+from translane_export.model.layers import DecoderLayer, EncoderLayer
+from translane_export.model.masks import CausalRule, View
 from translane_export.sources.torch_module_settings import module_fields
 from translane_export.sources.torch_modules import (
     attention_weights,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from translane_export.model import load_word_vectors
+from translane_export.train.word_vectors import load_word_vectors
 
 PIECES = ["<pad>", "<unk>", "▁cat", "cat", "▁", "猫", "dog"]
 

@@ -1,62 +1,30 @@
 """Ways to compute attention: plainly, by PyTorch's fused kernel, or a block of queries at a time.
 
-The ways give the same numbers, to rounding. The plain way has all weights in memory, T · S numbers for each head, and
-keeps them for the backward pass. PyTorch's kernel never has all weights at once. Nor do blocks, whose weights are
-computed once more in the backward pass (Rabe and Staats 2021, https://arxiv.org/abs/2112.05682).
+Nothing here changes what attention is: that is `translane_export.model.attention`'s. The ways give the same numbers,
+to rounding. The plain way has all weights in memory, T · S numbers for each head, and keeps them for the backward pass.
+PyTorch's kernel never has all weights at once. Nor do blocks, whose weights are computed once more in the backward pass
+(Rabe and Staats 2021, https://arxiv.org/abs/2112.05682).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from translane_export.model.normalizers import normalize_scores
-from translane_export.model.relative_embeddings import RelativeEmbeddings
-from translane_export.model.views import Seen, View
+from translane_export.model.masks import View
+
+if TYPE_CHECKING:
+    from translane_export.model.attention import Formula
 
 # Up to here the ways take about the same time on a CPU, and which is the fastest depends on the processor and the type:
 # with AMX in bfloat16 the plain way, 180 ms for a step of the small preset against 240 ms (32 × 48 tokens); with AVX2
 # PyTorch's kernel, by 3 to 14%. Beyond, the weights take more memory than all else. docs/attention.md has figures.
 _PLAIN_UP_TO = 512 * 512  # weights of a head
 _BLOCK = 256  # queries
-
-
-@dataclass(frozen=True)
-class Formula:
-    """How scores become a context: normalise(scale · (QKᵀ + Q·r_k) + bias) (V + r_v).
-
-    Without ``relative`` there are no r_k and r_v.
-    """
-
-    scale: float
-    one_in_denominator: bool = False
-    relative: RelativeEmbeddings | None = None
-
-    def weights(self, queries: Tensor, keys: Tensor, seen: Seen) -> Tensor:
-        """Return the attention weights of queries [B, H, T, d_k] over keys [B, H or fewer, S, d_k]: [B, H, T, S]."""
-        return normalize_scores(self.scores(queries, keys, seen), seen.mask, one_in_denominator=self.one_in_denominator)
-
-    def scores(self, queries: Tensor, keys: Tensor, seen: Seen) -> Tensor:
-        """Return the scores before they are masked and normalised, [B, H, T, S]."""
-        scores = queries @ for_each_head(keys, queries.shape[1] // keys.shape[1]).transpose(-2, -1)
-        if self.relative is not None:
-            places = self.relative.places(seen.query_positions, seen.key_positions)
-            scores = scores + self.relative.raise_scores(queries, places)
-        if self.scale != 1:
-            scores = scores * self.scale
-        return scores if seen.bias is None else scores + seen.bias
-
-    def context(self, weights: Tensor, values: Tensor, seen: Seen) -> Tensor:
-        """Return what weights [B, H, T, S] make of values [B, H or fewer, S, d_v]: [B, H, T, d_v]."""
-        context = weights @ for_each_head(values, weights.shape[1] // values.shape[1])
-        if self.relative is not None:
-            places = self.relative.places(seen.query_positions, seen.key_positions)
-            context = context + self.relative.mix(weights, places)
-        return context
 
 
 def attend(formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0) -> Tensor:
@@ -77,7 +45,7 @@ def attend_plainly(
     formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
 ) -> Tensor:
     """Attend as the formula is written; see `attend` for shapes."""
-    return _attend(formula, queries, keys, values, view.whole, dropout)
+    return formula.attend(queries, keys, values, view.whole, dropout)
 
 
 def attend_by_blocks(
@@ -92,7 +60,7 @@ def attend_by_blocks(
     """Attend with ``block`` queries at a time, whose weights are computed once more in the backward pass."""
 
     def run(some: Tensor, first: int) -> Tensor:
-        return _attend(formula, some, keys, values, view.block(first, first + some.shape[2]), dropout)
+        return formula.attend(some, keys, values, view.block(first, first + some.shape[2]), dropout)
 
     contexts = []
     for first in range(0, view.queries, block):
@@ -120,14 +88,8 @@ def attend_fused(
         if mask is not None:
             given = given.masked_fill(~mask, torch.finfo(given.dtype).min)
     sharing = queries.shape[1] // keys.shape[1]
-    context = F.scaled_dot_product_attention(
-        queries,
-        for_each_head(keys, sharing),
-        for_each_head(values, sharing),
-        given,
-        dropout,
-        scale=formula.scale,
-    )
+    keys, values = for_each_head(keys, sharing), for_each_head(values, sharing)
+    context = F.scaled_dot_product_attention(queries, keys, values, given, dropout, scale=formula.scale)
     if mask is None:
         return context
     # A query that may look nowhere has a context of zeros.
@@ -146,11 +108,6 @@ def _can_be_fused(formula: Formula, queries: Tensor, values: Tensor, view: View,
         if bias is not None and bias.requires_grad:
             return False
     return queries.is_cuda or (dropout == 0 and queries.shape[-1] == values.shape[-1])
-
-
-def _attend(formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, dropout: float) -> Tensor:
-    weights = F.dropout(formula.weights(queries, keys, seen), dropout)
-    return formula.context(weights, values, seen)
 
 
 def for_each_head(x: Tensor, sharing: int) -> Tensor:
