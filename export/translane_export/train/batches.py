@@ -1,4 +1,4 @@
-"""Batches of similar length, in an order that depends on the seed and the epoch alone."""
+"""Batches of similar length, or of all, in an order that depends on the seed and the epoch alone."""
 
 from __future__ import annotations
 
@@ -49,15 +49,21 @@ class Batch:
         )
 
 
-def plan_batches(pairs: Sequence[EncodedPair], max_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+def plan_batches(
+    pairs: Sequence[EncodedPair], max_tokens: int, seed: int, epoch: int, *, mixed: bool = False
+) -> list[list[int]]:
     """Return the epoch's batches as indices into `pairs`.
 
     Pairs are shuffled, sorted by length (ties keep the shuffled order) and cut so that rows x longest side stays within
     `max_tokens`; then the batches are shuffled. A pair longer than `max_tokens` gets a batch of its own.
+
+    ``mixed`` batches have all lengths, and more padding: nothing is sorted. A batch norm needs them: by the statistics
+    of a sorted batch a model learns how long its translations are to be, and no running average tells it afterwards.
     """
     random = np.random.default_rng((seed, epoch))
     order = random.permutation(len(pairs)).tolist()
-    order.sort(key=lambda index: (len(pairs[index].target), len(pairs[index].source)))
+    if not mixed:
+        order.sort(key=lambda index: (len(pairs[index].target), len(pairs[index].source)))
     batches: list[list[int]] = []
     rows: list[int] = []
     widest = 0

@@ -134,7 +134,8 @@ class Trainer:
         while not (reason := self._reason_to_stop(_EPOCH, _STEP, _VALIDATION)):
             with self._limit.measure(_EPOCH):
                 pairs = self._corpus.epoch_pairs(state.epoch)
-                plan = plan_batches(pairs, settings.max_tokens, settings.seed, state.epoch)
+                mixed = self._config.norm_kind == "batch"
+                plan = plan_batches(pairs, settings.max_tokens, settings.seed, state.epoch, mixed=mixed)
             if settings.max_epochs and report:
                 report.progress.expect(state.step - state.batch + len(plan) * (settings.max_epochs - state.epoch))
             for rows in plan[state.batch :]:

@@ -24,6 +24,16 @@ def test_a_batch_holds_similar_lengths() -> None:
     assert sum(spreads) / len(spreads) < 1
 
 
+def test_mixed_batches_hold_all_lengths_and_keep_to_their_size() -> None:
+    """A batch norm learns the length of a translation from batches that are sorted by it."""
+    pairs = _pairs(5000)
+    plan = plan_batches(pairs, max_tokens=2000, seed=1, epoch=0, mixed=True)
+    assert sorted(row for rows in plan for row in rows) == list(range(5000))
+    assert all(len(rows) * max(pairs[row].width for row in rows) <= 2000 for rows in plan)
+    means = [sum(len(pairs[row].target) for row in rows) / len(rows) for rows in plan]
+    assert 10 < min(means) < max(means) < 21
+
+
 def test_a_pair_longer_than_a_batch_gets_its_own() -> None:
     pairs = [EncodedPair([9], [9]), EncodedPair([9] * 50, [9]), EncodedPair([9], [9, 9])]
     plan = plan_batches(pairs, max_tokens=10, seed=1, epoch=0)

@@ -16,6 +16,7 @@ import torch
 
 from helpers.commands import train as main
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
+from translane_export.train.batches import Batch, EncodedPair, collate
 from translane_export.train.history import StepRecord, ValidationRecord, read_history
 
 pytestmark = pytest.mark.slow
@@ -72,6 +73,21 @@ def test_the_same_seed_gives_the_same_run_and_another_another(run_flags: Flags, 
     _assert_same_run(tmp_path / "a", tmp_path / "b")
     ours, others = (load_tensors(tmp_path / name / "resume.safetensors").tensors for name in ("a", "c"))
     assert not all(torch.equal(ours[key], others[key]) for key in ours)
+
+
+@pytest.mark.parametrize("norm_kind", ["layer", "batch"])
+def test_batches_have_all_lengths_where_a_norm_sees_them(
+    run_flags: Flags, monkeypatch: pytest.MonkeyPatch, norm_kind: str
+) -> None:
+    spreads: list[int] = []
+
+    def seen(pairs: list[EncodedPair]) -> Batch:
+        spreads.append(max(pair.width for pair in pairs) - min(pair.width for pair in pairs))
+        return collate(pairs)
+
+    monkeypatch.setattr("translane_export.train.update.collate", seen)
+    assert main(run_flags(norm_kind=norm_kind, max_steps=10)) == 0
+    assert (sum(spreads) / len(spreads) > 2.5) == (norm_kind == "batch"), spreads
 
 
 def test_a_run_killed_in_full_flight_resumes_exactly(run_flags: Flags, tmp_path: Path) -> None:
