@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 from translane_export.model import TransformerConfig
@@ -49,7 +48,7 @@ def student_settings(
 def _sizes(config: TransformerConfig) -> dict[str, Value]:
     """Return what of the configuration `translane train` has a setting for, where it is not the default."""
     known = TrainSettings.model_fields
-    values = {field.name: getattr(config, field.name) for field in fields(config) if field.name in known}
+    values = {name: value for name, value in config if name in known}
     return {name: value for name, value in values.items() if value is not None and value != known[name].default}
 
 

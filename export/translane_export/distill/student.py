@@ -8,7 +8,7 @@ random ones (Shleifer & Rush 2020, https://arxiv.org/abs/2010.13002).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from translane_export.checkpoint import Checkpoint, save_checkpoint
 from translane_export.distill.errors import DistillError
 from translane_export.distill.settings import DistillSettings
 from translane_export.model import Transformer, TransformerConfig
+from translane_export.train.settings import in_flags
 from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
@@ -58,15 +59,15 @@ def student_config(settings: DistillSettings, teacher: TransformerConfig) -> Tra
     if {"d_model", "heads"} & sizes.keys():
         sizes |= {"head_size": None, "value_size": None, "kv_heads": None}
     try:
-        return replace(teacher, **sizes)
+        return teacher.changed(**sizes)
     except ValueError as error:
-        raise DistillError(f"the student: {error}") from None
+        raise DistillError(f"the student: {in_flags(DistillSettings, str(error))}") from None
 
 
 def inherits(config: TransformerConfig, teacher: TransformerConfig) -> bool:
     """Whether a student can start from the teacher's weights: only numbers of layers and inner sizes may differ."""
     free = {name: getattr(teacher, name) for name in ("encoder_layers", "decoder_layers", "ffn_size")}
-    return config.ffn_size <= teacher.ffn_size and replace(config, **free) == teacher
+    return config.ffn_size <= teacher.ffn_size and config.changed(**free) == teacher
 
 
 def initial_model(config: TransformerConfig, teacher: Checkpoint | None, seed: int) -> Transformer:

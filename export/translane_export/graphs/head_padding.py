@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +26,7 @@ def padded_config(config: TransformerConfig) -> TransformerConfig:
     size = 2 * _up(max(keys // 2, -(-values // 2))) if turned else _up(max(keys, values))
     if size == keys == values and not (turned and config.rotary_interleaved):
         return config
-    return replace(
-        config, head_size=size, value_size=None, attention_scale=config.score_scale, rotary_interleaved=False
-    )
+    return config.changed(head_size=size, value_size=None, attention_scale=config.score_scale, rotary_interleaved=False)
 
 
 def pad_heads(model: Transformer) -> Transformer:

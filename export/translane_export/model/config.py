@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from translane_export.model.config_checks import check_config
-from translane_server.core.terminal import printable
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 NormPlacement = Literal["post", "pre"]
@@ -16,103 +14,104 @@ PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 AttentionNormalizer = Literal["softmax", "softmax1"]
 Tying = Literal["none", "two-way", "three-way"]
 
+# The most of each size, so that a number from a file never decides about much memory or time by itself.
+_MOST_TOKENS = 131_072
+_MOST_PLACES = 1 << 18  # of all heads: so many numbers for each position of a sentence
+_MOST_FOLLOWING = 1 << 28  # numbers that no file holds, as they follow from sizes: 1 GiB
+_Pieces = Annotated[int, Field(ge=1, le=10_000_000)]
+_Id = Annotated[int, Field(ge=0, le=10_000_000)]
+_Layers = Annotated[int, Field(ge=1, le=1_000)]
+_Heads = Annotated[int, Field(ge=1, le=10_000)]
+_Width = Annotated[int, Field(ge=1, le=1_000_000)]
+_Tokens = Annotated[int, Field(ge=0, le=_MOST_TOKENS)]
+_Rate = Annotated[float, Field(ge=0, lt=1)]
 
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+
+class TransformerConfig(BaseModel):
     """Everything needed to build a :class:`Transformer`; the defaults are the paper's base model (Table 3).
 
-    ``head_size`` None means ``d_model // heads``; ``head_dim`` is the resolved number.
-    ``norm`` "post" is the paper's LayerNorm(x + Sublayer(x)); "pre" is x + Sublayer(LayerNorm(x)) with one more
-    norm after each stack (Xiong et al. 2020, https://arxiv.org/abs/2002.04745). ``final_norm`` says otherwise of that
-    norm: torch.nn.Transformer has it in either case.
-    ``tie_embeddings`` "two-way" shares the target embedding with the output projection, "three-way" the source
-    embedding too (paper §3.4).
-
-    What the paper's model has not, and its descendants have:
-
-    ``norm_kind`` "rms" is RMSNorm (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467), which has no bias, and
-    ``embedding_norm`` one more norm right after each stack's embeddings (BART, https://arxiv.org/abs/1910.13461).
-    ``gated`` is act(x W_gate) * (x W_up) in the feed-forward network (Shazeer 2020, https://arxiv.org/abs/2002.05202);
-    ``activation`` "gelu_tanh" is GELU by its tanh approximation (https://arxiv.org/abs/1606.08415, section 2).
-    ``biases`` false takes the bias of every projection away, and ``attention_biases`` says otherwise for attention's.
-    ``attention_scale`` false leaves out 1/√D; a number takes its place.
-    ``relative_buckets`` other than 0 adds a learned bias to self-attention that depends on how far apart query and key
-    are, up to ``relative_max_distance`` (T5, https://arxiv.org/abs/1910.10683, section 2.1); such models often
-    have no ``positions`` besides. ``logit_scale`` multiplies the decoder's output before its projection.
-    ``decoder_start_id`` is what the decoder is first fed (None: ``bos_id``). ``bos_id`` itself may be any id: of many
-    published models it is another special one. ``suppressed_ids`` are target ids that are never generated. They keep
-    their share of the probability unless ``suppressed_share`` is false.
-
-    What attention is composed of; docs/attention.md tells the variants apart:
-
-    ``kv_heads`` fewer than ``heads`` are grouped queries; ``value_size`` is the size of a head's values, ``head_size``
-    unless given. ``attention_normalizer`` "softmax1" lets a query attend to nothing (`normalizers`).
-    ``positions`` "rotary" and "alibi" have no vectors: self-attention turns queries and keys by angles of
-    ``rotary_base`` (`rotary`), or falls off with distance (`distance_biases`), as it does with ``proximal_bias``.
-    ``relative_window`` other than 0 adds vectors for distances up to it to self-attention's keys and values, which
-    heads share or not (``relative_shared``), and which distances beyond have or not (``relative_clipped``); see
-    `relative_embeddings`. ``proximal_init`` starts training with self-attention's keys projected as queries are.
-    ``block_length`` other than 0 lets a position see so many on either side. ``window_size`` other than 0 cuts a
-    sequence into windows, and lets a position see its own and ``look_backward`` before and ``look_forward`` after it,
-    of which ``exact_window`` counts positions (`masks`). A decoder looks forward nowhere.
-    ``norm_kind`` "batch" is batch norm over features (`norms`).
+    What the paper's model has not, its descendants have; docs/attention.md tells the variants of attention apart, and
+    `translane_export.model.positions` what tells positions apart. A decoder looks forward nowhere.
 
     Raises ValueError naming the field when a value makes no sense.
     """
 
-    source_vocab_size: int
-    target_vocab_size: int
-    d_model: int = 512
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    heads: int = 8
-    head_size: int | None = None
-    ffn_size: int = 2048
-    activation: Activation = "relu"
-    norm: NormPlacement = "post"
-    positions: PositionKind = "sinusoidal"
-    max_positions: int = 512
-    scale_embeddings: bool = True
-    tie_embeddings: Tying = "two-way"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    layer_norm_eps: float = 1e-5
-    pad_id: int = 0
-    unk_id: int = 1
-    bos_id: int = 2
-    eos_id: int = 3
-    decoder_start_id: int | None = None
-    embedding_norm: bool = False
-    norm_kind: NormKind = "layer"
-    biases: bool = True
-    gated: bool = False
-    relative_buckets: int = 0
-    relative_max_distance: int = 128
-    attention_scale: bool | float = True
-    logit_scale: float = 1.0
-    suppressed_ids: tuple[int, ...] = ()
-    suppressed_share: bool = True
-    final_norm: bool | None = None
-    kv_heads: int | None = None
-    value_size: int | None = None
-    attention_biases: bool | None = None
-    attention_normalizer: AttentionNormalizer = "softmax"
-    rotary_base: float = 10_000.0
-    rotary_interleaved: bool = False
-    relative_window: int = 0
-    relative_shared: bool = True
-    relative_clipped: bool = True
-    proximal_bias: bool = False
-    proximal_init: bool = False
-    block_length: int = 0
-    window_size: int = 0
-    look_backward: int = 1
-    look_forward: int = 1
-    exact_window: bool = False
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
-    def __post_init__(self) -> None:
-        check_config(self)
+    source_vocab_size: _Pieces
+    target_vocab_size: _Pieces
+    d_model: _Width = Field(512, description="Model size.")
+    encoder_layers: _Layers = Field(6, description="Layers of the encoder.")
+    decoder_layers: _Layers = Field(6, description="Layers of the decoder.")
+    heads: _Heads = Field(8, description="Attention heads.")
+    head_size: _Width | None = Field(None, description="Size of a head; d-model / heads unless given.")
+    ffn_size: _Width = Field(2048, description="Inner size of the feed-forward networks.")
+    activation: Activation = Field("relu", description="Activation of the feed-forward networks.")
+    gated: bool = Field(False, description="A gate in the feed-forward networks.")
+    biases: bool = Field(True, description="Biases of the projections.")
+    norm: NormPlacement = Field("post", description="Norm after (the paper) or before each sublayer.")
+    norm_kind: NormKind = Field("layer", description="Layer norm, RMS norm, or batch norm over features.")
+    layer_norm_eps: float = Field(1e-5, gt=0, lt=1, description="What a norm adds to the variance.")
+    embedding_norm: bool = Field(False, description="One more norm after the embeddings.")
+    final_norm: bool | None = Field(None, description="A norm after each stack; with pre-norm alone unless given.")
+    positions: PositionKind = Field("sinusoidal", description="Position vectors, or positions that attention knows.")
+    max_positions: int = Field(512, ge=1, le=_MOST_TOKENS, description="Longest sequence the model takes.")
+    scale_embeddings: bool = Field(True, description="Multiply embeddings by the square root of d-model.")
+    tie_embeddings: Tying = Field(
+        "two-way", description="Share target embedding and output (and source: three-way)."
+    )  # §3.4
+    logit_scale: float = Field(1.0, gt=0, description="Factor of the decoder's output before its projection.")
+    dropout: _Rate = Field(0.1, description="Dropout after embeddings and sublayers.")
+    attention_dropout: _Rate = Field(0.0, description="Dropout on attention weights.")
+    activation_dropout: _Rate = Field(0.0, description="Dropout inside the feed-forward networks.")
+
+    value_size: _Width | None = Field(None, description="Size of a head's values; head-size unless given.")
+    kv_heads: _Heads | None = Field(None, description="Heads of keys and values; heads unless given.")
+    attention_biases: bool | None = Field(
+        None, description="Biases of attention's projections; as --biases unless given."
+    )
+    attention_scale: bool | float = Field(True, description="Factor of scores: 1/√d_k if true, 1 if false.")
+    attention_normalizer: AttentionNormalizer = Field(
+        "softmax", description="softmax, or softmax1, by which a position may attend to nothing."
+    )
+    rotary_base: float = Field(10_000.0, gt=1, description="Base of rotary positions.")
+    rotary_interleaved: bool = Field(False, description="Rotary positions turn neighbours, not halves.")
+    relative_window: int = Field(0, ge=0, le=1_000, description="Vectors for distances up to this one; 0 is none.")
+    relative_shared: bool = Field(True, description="One table of such vectors for all heads.")
+    relative_clipped: bool = Field(True, description="Distances beyond have the vector of the window's edge.")
+    relative_buckets: int = Field(
+        0, ge=0, le=10_000, description="Biases for so many ranges of distances, as T5 has them; 0 is none."
+    )
+    relative_max_distance: int = Field(
+        128, ge=1, le=_MOST_TOKENS, description="Distance from which on such biases are alike."
+    )
+    proximal_bias: bool = Field(False, description="Scores fall with the logarithm of the distance.")
+    proximal_init: bool = Field(False, description="Keys start out projected as queries are.")
+    block_length: _Tokens = Field(0, description="A position sees so many on either side; 0 is all.")
+    window_size: _Tokens = Field(0, description="Positions are cut into windows of this size; 0 is none.")
+    look_backward: _Tokens = Field(1, description="Windows that a position sees before its own.")
+    look_forward: _Tokens = Field(1, description="Windows that a position of the encoder sees after its own.")
+    exact_window: bool = Field(False, description="A position sees so many windows' worth of positions, and no more.")
+
+    pad_id: _Id = 0
+    unk_id: _Id = 1
+    bos_id: _Id = Field(2, description="Any id: of many published models it is another special one.")
+    eos_id: _Id = 3
+    decoder_start_id: _Id | None = Field(None, description="What the decoder is first fed; bos_id unless given.")
+    suppressed_ids: tuple[_Id, ...] = Field((), description="Target ids that are never generated.")
+    suppressed_share: bool = Field(True, description="Whether suppressed ids keep their share of the probability.")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ValueError(_sentence(error)) from None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for check in (_check_sizes, _check_attention, _check_tables, _check_ids):
+            check(self)
+        return self
 
     @property
     def head_dim(self) -> int:
@@ -146,19 +145,17 @@ class TransformerConfig:
         """What the decoder is first fed."""
         return self.bos_id if self.decoder_start_id is None else self.decoder_start_id
 
+    def changed(self, **values: Any) -> TransformerConfig:
+        """Return a config with other values of some fields."""
+        return TransformerConfig(**{**dict(self), **values})
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-compatible values; :meth:`from_dict` reads them back."""
-        return {**asdict(self), "suppressed_ids": list(self.suppressed_ids)}
+        return self.model_dump(mode="json")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
         """Build a config from :meth:`to_dict`'s result. Raises ValueError naming unknown or missing keys."""
-        unknown = sorted(set(values) - {field.name for field in fields(cls)})
-        if unknown:
-            raise ValueError(f"unknown Transformer settings: {printable(', '.join(unknown), 200)}")
-        missing = sorted({"source_vocab_size", "target_vocab_size"} - set(values))
-        if missing:
-            raise ValueError(f"missing Transformer settings: {', '.join(missing)}")
         arguments = dict(values)
         if isinstance(suppressed := arguments.get("suppressed_ids"), list):  # JSON has no tuples
             arguments["suppressed_ids"] = tuple(suppressed)
@@ -171,3 +168,103 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {"d_model": 256, "encoder_layers": 3, "decoder_layers": 3, "heads": 4, "ffn_size": 1024},
     "tiny": {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "heads": 2, "ffn_size": 256},
 }
+
+
+def _check_sizes(config: TransformerConfig) -> None:
+    if config.head_size is None and config.d_model % config.heads:
+        raise ValueError(f"d_model: {config.d_model} is not divisible by {config.heads} heads; set head_size")
+    if config.heads % config.key_value_heads:
+        raise ValueError(f"kv_heads: {config.kv_heads} does not divide {config.heads} heads")
+    if config.positions == "sinusoidal" and config.d_model % 2:
+        raise ValueError(f"d_model: sinusoidal positions need an even number, not {config.d_model}")
+    if config.tie_embeddings == "three-way" and config.source_vocab_size != config.target_vocab_size:
+        raise ValueError(
+            "tie_embeddings: three-way tying needs one vocabulary, but source_vocab_size is "
+            f"{config.source_vocab_size} and target_vocab_size is {config.target_vocab_size}"
+        )
+
+
+def _check_attention(config: TransformerConfig) -> None:
+    if config.attention_scale is not True and config.attention_scale is not False and config.attention_scale <= 0:
+        raise ValueError(f"attention_scale: {config.attention_scale} is not above 0")
+    if config.positions == "rotary" and config.head_dim % 2:
+        raise ValueError(f"head_size: rotary positions need an even number, not {config.head_dim}")
+    if config.relative_window and config.positions == "rotary":
+        raise ValueError(
+            "relative_window: relative positions are vectors, or angles as rotary positions are; choose one"
+        )
+    if config.proximal_init and config.key_value_heads != config.heads:
+        raise ValueError("proximal_init: keys cannot start as queries where kv_heads are fewer than heads")
+    if config.block_length and config.window_size:
+        raise ValueError("window_size: attention is local by block_length or by window_size; choose one")
+    buckets, most = config.relative_buckets, config.relative_max_distance
+    if buckets and (buckets < 4 or buckets % 2):  # the encoder has half of them for either direction
+        raise ValueError(f"relative_buckets: {buckets} is neither 0 nor an even number of at least 4")
+    if buckets and most <= buckets // 2:
+        raise ValueError(f"relative_max_distance: {most} is not above half of {buckets} relative_buckets")
+
+
+def _check_tables(config: TransformerConfig) -> None:
+    """Bound the tables that follow from sizes: a small file could ask for any memory by them."""
+    layers = config.encoder_layers + config.decoder_layers
+    tables = {"sinusoidal": 2 * config.d_model, "rotary": layers * config.head_dim}
+    if (numbers := config.max_positions * tables.get(config.positions, 0)) > _MOST_FOLLOWING:
+        raise ValueError(
+            f"max_positions: the tables of {config.max_positions:,} {config.positions} positions have {numbers:,}"
+            f" numbers, and at most {_MOST_FOLLOWING:,} are supported"
+        )
+    if not config.relative_window:
+        return
+    distances = 2 * config.relative_window + 1
+    places = config.heads * distances
+    if places > _MOST_PLACES:
+        raise ValueError(
+            f"relative_window: {config.heads:,} heads with {distances:,} distances each are {places:,}, and at most"
+            f" {_MOST_PLACES:,} are supported"
+        )
+    # Tables of their own are one matrix in a graph, with zeros where a head meets another's table.
+    width = config.heads * (config.head_dim + config.value_dim)
+    if not config.relative_shared and (numbers := layers * places * width) > _MOST_FOLLOWING:
+        raise ValueError(
+            f"relative_window: the tables of {config.heads:,} heads have {numbers:,} numbers in graphs, and at most"
+            f" {_MOST_FOLLOWING:,} are supported; share them (relative_shared)"
+        )
+
+
+def _check_ids(config: TransformerConfig) -> None:
+    smallest = min(config.source_vocab_size, config.target_vocab_size)
+    owners: dict[int, str] = {}
+    for name in ("pad_id", "unk_id", "bos_id", "eos_id"):
+        value = getattr(config, name)
+        if value >= smallest:
+            raise ValueError(f"{name}: {value} is outside a vocabulary of {smallest}")
+        if name != "bos_id" and owners.setdefault(value, name) != name:
+            raise ValueError(f"{name}: {value} is already {owners[value]}")
+    size = config.target_vocab_size
+    if config.start_id >= size:
+        raise ValueError(f"decoder_start_id: {config.start_id} is outside a vocabulary of {size}")
+    for number in config.suppressed_ids:
+        if number >= size:
+            raise ValueError(f"suppressed_ids: {number} is not one of {size} target ids")
+    if config.eos_id in config.suppressed_ids:
+        raise ValueError(f"suppressed_ids: {config.eos_id} is eos_id, and no sentence would end")
+
+
+def _sentence(error: ValidationError) -> str:
+    """Return what is wrong first, and with which field."""
+    problems = error.errors(include_url=False)
+    for kind, what in (("extra_forbidden", "unknown"), ("missing", "missing")):
+        if names := sorted(str(problem["loc"][0]) for problem in problems if problem["type"] == kind):
+            return f"{what} Transformer settings: {_shown(', '.join(names)).strip(chr(39))}"
+    field = problems[0]["loc"][:1]
+    problem = [each for each in problems if each["loc"][:1] == field][-1]  # the last type that a value may have
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{field[0]}: {message[:1].lower()}{message[1:]}, not {_shown(problem['input'])}" if field else message
+
+
+def _shown(value: object) -> str:
+    """Return a value on one line, however large it is."""
+    if isinstance(value, int) and abs(value) >= 10**60:  # Python refuses to write numbers of many digits
+        return "a number of more than 60 digits"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:196]} …"

@@ -105,8 +105,7 @@ def _without(tokenizer: TokenizerFiles, gone: set[int]) -> TokenizerFiles:
 def _with_vocabulary(checkpoint: Checkpoint, languages: Languages, vocabulary: SmallerVocabulary) -> Checkpoint:
     config = checkpoint.config
     source, target = ({old: new for new, old in enumerate(side)} for side in (vocabulary.source, vocabulary.target))
-    smaller = dataclasses.replace(
-        config,
+    smaller = config.changed(
         source_vocab_size=len(source),
         target_vocab_size=len(target),
         pad_id=source[config.pad_id],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,12 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
         )
     }
     given = settings.model_fields_set
-    for field in (field.name for field in fields(TransformerConfig) if field.name in TrainSettings.model_fields):
+    for field in (name for name in TransformerConfig.model_fields if name in TrainSettings.model_fields):
         theirs = getattr(config, field)
         if field not in given:
             taken[field] = theirs
         elif field in _MAY_DIFFER:
-            config = replace(config, **{field: getattr(settings, field)})
+            config = config.changed(**{field: getattr(settings, field)})
         else:
             resolved = getattr(config, _RESOLVED.get(field, field))
             _require_equal(flag_name(TrainSettings, field), getattr(settings, field), resolved, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -37,6 +37,18 @@ _KEPT_BY_INIT = (
     *("source_normalization", "target_normalization", "character_coverage"),
     *("source_word_vectors", "target_word_vectors"),
 )
+# Settings that say more about another one.
+_NEEDED = {
+    "sampling_nbest": "--sampling-alpha",
+    "rotary_base": "--positions rotary",
+    "rotary_interleaved": "--positions rotary",
+    "relative_shared": "--relative-window",
+    "relative_clipped": "--relative-window",
+    "relative_max_distance": "--relative-buckets",
+    "look_backward": "--window-size",
+    "look_forward": "--window-size",
+    "exact_window": "--window-size",
+}
 
 
 class TrainSettings(Settings):
@@ -215,7 +227,15 @@ class TrainSettings(Settings):
             raise ValueError("--joint-vocabulary: both sides need the same normalization")
         if self.tie_embeddings == "three-way" and not self.joint_vocabulary:
             raise ValueError("--tie-embeddings three-way: needs --joint-vocabulary")
-        self.transformer_config(source_size=100, target_size=100)  # its own checks, before any work is done
+        for name, other in _NEEDED.items():
+            flag, _, value = other.partition(" ")
+            chosen = getattr(self, flag.removeprefix("--").replace("-", "_"))
+            if name in self.model_fields_set and not (chosen == value if value else chosen):
+                raise ValueError(f"{flag_name(type(self), name)}: has no effect without {other}")
+        try:
+            self.transformer_config(source_size=100, target_size=100)  # its own checks, before any work is done
+        except ValueError as error:
+            raise ValueError(in_flags(type(self), str(error))) from None
         return self
 
     def _check_together(self) -> None:
@@ -231,8 +251,18 @@ class TrainSettings(Settings):
 
     def transformer_config(self, *, source_size: int, target_size: int) -> TransformerConfig:
         """Return the model's config: the preset, overridden by what is set. Raises ValueError naming the field."""
-        names = {field.name for field in fields(TransformerConfig)} & type(self).model_fields.keys()
+        names = TransformerConfig.model_fields.keys() & type(self).model_fields.keys()
         chosen = {name: value for name in names if (value := getattr(self, name)) is not None}
         return TransformerConfig(
             source_vocab_size=source_size, target_vocab_size=target_size, **(PRESETS[self.preset] | chosen)
         )
+
+
+def in_flags(cls: type[Settings], sentence: str) -> str:
+    """Return a sentence about fields of `TransformerConfig`, which begins with one, with the flags of `cls`."""
+    field, _, problem = sentence.partition(":")
+
+    def flag(name: str) -> str:
+        return flag_name(cls, name) if name in cls.model_fields else name
+
+    return f"{flag(field)}:{re.sub('[a-z]+(?:_[a-z]+)+', lambda match: flag(match[0]), problem)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ def _logits(model: Transformer) -> torch.Tensor:
 
 
 def _student(teacher: Transformer, **sizes: Any) -> Transformer:
-    config = replace(teacher.config, **sizes)
+    config = teacher.config.changed(**sizes)
     student = Transformer(config)
     student.load_state_dict(inherited(teacher.state_dict(), teacher.config, config))
     return student
@@ -53,7 +52,7 @@ def test_a_student_has_the_layers_it_is_said_to_have() -> None:
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_units_without_weight_are_the_first_to_go(gated: bool) -> None:
-    teacher = random_model(replace(TEACHER, gated=gated))
+    teacher = random_model(TEACHER.changed(gated=gated))
     with torch.no_grad():
         for layer in (*teacher.encoder.layers, *teacher.decoder.layers):
             feed_forward = layer.get_submodule("feed_forward")
@@ -74,4 +73,4 @@ def test_units_without_weight_are_the_first_to_go(gated: bool) -> None:
     ],
 )
 def test_only_layers_and_inner_sizes_may_differ(sizes: dict[str, Any], possible: bool) -> None:
-    assert inherits(replace(TEACHER, **sizes), TEACHER) is possible
+    assert inherits(TEACHER.changed(**sizes), TEACHER) is possible

@@ -99,7 +99,7 @@ def test_a_size_of_no_model(folders, tmp_path, name):
         config = json.loads((folder / "config.json").read_text())
         config["model"][name] = size
         (folder / "config.json").write_text(json.dumps(config))
-        with pytest.raises(ExportError, match=r"config.json: (d_model|heads|.*, the most that is supported)"):
+        with pytest.raises(ExportError, match=r"config.json: (d_model|heads|.* less than or equal to)"):
             export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
 
 

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import torch
 
 from translane_export.model import Transformer, TransformerConfig
@@ -41,14 +39,14 @@ def test_translations_end_at_the_limits_and_the_mode_is_restored() -> None:
 
 def test_other_markers_and_suppressed_ids_are_the_models() -> None:
     torch.manual_seed(3)
-    model = Transformer(replace(CONFIG, bos_id=3, decoder_start_id=0))
+    model = Transformer(CONFIG.changed(bos_id=3, decoder_start_id=0))
     (source,) = _sources(1)
     (ids,) = greedy_decode(model, [[7, *source]], complete=True)
     model.eval()
     memory = model.encode(torch.tensor([[7, *source]]), torch.tensor([len(source) + 1]))
     logits = model.decode(torch.tensor([[0, *ids]]), memory, torch.tensor([len(source) + 1]))[0]
     assert logits.argmax(dim=-1).tolist()[: len(ids)] == ids
-    suppressing = Transformer(replace(model.config, suppressed_ids=(ids[0],)))
+    suppressing = Transformer(model.config.changed(suppressed_ids=(ids[0],)))
     suppressing.load_state_dict(model.state_dict())
     assert ids[0] not in greedy_decode(suppressing, [[7, *source]], complete=True)[0]
 

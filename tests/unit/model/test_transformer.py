@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def test_tying_shares_storage_and_saves_its_parameters(make_config, tying):
     model = Transformer(config)
     embedding_size = 17 * config.d_model
     saved = {"none": 0, "two-way": 1, "three-way": 2}[tying] * embedding_size
-    untied = Transformer(replace(config, tie_embeddings="none"))
+    untied = Transformer(config.changed(tie_embeddings="none"))
     source, target, output = (
         model.encoder.embedding.tokens.weight,
         model.decoder.embedding.tokens.weight,
@@ -94,7 +93,7 @@ def test_initialisation(make_config):
 
 def test_the_logit_scale_is_of_the_logits_without_their_bias(make_model):
     model = make_model(logit_scale=1.0)
-    scaled = Transformer(replace(model.config, logit_scale=0.25)).double().eval()
+    scaled = Transformer(model.config.changed(logit_scale=0.25)).double().eval()
     scaled.load_state_dict(model.state_dict())
     bias = model.output_projection.bias
 

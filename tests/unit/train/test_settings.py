@@ -39,15 +39,20 @@ def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> No
         ([*NEEDED, "--tie-embeddings=three-way"], "--tie-embeddings three-way: needs --joint-vocabulary"),
         ([*NEEDED, "--joint-vocabulary", "--source-normalization=nfkc"], "both sides need the same normalization"),
         ([*NEEDED, "--cooldown-steps=9", "--max-steps=8"], "--cooldown-steps: the cool-down must fit into --max-steps"),
-        ([*NEEDED, "--heads=7"], "256 is not divisible by 7 heads"),
+        ([*NEEDED, "--heads=7"], "--d-model: 256 is not divisible by 7 heads; set --head-size"),
         ([*NEEDED, "--dropout=1"], "--dropout: input should be less than 1"),
         ([*NEEDED, "--unknown=1"], "--unknown"),
         ([*NEEDED, "--sampling-nbest=1"], "--sampling-nbest"),
         ([*NEEDED, f"--seed={2**32}"], "--seed: input should be less than 4294967296"),
         ([*NEEDED, "--threads=1025"], "--threads: input should be less than or equal to 1024"),
         ([*NEEDED, "--max-minutes=inf"], "--max-minutes: input should be a finite number, not 'inf'"),
-        ([*NEEDED, "--max-positions=131072", "--d-model=2048"], "max_positions: the tables of 131,072 sinusoidal"),
-        ([*NEEDED, "--relative-window=1000", "--heads=256"], "relative_window: 256 heads with 2,001 distances each"),
+        ([*NEEDED, "--max-positions=131072", "--d-model=2048"], "--max-positions: the tables of 131,072 sinusoidal"),
+        ([*NEEDED, "--value-size=0"], "--value-size: input should be greater than or equal to 1, not 0"),
+        (
+            [*NEEDED, "--proximal-init", "--kv-heads=2"],
+            "--proximal-init: keys cannot start as queries where --kv",
+        ),
+        ([*NEEDED, "--relative-window=1000", "--heads=256"], "--relative-window: 256 heads with 2,001 distances each"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
@@ -79,6 +84,12 @@ def test_presets_are_overridden_by_single_sizes() -> None:
         (["--evaluate=a", "--test=b", "--length-penalty=2"], "--length-penalty: needs a --beam-size of at least 2"),
         (["--evaluate=a", "--test=b", "--beam-size=2", "--length-penalty=nan"], "--length-penalty: input should be"),
         (["--log-every=0"], "--log-every: input should be greater than or equal to 1"),
+        (["--look-forward=2"], "--look-forward: has no effect without --window-size"),
+        (["--exact-window", "--block-length=3"], "--exact-window: has no effect without --window-size"),
+        (
+            ["--rotary-interleaved", "--positions=alibi"],
+            "--rotary-interleaved: has no effect without --positions rot",
+        ),
         (["--max-minutes=-1"], "--max-minutes: input should be greater than or equal to 0"),
     ],
 )

@@ -1,7 +1,6 @@
 """The parity check notices what it is there to notice."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -225,7 +224,7 @@ def test_a_logit_that_is_no_number_fails(model, sources):
 
 
 def suppressing(model, *ids, **config):
-    copied = Transformer(replace(model.config, suppressed_ids=ids, **config)).eval()
+    copied = Transformer(model.config.changed(suppressed_ids=ids, **config)).eval()
     copied.load_state_dict(model.state_dict())
     return copied
 

@@ -143,7 +143,10 @@ def test_lists_without_unknown_words(tmp_path):
         ({"positions": torch.ones(9, 12)}, "positions is [9, 12], and it should be [positions, 16]"),
         ({"positions": torch.ones(2, 9, M)}, "positions is [2, 9, 16]"),
         ({"positions": torch.ones(9, M, dtype=torch.long)}, "positions is int64"),
-        ({"positions": torch.ones(0, M)}, "the parts make no model: max_positions: 0"),
+        (
+            {"positions": torch.ones(0, M)},
+            "the parts make no model: max_positions: input should be greater than or equal to 1",
+        ),
         ({"special_words": SpecialWords(pad="?")}, "source_words: the special word '?' is not there"),
         ({"source_end": True, "pattern": "["}, "pattern: '[' is no regular expression"),
     ],
