@@ -140,6 +140,9 @@ def read_model(folder: Path, architecture: Architecture, settings: ModelSettings
     sizes = architecture.config(settings)
     _check_ids(settings, sizes["source_vocab_size"], sizes["target_vocab_size"])
     table = partial(architecture.positions, settings) if architecture.positions else None
+    ignored = architecture.ignored
+    if not settings.flag("tie_word_embeddings", default=True):  # each stack has a table, and nothing reads a third one
+        ignored += r"|model\.shared\.weight"
     return place_tensors(
         stored,
         {**_special_ids(settings, architecture), **sizes},
@@ -148,7 +151,7 @@ def read_model(folder: Path, architecture: Architecture, settings: ModelSettings
         tables={} if table is None else dict.fromkeys(POSITIONS.values(), table),
         position_offset=architecture.position_offset,
         unbiased="output_projection",
-        ignored=architecture.ignored,
+        ignored=ignored,
     )
 
 

@@ -46,6 +46,13 @@ def test_tokens_are_those_of_generate(name, beam_size):
     check(hugging_face.compare(bundle, model, hugging_face.sources(model, SENTENCES, seed=1), beam_size))
 
 
+def test_embeddings_that_are_not_tied_are_tables_of_their_own():
+    """Such a folder has four tables: of each stack, of the projection, and one that nothing reads."""
+    model, bundle = hugging_face.export_drawn("M2M100, NLLB-200", seed=1, config={"tie_word_embeddings": False})
+    for beam_size in (1, 4):
+        check(hugging_face.compare(bundle, model, hugging_face.sources(model, SENTENCES, seed=1), beam_size))
+
+
 def test_hypotheses_that_end_at_once_are_those_of_generate(tmp_path):
     """Where a model's best translation has no tokens but its language's, the first of the n best is empty."""
     model = hugging_face.draw(dataclasses.replace(hugging_face.MODELS["M2M100, NLLB-200"], ends=9.0))
