@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from translane_export.model import Transformer
+from translane_export.model.transformer import Transformer
 
 _ROWS = 128
 
