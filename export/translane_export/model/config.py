@@ -27,50 +27,30 @@ _Tokens = Annotated[int, Field(ge=0, le=_MOST_TOKENS)]
 _Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
-class TransformerConfig(BaseModel):
-    """Everything needed to build a :class:`Transformer`; the defaults are the paper's base model (Table 3).
+class ModelChoices(BaseModel):
+    """What a model is composed of, sizes and ids apart; the defaults are the paper's. `translane train` takes it whole.
 
     What the paper's model has not, its descendants have; docs/attention.md tells the variants of attention apart, and
     `translane_export.model.positions` what tells positions apart. A decoder looks forward nowhere.
-
-    Raises ValueError naming the field when a value makes no sense.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
-
-    source_vocab_size: _Pieces
-    target_vocab_size: _Pieces
-    d_model: _Width = Field(512, description="Model size.")
-    encoder_layers: _Layers = Field(6, description="Layers of the encoder.")
-    decoder_layers: _Layers = Field(6, description="Layers of the decoder.")
-    heads: _Heads = Field(8, description="Attention heads.")
     head_size: _Width | None = Field(None, description="Size of a head; d-model / heads unless given.")
-    ffn_size: _Width = Field(2048, description="Inner size of the feed-forward networks.")
     activation: Activation = Field("relu", description="Activation of the feed-forward networks.")
     gated: bool = Field(False, description="A gate in the feed-forward networks.")
     biases: bool = Field(True, description="Biases of the projections.")
     norm: NormPlacement = Field("post", description="Norm after (the paper) or before each sublayer.")
     norm_kind: NormKind = Field("layer", description="Layer norm, RMS norm, or batch norm over features.")
-    layer_norm_eps: float = Field(1e-5, gt=0, lt=1, description="What a norm adds to the variance.")
     embedding_norm: bool = Field(False, description="One more norm after the embeddings.")
-    final_norm: bool | None = Field(None, description="A norm after each stack; with pre-norm alone unless given.")
     positions: PositionKind = Field("sinusoidal", description="Position vectors, or positions that attention knows.")
     max_positions: int = Field(512, ge=1, le=_MOST_TOKENS, description="Longest sequence the model takes.")
     scale_embeddings: bool = Field(True, description="Multiply embeddings by the square root of d-model.")
-    tie_embeddings: Tying = Field(
-        "two-way", description="Share target embedding and output (and source: three-way)."
-    )  # §3.4
-    logit_scale: float = Field(1.0, gt=0, description="Factor of the decoder's output before its projection.")
+    tie_embeddings: Tying = Field("two-way", description="Share target embedding and output (and source: three-way).")
     dropout: _Rate = Field(0.1, description="Dropout after embeddings and sublayers.")
     attention_dropout: _Rate = Field(0.0, description="Dropout on attention weights.")
     activation_dropout: _Rate = Field(0.0, description="Dropout inside the feed-forward networks.")
-
     value_size: _Width | None = Field(None, description="Size of a head's values; head-size unless given.")
     kv_heads: _Heads | None = Field(None, description="Heads of keys and values; heads unless given.")
-    attention_biases: bool | None = Field(
-        None, description="Biases of attention's projections; as --biases unless given."
-    )
-    attention_scale: bool | float = Field(True, description="Factor of scores: 1/√d_k if true, 1 if false.")
+    attention_biases: bool | None = Field(None, description="Biases of attention; unless given, as of the others.")
     attention_normalizer: AttentionNormalizer = Field(
         "softmax", description="softmax, or softmax1, by which a position may attend to nothing."
     )
@@ -93,6 +73,26 @@ class TransformerConfig(BaseModel):
     look_forward: _Tokens = Field(1, description="Windows that a position of the encoder sees after its own.")
     exact_window: bool = Field(False, description="A position sees so many windows' worth of positions, and no more.")
 
+
+class TransformerConfig(ModelChoices):
+    """Everything needed to build a :class:`Transformer`; the defaults are the paper's base model (Table 3).
+
+    Raises ValueError naming the field when a value makes no sense.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
+
+    source_vocab_size: _Pieces
+    target_vocab_size: _Pieces
+    d_model: _Width = Field(512, description="Model size.")
+    encoder_layers: _Layers = Field(6, description="Layers of the encoder.")
+    decoder_layers: _Layers = Field(6, description="Layers of the decoder.")
+    heads: _Heads = Field(8, description="Attention heads.")
+    ffn_size: _Width = Field(2048, description="Inner size of the feed-forward networks.")
+    layer_norm_eps: float = Field(1e-5, gt=0, lt=1, description="What a norm adds to the variance.")
+    final_norm: bool | None = Field(None, description="A norm after each stack; with pre-norm alone unless given.")
+    logit_scale: float = Field(1.0, gt=0, description="Factor of the decoder's output before its projection.")
+    attention_scale: bool | float = Field(True, description="Factor of scores: 1/√d_k if true, 1 if false.")
     pad_id: _Id = 0
     unk_id: _Id = 1
     bos_id: _Id = Field(2, description="Any id: of many published models it is another special one.")

@@ -9,16 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from translane_export.languages import is_tag
-from translane_export.model.config import (
-    PRESETS,
-    Activation,
-    AttentionNormalizer,
-    NormKind,
-    NormPlacement,
-    PositionKind,
-    TransformerConfig,
-    Tying,
-)
+from translane_export.model.config import PRESETS, ModelChoices, TransformerConfig
 from translane_export.train.data import BadLines
 from translane_server.settings.loader import Flag, Settings, flag_name
 
@@ -51,14 +42,8 @@ _NEEDED = {
 }
 
 
-class TrainSettings(Settings):
-    """Trains a Transformer on parallel text, or scores a trained one (--evaluate)."""
-
-    short_help: ClassVar[tuple[str, ...]] = (
-        *("train", "valid", "output", "source_language", "target_language", "source_vocabulary_size"),
-        *("target_vocabulary_size", "init", "preset", "max_tokens", "device", "max_epochs", "resume"),
-        *("evaluate", "test"),
-    )
+class DataSettings(Settings):
+    """What a run trains on, what it starts from, and the sizes of its model."""
 
     train: Annotated[Path | None, Flag("FILE", heading="data")] = Field(
         None, description="Parallel text to train on: TSV, gzipped when it ends in .gz."
@@ -92,6 +77,12 @@ class TrainSettings(Settings):
     character_coverage: float = Field(1.0, gt=0, le=1, description="Share of the training text's characters to keep.")
     sampling_alpha: float = Field(0.0, ge=0, description="Subword sampling in training (unigram only); 0 turns it off.")
     sampling_nbest: int = Field(16, ge=2, description="Best segmentations of a sentence to draw from.")
+    source_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
+        None, description="Word2vec text file to start source embeddings from."
+    )
+    target_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
+        None, description="Word2vec text file to start target embeddings from."
+    )
 
     init: Annotated[Path | None, Flag("FOLDER", heading="fine-tuning")] = Field(
         None, description="Start from this checkpoint's weights, and keep its sizes and vocabularies."
@@ -105,51 +96,20 @@ class TrainSettings(Settings):
     decoder_layers: int | None = Field(None, description="Layers of the decoder.")
     heads: int | None = Field(None, description="Attention heads.")
     ffn_size: int | None = Field(None, description="Inner size of the feed-forward networks.")
-    head_size: int | None = Field(None, description="Size of a head; d-model / heads unless given.")
-    activation: Activation = Field("relu", description="Activation of the feed-forward networks.")
-    gated: bool = Field(False, description="A gate in the feed-forward networks.")
-    biases: bool = Field(True, description="Biases of the projections.")
-    norm: NormPlacement = Field("post", description="Norm after (the paper) or before each sublayer.")
-    norm_kind: NormKind = Field("layer", description="Layer norm, RMS norm, or batch norm over features.")
-    embedding_norm: bool = Field(False, description="One more norm after the embeddings.")
-    positions: PositionKind = Field("sinusoidal", description="Position vectors, or positions that attention knows.")
-    max_positions: int = Field(512, ge=2, description="Longest sequence the model takes.")
-    scale_embeddings: bool = Field(True, description="Multiply embeddings by the square root of d-model.")
-    tie_embeddings: Tying = Field("two-way", description="Share target embedding and output (and source: three-way).")
-    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout after embeddings and sublayers.")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on attention weights.")
-    activation_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout inside the feed-forward networks.")
-    source_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
-        None, description="Word2vec text file to start source embeddings from."
-    )
-    target_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
-        None, description="Word2vec text file to start target embeddings from."
+
+
+class TrainSettings(ModelChoices, DataSettings):
+    """Trains a Transformer on parallel text, or scores a trained one (--evaluate)."""
+
+    short_help: ClassVar[tuple[str, ...]] = (
+        *("train", "valid", "output", "source_language", "target_language", "source_vocabulary_size"),
+        *("target_vocabulary_size", "init", "preset", "max_tokens", "device", "max_epochs", "resume"),
+        *("evaluate", "test"),
     )
 
     value_size: Annotated[int | None, Flag(heading="attention")] = Field(
         None, description="Size of a head's values; head-size unless given."
     )
-    kv_heads: int | None = Field(None, description="Heads of keys and values; heads unless given.")
-    attention_biases: bool | None = Field(
-        None, description="Biases of attention's projections; as --biases unless given."
-    )
-    attention_normalizer: AttentionNormalizer = Field(
-        "softmax", description="softmax, or softmax1, by which a position may attend to nothing."
-    )
-    rotary_base: float = Field(10_000.0, description="Base of rotary positions.")
-    rotary_interleaved: bool = Field(False, description="Rotary positions turn neighbours, not halves.")
-    relative_window: int = Field(0, description="Vectors for distances up to this one; 0 is none.")
-    relative_shared: bool = Field(True, description="One table of such vectors for all heads.")
-    relative_clipped: bool = Field(True, description="Distances beyond have the vector of the window's edge.")
-    relative_buckets: int = Field(0, description="Biases for so many ranges of distances, as T5 has them; 0 is none.")
-    relative_max_distance: int = Field(128, description="Distance from which on such biases are alike.")
-    proximal_bias: bool = Field(False, description="Scores fall with the logarithm of the distance.")
-    proximal_init: bool = Field(False, description="Keys start out projected as queries are.")
-    block_length: int = Field(0, description="A position sees so many on either side; 0 is all.")
-    window_size: int = Field(0, description="Positions are cut into windows of this size; 0 is none.")
-    look_backward: int = Field(1, description="Windows that a position sees before its own.")
-    look_forward: int = Field(1, description="Windows that a position of the encoder sees after its own.")
-    exact_window: bool = Field(False, description="A position sees so many windows' worth of positions, and no more.")
 
     max_tokens: Annotated[int, Flag(heading="optimisation")] = Field(
         4096, ge=1, description="Largest batch: rows times the longest side, in pieces."
