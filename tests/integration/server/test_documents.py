@@ -13,6 +13,7 @@ from helpers.key_files import holder
 from helpers.real_server import serving_bundle
 from helpers.reliability.failures import failure_of
 from helpers.tiny_bundle import TINY
+from translane.conversions import format_message
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token, write_keys
 from translane_server.bundle.bundle import load_bundle
@@ -66,7 +67,7 @@ async def test_documents_of_every_kind_are_what_their_texts_translate_to(bundle)
             assert document.texts
             translations = []
             for each in document.texts:
-                form = pb.Format.Value(f"FORMAT_{each.format.upper()}")
+                form = format_message(each.format)
                 options = pb.DecodingOptions(preserve=KINDS[kind].preserve)
                 asked = pb.TranslateRequest(texts=[each.text], format=form, options=options)
                 answer = await running.stub.Translate(asked)

@@ -91,7 +91,7 @@ def make_service_of(model, engine, *, most_texts, glossaries=None):
     registry = make_registry(
         model, limits, Metrics(), lambda _metrics: engine, most_texts=most_texts, glossaries=glossaries
     )
-    return registry, TranslationService(registry, most_texts)
+    return registry, TranslationService(registry, most_texts, 1 << 20)
 
 
 async def translate(service, *texts, **fields):
