@@ -53,6 +53,7 @@ docs/http
 docs/status-page
 docs/real-texts
 docs/markup
+docs/documents
 docs/glossaries
 docs/access
 docs/envoy

@@ -174,7 +174,10 @@ class MessageTimeoutError(RequestError):
 
 
 class RequestTimeoutError(RequestError):
-    """The call was not answered within `request_timeout`, whatever its deadline; over HTTP, or within its deadline."""
+    """The call was not answered within `request_timeout`, whatever its deadline; over HTTP, or within its deadline.
+
+    Of a document, the time counts from its last progress.
+    """
 
     reason = "REQUEST_TIMEOUT"
 
