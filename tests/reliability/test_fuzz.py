@@ -30,7 +30,7 @@ async def send(channel, name, payload):
     """How a call with these bytes as its message ended."""
     path = f"/translane.v1.TranslationService/{name}"
     try:
-        if name == "TranslateStream":
+        if name in ("TranslateStream", "TranslateDocument"):
             async for _ in channel.unary_stream(path)(payload, timeout=60):
                 pass
         else:

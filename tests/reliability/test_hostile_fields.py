@@ -32,6 +32,10 @@ def options(**values):
     return pb.DecodingOptions(**values)
 
 
+def document(kind, content):
+    return pb.TranslateDocumentRequest(mime_type=kind, content=content)
+
+
 HOSTILE = {
     "a long source tag": ("Translate", pb.TranslateRequest(source_language=TAG)),
     "a long target tag": ("Translate", pb.TranslateRequest(texts=["你好。"], target_language=TAG)),
@@ -55,6 +59,10 @@ HOSTILE = {
         pb.TranslateRequest(texts=["你好。"], options=options(terminology=[pb.Term()] * 200_000)),
     ),
     "many texts": ("Translate", pb.TranslateRequest(texts=["好"] * 150_000)),
+    "a document of many lines": ("TranslateDocument", document("text/plain", b"a\n" * 300_000)),
+    "a document of many cells": ("TranslateDocument", document("text/html", b"<td>a" * 20_000)),
+    "a document of deep elements": ("TranslateDocument", document("application/xliff+xml", b"<a>" * 200_000)),
+    "a document of a long string": ("TranslateDocument", document("text/x-gettext-translation", b'msgid "' * 90_000)),
     "many inputs": ("Score", pb.ScoreRequest(inputs=[pb.ScoreInput(source="好", target="a")] * 60_000)),
 }
 
@@ -66,7 +74,7 @@ def ask(address, method, request, seconds=CALL_TIME):
         stub = translation_pb2_grpc.TranslationServiceStub(channel)
         try:
             answer = getattr(stub, method)(request, timeout=seconds)
-            if method == "TranslateStream":
+            if method in ("TranslateStream", "TranslateDocument"):
                 list(answer)
         except grpc.RpcError as error:
             failure = failure_of(error)

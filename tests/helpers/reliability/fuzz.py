@@ -11,13 +11,21 @@ from google.protobuf.message import Message
 
 from helpers.reliability.cases import SENTENCES
 from translane.v1 import translation_pb2 as pb
+from translane_server.text.documents import KINDS
 
 REQUESTS: dict[str, Callable[[], Message]] = {
     "Translate": pb.TranslateRequest,
     "TranslateStream": pb.TranslateStreamRequest,
+    "TranslateDocument": pb.TranslateDocumentRequest,
     "Score": pb.ScoreRequest,
     "ListModels": pb.ListModelsRequest,
 }
+
+_FILES = (
+    "<p>{}<b>{}</p>", "# {}\n\n- {}\n", "{}\n{}\n", 'msgid "{}"\nmsgstr "{}"\n',
+    "1\n00:00:01,000 --> 00:00:02,000\n{}{}\n", "WEBVTT\n\n00:01.000 --> 00:02.000\n{}{}\n",
+    '<xliff version="1.2"><file><trans-unit id="1"><source>{}</source><target>{}</target></trans-unit></file></xliff>',
+)  # fmt: skip
 
 _STRINGS = (
     "", " ", "zh", "en", "zh-CN", "zh-en", "x", "\0", "\r\n", "</s>", "<unk>", "▁", "a" * 101, "e\u0301" * 40,
@@ -57,7 +65,7 @@ def random_bytes(name: str, pick: random.Random) -> bytes:
 def _filled(message: Message, pick: random.Random) -> Message:
     share = pick.choice((0.1, 0.3, 0.6))  # of the fields that are set
     for field in message.DESCRIPTOR.fields:
-        is_text = field.name in ("text", "texts", "inputs", "source", "target")
+        is_text = field.name in ("text", "texts", "inputs", "source", "target", "content", "mime_type")
         if not is_text and pick.random() > share:
             continue
         value: Any = getattr(message, field.name)
@@ -76,6 +84,11 @@ def _filled(message: Message, pick: random.Random) -> Message:
 
 
 def _value(field: Any, pick: random.Random) -> Any:
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        texts = [pick.choice((*SENTENCES, *_STRINGS)) for _ in range(2)]
+        return pick.choice(_FILES).format(*texts).encode()
+    if field.name == "mime_type" and pick.random() < 0.9:
+        return pick.choice(tuple(KINDS))
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         text = pick.choice(SENTENCES if pick.random() < 0.5 else _STRINGS)
         return (text * _LONG)[:_LONG] if pick.random() < _LONG_SHARE else text
