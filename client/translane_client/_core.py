@@ -33,7 +33,7 @@ from translane_client._requests import (
     batches,
     server_call,
 )
-from translane_client._status import exception_from, is_hopeless, reached_no_server
+from translane_client._status import exception_from, is_hopeless
 from translane_client.connection import Connection, ConnectionOptions
 from translane_client.retry import ATTEMPTS, RetryPolicy
 
@@ -44,8 +44,8 @@ DEFAULT_CONNECT_TIMEOUT = 5.0
 # ends connections that ask too often: one of Translane allows a ping every 10 s.
 _KEEPALIVE, _KEEPALIVE_TIMEOUT = 20_000, 10_000
 
-_MOVES_AT_ONCE = 8
-"""How often a call moves on to the next server, before it looks whether others are served."""
+_MOVES_AT_ONCE, _MOST_MOVES = 8, 32
+"""How often a call moves on to the next server before it looks whether others are served, and in all."""
 
 _FOREVER = 1e9
 """Seconds; gRPC takes a deadline that is much further away for one that has passed."""
@@ -355,7 +355,7 @@ class _Attempts:
         error = exception_from(failure, connection=self._client._connection, offset=self._call.offset)
         may_follow = retry.retries(error, self._attempt - self._waits)
         jitter = self._client._jitter()
-        if may_follow and self._moves_on(error, failure):
+        if may_follow and self._moves_on(error):
             self._attempt -= 1  # none is used up: another server is asked
             pause = 0.0 if self._moved % _MOVES_AT_ONCE else jitter * retry.initial
         elif is_hopeless(failure) or retry.is_too_long(error):
@@ -371,26 +371,24 @@ class _Attempts:
         ATTEMPTS.info("%s", error)
         return pause
 
-    def _moves_on(self, error: TranslaneError, failure: grpc.RpcError) -> bool:
+    def _moves_on(self, error: TranslaneError) -> bool:
         """Whether the next server is asked before any back-off: this one cannot serve, but another one may.
 
         gRPC takes the servers in turn, and does not tell whose turn it is: where calls are many, the next server may be
         the same. So a call moves on as long as calls of its kind are answered. If none is, no call of the kind moves on
-        until one is answered: where no server serves, the back-off is as long as ever.
+        until one is answered: where no server serves, the back-off is as long as ever. A server that was lost has no
+        turn any more, and a call that ends servers must not go through them all at once.
         """
         client, kind = self._client, self._call.kind
         answered = client._answered[kind]
-        if (
-            not client._connection.has_several
-            or not isinstance(error, Unavailable)
-            or reached_no_server(failure)
-            or client._unserved.get(kind) == answered
-        ):
+        is_refusal = isinstance(error, Unavailable) and bool(error.reason)
+        if not is_refusal or not client._connection.has_several or client._unserved.get(kind) == answered:
             return False
         if self._moved % _MOVES_AT_ONCE == 0:
+            if self._moved == _MOST_MOVES:
+                return False
             if self._moved and answered == self._answered:
                 client._unserved[kind] = answered
-                self._moved = 0
                 return False
             self._answered = answered
         self._moved += 1

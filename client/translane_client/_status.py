@@ -104,20 +104,11 @@ def is_hopeless(error: grpc.RpcError) -> bool:
     It would take as long for nothing where no connection came about in time, as at an address where nobody answers. It
     would be refused again where TLS refuses a certificate.
     """
-    details = _lowered_details(error)
+    call: Any = error
+    details = (call.details() or "").lower()
     timed_out = "timed out" in details or "tcp handshaker shutdown" in details
     refused = any(part in details for part in _TLS_CAUSES)
-    return reached_no_server(error) and (timed_out or refused)
-
-
-def reached_no_server(error: grpc.RpcError) -> bool:
-    """Whether there is no connection, to any of the servers."""
-    call: Any = error
-    return call.code() is grpc.StatusCode.UNAVAILABLE and _is_about_connecting(_lowered_details(error))
-
-
-def _lowered_details(error: Any) -> str:
-    return (error.details() or "").lower()
+    return call.code() is grpc.StatusCode.UNAVAILABLE and _is_about_connecting(details) and (timed_out or refused)
 
 
 def _is_about_connecting(details: str) -> bool:
