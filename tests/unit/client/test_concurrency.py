@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer
+from unit.client.fake_server import PATIENCE, FakeServer, answer
 
 from translane import AsyncClient, Cancelled, Client, RetryPolicy
 
@@ -21,6 +21,23 @@ def test_threads_share_a_client(server: FakeServer):
 
         answers = list(pool.map(translate, lists))
     assert answers == [[f"<{text}>" for text in texts] for texts in lists]
+
+
+@pytest.mark.parametrize(("texts", "threads"), [("a", 0), (["a"] * 2, 0), (["a"] * 6, 3)])
+def test_only_several_requests_take_threads(server: FakeServer, texts, threads: int):
+    seen = 0
+
+    def counting(request, context):
+        nonlocal seen
+        if threads:
+            server.wait_for_requests(threads)
+        seen = sum(thread.name.startswith("translane") for thread in threading.enumerate())
+        return answer(request)
+
+    server.always = counting
+    with Client(server.address, batch_size=2) as client:
+        client.translate(texts)
+    assert seen == threads
 
 
 def test_closing_ends_a_call_of_another_thread(server: FakeServer):
