@@ -122,7 +122,7 @@ class PlacesDocument(Document):
         spans = []  # of the places in the new text
         length = copied = number = 0
 
-        def write(text: str, line: int) -> None:
+        def write(text: str, line: int | None = None) -> None:
             nonlocal length
             content.append(self.file.encode(text, line))
             written.append(text)
@@ -137,7 +137,7 @@ class PlacesDocument(Document):
             write(place.write(mine) if all(map(str.strip, mine)) else source[place.start : place.end], line)
             spans.append((start, length))
             copied = place.end
-        write(source[copied:], 1)
+        write(source[copied:])
         self._check("".join(written), spans, budget)
         return b"".join(content)
 

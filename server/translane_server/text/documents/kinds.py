@@ -26,6 +26,10 @@ from translane_server.text.documents.xliff_file import ENCODING, read_xliff
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 
+# Signs of markup in a Markdown document at most. The parser finds all blocks in one go, which takes some 4 seconds for
+# so many items of lists.
+_MOST_SIGNS = 60_000
+
 # Reads a file. The second argument says whether translations that are there are replaced.
 Read = Callable[[TextFile, bool, Budget], Document]
 
@@ -77,7 +81,7 @@ def _page(parse: ParsePage) -> Read:
 KINDS: Mapping[str, Kind] = {
     "text/plain": Kind(_places(_read_lines)),
     "text/html": Kind(_page(parse_html), HTML_CHARSET),
-    "text/markdown": Kind(_page(parse_markdown)),
+    "text/markdown": Kind(_page(partial(parse_markdown, most_signs=_MOST_SIGNS))),
     "application/xliff+xml": Kind(_places(read_xliff, Format.XLIFF), ENCODING, has_translations=True),
     "text/x-gettext-translation": Kind(_places(read_catalog), CHARSET, has_translations=True),
     "application/x-subrip": Kind(_places(read_subrip), preserve=CUE_TAGS),

@@ -62,7 +62,7 @@ class PageDocument(Document):
             blocks.append(self._marked(block, translation if translation.strip() else text.text, text.line))
         written = self.page.render(blocks)
         self._check(written, budget)
-        return self.file.mark + self.file.encode(written, 1)
+        return self.file.mark + self.file.encode(written)
 
     def _check(self, written: str, budget: Budget) -> None:
         """Read the result once more, because a part that is new would be markup that a translation has become."""

@@ -82,11 +82,11 @@ class TextFile:
         """The lines of the text. A text that ends with the end of a line has an empty one after it."""
         return (Span(line.start(), line.start(1)) for line in _LINE.finditer(self.text))
 
-    def encode(self, text: str, line: int) -> bytes:
+    def encode(self, text: str, line: int | None = None) -> bytes:
         """Return text in the encoding of the file.
 
         Raises:
-            DocumentError: the encoding lacks a character. It names `line`.
+            DocumentError: the encoding lacks a character. The error names `line`.
         """
         try:
             return text.encode(self.encoding)

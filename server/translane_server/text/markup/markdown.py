@@ -43,15 +43,20 @@ _BELOW_HEAD = re.compile(r"^[ \t\r>|:-]++$", re.MULTILINE)
 _TASK = re.compile(r"\[[ xX]\][ \t]+")
 
 
-def parse_markdown(text: str, budget: Budget = UNLIMITED) -> Document:
-    """Find what is translated of a Markdown document. The budget is checked at each paragraph, heading and cell.
+def parse_markdown(text: str, budget: Budget = UNLIMITED, most_signs: int = _MOST_SIGNS) -> Document:
+    """Find what is translated of a Markdown document.
+
+    Args:
+        text: the document.
+        budget: is checked at each paragraph, heading and cell.
+        most_signs: how many signs of markup the text may have. A paragraph never has more than the default.
 
     Raises:
-        MarkupError: the text has too many blocks or signs of markup, or a paragraph has too many brackets.
+        MarkupError: the text has too many blocks or signs of markup, or a paragraph has too many signs or brackets.
         OverBudgetError, WorkEndedError: see `Budget.check`.
     """
-    if sum(map(text.count, _SIGNS)) > _MOST_SIGNS:
-        raise MarkupError(f"has more than {_MOST_SIGNS} signs of markup, such as * and line breaks")
+    if sum(map(text.count, _SIGNS)) > most_signs:
+        raise MarkupError(f"has more than {most_signs} signs of markup, such as * and line breaks")
     if _cells(text) > _MOST_CELLS:
         raise MarkupError(f"has tables of more than {_MOST_CELLS} cells")
     return _Reader(text, budget).document()
@@ -198,6 +203,8 @@ class _Reader:
 
     def _add(self, line: _Line, around: Surroundings) -> None:
         self._budget.check()
+        if sum(map(line.content.count, _SIGNS)) > _MOST_SIGNS:
+            raise MarkupError(f"has more than {_MOST_SIGNS} signs of markup in a paragraph")
         if line.content.count("[") > _MOST_BRACKETS:
             raise MarkupError(f"has more than {_MOST_BRACKETS} brackets in a paragraph")
         items = items_of(line.content, self._references)

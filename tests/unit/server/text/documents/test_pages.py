@@ -62,7 +62,7 @@ def test_a_page_is_in_the_encoding_that_it_names():
     data = '<html><head><meta charset="ISO-8859-1"></head>ä'.encode("latin-1")
     assert texts("html", data) == ["ä"]
     assert translated("html", data, lambda _: "ö") == data.replace(b"\xe4", b"\xf6")
-    with pytest.raises(DocumentError, match=r"the file's encoding ISO-8859-1 has no U\+732B"):
+    with pytest.raises(DocumentError, match=r"^the file's encoding ISO-8859-1 has no U\+732B"):
         translated("html", data, lambda _: "猫")
 
 
@@ -96,6 +96,13 @@ def test_text_that_looks_like_markup_stays_text():
 def test_the_number_of_blocks_is_bounded():
     with pytest.raises(DocumentError, match=f"the document has more than {MOST_BLOCKS} parts to translate"):
         texts("html", b"<p>a" * (MOST_BLOCKS + 1))
+
+
+def test_a_long_document_is_read_and_a_long_paragraph_is_not():
+    assert len(texts("md", b"*a*\n\n" * 6_000)) == 6_000
+    for data in (b"***\n" * 20_000, b"`a\n" * 10_500):
+        with pytest.raises(DocumentError, match=r"the document has more than [26]0000 signs of markup"):
+            texts("md", data)
 
 
 @pytest.mark.parametrize(
