@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from translane_batch.errors import BatchError, CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.records import ENDINGS, RecordFiles, files_of, kind_of
 from translane_batch.settings import STANDARD_OUTPUT, BatchSettings
 from translane_server.core.files import check_regular
@@ -42,8 +42,8 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
     """Return the files of the corpus, by name. Names that begin with a dot or an underscore are left out.
 
     Raises:
-        CorpusError: there is no file, or a file is of no known kind, or an output would replace a file of the corpus.
-        BatchError: a package is missing, or the file for the figures is another one's place.
+        BatchError: there is no file, or a file is of no known kind, or an output, or the file for the figures, would
+            replace another file; or a package is missing.
     """
     corpus = settings.corpus
     readers: dict[str, RecordFiles] = {}
@@ -54,7 +54,7 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
             kind = kind_of(path, settings.kind)
             if not kind:
                 known = ", ".join(ENDINGS)
-                raise CorpusError(f"{path}: its name ends in none of {known}, also with .gz; --kind names its kind")
+                raise BatchError(f"{path}: its name ends in none of {known}, also with .gz; --kind names its kind")
             if kind not in readers:
                 readers[kind] = files_of(kind, settings)
             status = check_regular(path)
@@ -63,9 +63,9 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
             fingerprint = [name, status.st_size, status.st_mtime_ns]
             found.append(CorpusFile(name, path, output, left_out, readers[kind], fingerprint))
     except OSError as error:
-        raise CorpusError(f"{error.filename or corpus}: {error.strerror or error}") from error
+        raise BatchError(f"{error.filename or corpus}: {error.strerror or error}") from error
     if not found:
-        raise CorpusError(f"{corpus}: the folder holds no files")
+        raise BatchError(f"{corpus}: the folder holds no files")
     _check_outputs(found)
     _check_summary(settings, found)
     return found
@@ -75,12 +75,12 @@ def _check_folders(settings: BatchSettings) -> None:
     """Refuse a corpus that would be read while it is written, and one that a run would remove as its state."""
     corpus, output, work = (path.resolve() for path in (settings.corpus, settings.output, settings.work_folder))
     if corpus.is_dir() and any(each.is_relative_to(corpus) for each in (output, work)):
-        raise CorpusError(
+        raise BatchError(
             f"{settings.output}: the output and the work folder must not be within the corpus, {settings.corpus}"
         )
     for path in (corpus, output):
         if path.is_relative_to(work):
-            raise CorpusError(f"{path}: it must not be within the state of the run, {settings.work_folder}")
+            raise BatchError(f"{path}: it must not be within the state of the run, {settings.work_folder}")
 
 
 def _paths(corpus: Path) -> list[tuple[Path, str]]:
@@ -94,7 +94,7 @@ def _paths(corpus: Path) -> list[tuple[Path, str]]:
         folders[:] = filter(_is_shown, folders)
         for each in folders:
             if (folder / each).is_symlink():
-                raise CorpusError(f"{folder / each}: it is a link to a folder, and would be left out; name that folder")
+                raise BatchError(f"{folder / each}: it is a link to a folder, and would be left out; name that folder")
         found += [folder / each for each in filter(_is_shown, files)]
     return sorted(((path, path.relative_to(corpus).as_posix()) for path in found), key=lambda each: each[1])
 
@@ -112,13 +112,13 @@ def _check_outputs(corpus: Sequence[CorpusFile]) -> None:
     names = {file.name for file in corpus}
     for file in corpus:
         if file.name + _LEFT_OUT in names:
-            raise CorpusError(f"{file.path}: the list of what is left out of it has the name of another file")
+            raise BatchError(f"{file.path}: the list of what is left out of it has the name of another file")
         if len(os.fsencode(file.left_out.name)) > _MOST_NAME_BYTES:
-            raise CorpusError(
+            raise BatchError(
                 f"{file.path}: its name is too long: NAME{_LEFT_OUT} has more than {_MOST_NAME_BYTES} bytes"
             )
         if file.path.resolve() in (file.output.resolve(), file.left_out.resolve()):
-            raise CorpusError(f"{file.path}: it would be replaced by its output; --output names another folder")
+            raise BatchError(f"{file.path}: it would be replaced by its output; --output names another folder")
 
 
 def _check_summary(settings: BatchSettings, corpus: Sequence[CorpusFile]) -> None:

@@ -1,4 +1,4 @@
-"""The errors of a run. The message of each is one sentence for the person who started it."""
+"""The error of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from translane_server.core.terminal import printable
 
 
 class BatchError(CommandError):
-    """A run ends early. The same command goes on, once the reason is gone.
+    """A run cannot begin, or ends early. The message is one sentence for the person who started it.
 
     Attributes:
         exit_code: of the command: 1, or 2 where a setting is wrong.
@@ -16,11 +16,3 @@ class BatchError(CommandError):
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(printable(message))  # it may quote a file
         self.exit_code = exit_code
-
-
-class CorpusError(BatchError):
-    """A file of the corpus cannot be read, or is not what its name or the settings say."""
-
-
-class ResumeError(BatchError):
-    """The work folder holds a run that this one does not continue, or another program works there."""

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow
 from pyarrow import parquet
 
-from translane_batch.errors import CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.records import BLANK_RECORD, MOST_RECORDS, Answer, Block, Record, Write, not_utf8, record_of
 from translane_server.core.files import check_regular
 from translane_server.core.terminal import listed
@@ -44,9 +44,9 @@ class ParquetFiles:
                     yield Block(first, [_record(content) for content in contents], batch)
                     first += batch.num_rows
         except OSError as error:
-            raise CorpusError(f"{path}: {error.strerror or error}") from error
+            raise BatchError(f"{path}: {error.strerror or error}") from error
         except pyarrow.ArrowException as error:
-            raise CorpusError(f"{path}: it cannot be read as Parquet ({error})") from error
+            raise BatchError(f"{path}: it cannot be read as Parquet ({error})") from error
 
     @contextmanager
     def output(self, path: Path, file: BinaryIO) -> Iterator[Write]:
@@ -85,14 +85,14 @@ class ParquetFiles:
 
     def _check(self, path: Path, schema: Any) -> None:
         if self.field not in schema.names:
-            raise CorpusError(f"{path}: it has no column {self.field!r}, but {listed(schema.names)}; --field names one")
+            raise BatchError(f"{path}: it has no column {self.field!r}, but {listed(schema.names)}; --field names one")
         if schema.names.count(self.field) > 1:
-            raise CorpusError(f"{path}: it has several columns {self.field!r}; --field names another")
+            raise BatchError(f"{path}: it has several columns {self.field!r}; --field names another")
         kind = schema.field(self.field).type
         if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-            raise CorpusError(f"{path}: its column {self.field!r} has {kind}, not texts; --field names another")
+            raise BatchError(f"{path}: its column {self.field!r} has {kind}, not texts; --field names another")
         if self.output_field in schema.names:
-            raise CorpusError(f"{path}: it has a column {self.output_field!r} already; --output-field names another")
+            raise BatchError(f"{path}: it has a column {self.output_field!r} already; --output-field names another")
 
 
 def _record(content: bytes | None) -> Record:

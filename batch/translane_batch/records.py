@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
-from translane_batch.errors import BatchError, CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.settings import BatchSettings, KindName
 from translane_server.core.files import open_regular
 
@@ -117,7 +117,7 @@ class RecordFiles(Protocol):
         """Yield the records of a file; `whole` says whether with what the output needs.
 
         Raises:
-            CorpusError: the file cannot be read, or its first record is not what the settings say.
+            BatchError: the file cannot be read, or its first record is not what the settings say.
         """
 
     def output(self, path: Path, file: BinaryIO) -> AbstractContextManager[Write]:
@@ -284,7 +284,7 @@ class LineFiles:
         for line in _lines_of(path):
             record = self._record(line)
             if first == 1 and not records and record.problem:
-                raise CorpusError(f"{path}, line 1: {record.problem}")
+                raise BatchError(f"{path}, line 1: {record.problem}")
             records.append(record)
             lines.append(line or b"")
             size += len(line or b"")
@@ -342,6 +342,6 @@ def _lines_of(path: Path) -> Iterator[bytes | None]:
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
                 yield line.removeprefix(BOM_UTF8) if number == 1 else line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorpusError(f"{path}: the gzip data is broken after line {number} ({error})") from error
+        raise BatchError(f"{path}: the gzip data is broken after line {number} ({error})") from error
     except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror or error}") from error
+        raise BatchError(f"{path}: {error.strerror or error}") from error

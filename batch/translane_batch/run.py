@@ -18,7 +18,7 @@ from secrets import token_hex
 from typing import Any, BinaryIO, Protocol
 
 from translane_batch.corpus import CorpusFile, find_corpus
-from translane_batch.errors import CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.figures import Progress, Summary
 from translane_batch.records import BLANK, UNREADABLE, Answer, Block, Record
 from translane_batch.settings import BatchSettings
@@ -102,9 +102,9 @@ def run(settings: BatchSettings, log: Log) -> Summary:
         for file in corpus:
             there = file.output.exists()
             if there and state.read is None:
-                raise CorpusError(f"{file.output}: it is there already; --output names another folder")
+                raise BatchError(f"{file.output}: it is there already; --output names another folder")
             if state.summary and not there:
-                raise CorpusError(f"{file.output}: it was written, and is gone; another --work starts anew")
+                raise BatchError(f"{file.output}: it was written, and is gone; another --work starts anew")
         if state.summary:
             log("everything has been written before")
             return Summary(**state.summary)
@@ -229,16 +229,16 @@ def _written(file: CorpusFile, sources: Sources, seen: Sequence[Any]) -> Iterato
 def _answered(
     file: CorpusFile, sources: Sources, seen: Sequence[Any], *, whole: bool
 ) -> Iterator[tuple[Block, list[Answer]]]:
-    """Yield the blocks of a file, with the answer of each record. CorpusError: the file is not what was read before."""
+    """Yield the blocks of a file, with the answer of each record. BatchError: the file is not what was read before."""
     again = _Seen()
     for block in file.files.blocks(file.path, whole=whole):
         found = sources.answers(again.add(block.records))
         if None in found:
-            raise CorpusError(f"{file.path}: it has changed while the corpus was translated")
+            raise BatchError(f"{file.path}: it has changed while the corpus was translated")
         answers = iter(found)
         yield block, [_answer(record, answers) for record in block.records]
     if again.values != seen:
-        raise CorpusError(f"{file.path}: it has changed while the corpus was translated")
+        raise BatchError(f"{file.path}: it has changed while the corpus was translated")
 
 
 def _answer(record: Record, answers: Iterator[Any]) -> Any:

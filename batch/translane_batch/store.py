@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from translane_batch.errors import ResumeError
+from translane_batch.errors import BatchError
 from translane_batch.records import Answer
 from translane_batch.settings import OWN_FOLDER
 from translane_server.core.files import flush, remove_unfinished, written_whole
@@ -132,17 +132,17 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep other programs from using a folder of this command, which is made if there is none.
 
     Raises:
-        ResumeError: another program uses the folder, or the folder holds something else.
+        BatchError: another program uses the folder, or the folder holds something else.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / _LOCK
     if not lock.exists() and any(folder.iterdir()):
-        raise ResumeError(f"{folder}: the folder holds something else than a run; --work names another place")
+        raise BatchError(f"{folder}: the folder holds something else than a run; --work names another place")
     with lock.open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ResumeError(f"{folder}: another run works in this folder") from None
+            raise BatchError(f"{folder}: another run works in this folder") from None
         yield
 
 
@@ -160,7 +160,7 @@ class Run:
         summary: the figures, once all outputs are written; None before.
 
     Raises:
-        ResumeError: another program uses a folder, or a folder holds something else than this run; or another run has
+        BatchError: another program uses a folder, or a folder holds something else than this run; or another run has
             begun since to write the same outputs.
     """
 
@@ -220,33 +220,33 @@ class Run:
         except FileNotFoundError:
             return
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            raise ResumeError(f"{self._state}: it is damaged, or not of this version; {_ANEW}") from None
+            raise BatchError(f"{self._state}: it is damaged, or not of this version; {_ANEW}") from None
         if version != _VERSION:
-            raise ResumeError(f"{self._state}: it is not the state of a run of this version; {_ANEW}")
+            raise BatchError(f"{self._state}: it is not the state of a run of this version; {_ANEW}")
         self._check(corpus, before)
         with contextlib.suppress(FileNotFoundError):
             owner = self._owner.read_bytes()
             if owner != self._name:
-                raise ResumeError(
+                raise BatchError(
                     f"{self._output}: another run has begun since to write there; its state is {os.fsdecode(owner)}"
                 )
         if self.summary:
             self._remove_sources()  # the run may have been killed before it did
         elif not self.sources.exists():
-            raise ResumeError(f"{self.sources}: it is gone; {_ANEW}")
+            raise BatchError(f"{self.sources}: it is gone; {_ANEW}")
 
     def _check(self, corpus: dict[str, Any], before: dict[str, Any]) -> None:
         """Refuse to go on with a run of another corpus, model or setting."""
         files = {name: rest for name, *rest in self._identity["corpus"]}
         if changed := [name for name in files | corpus if files.get(name) != corpus.get(name)]:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            raise ResumeError(
+            raise BatchError(
                 f"{self.folder}: the run there cannot be resumed, because the corpus has changed since:"
                 f" {changed[0]}{more}; {_ANEW}"
             )
         for name, value in self._identity.items():
             if name != "corpus" and before.get(name) != value:
-                raise ResumeError(
+                raise BatchError(
                     f"{self.folder}: the run there cannot be resumed with other settings ({name} was"
                     f" {shown(before.get(name), 80)}, is {shown(value, 80)}); {_ANEW}"
                 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from translane_batch.corpus import find_corpus
-from translane_batch.errors import BatchError, CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.records import kind_of
 from translane_batch.settings import BatchSettings
 
@@ -51,7 +51,7 @@ def test_files_come_by_name_and_hidden_ones_do_not(tmp_path: Path, settings: Mak
 
 def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
     (tmp_path / "words.zh").write_text("一\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"words.zh: its name ends in none of .txt, .*--kind names its kind"):
+    with pytest.raises(BatchError, match=r"words.zh: its name ends in none of .txt, .*--kind names its kind"):
         find_corpus(settings(corpus=tmp_path / "words.zh"))
     (file,) = find_corpus(settings(corpus=tmp_path / "words.zh", kind="text"))
     assert file.fingerprint[:2] == ["words.zh", 4]
@@ -59,26 +59,26 @@ def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
 
 def test_what_cannot_be_a_corpus_is_refused(tmp_path: Path, settings: Make) -> None:
     corpus = tmp_path / "in"
-    with pytest.raises(CorpusError, match="in: No such file or directory"):
+    with pytest.raises(BatchError, match="in: No such file or directory"):
         find_corpus(settings())
     corpus.mkdir()
-    with pytest.raises(CorpusError, match="the folder holds no files"):
+    with pytest.raises(BatchError, match="the folder holds no files"):
         find_corpus(settings())
     (corpus / "a.csv").touch()
-    with pytest.raises(CorpusError, match=r"a\.csv: its name ends in none of"):
+    with pytest.raises(BatchError, match=r"a\.csv: its name ends in none of"):
         find_corpus(settings())
     (corpus / "a.csv").rename(corpus / "a.txt")
     for changes in ({"output": corpus}, {"output": corpus / "out"}, {"work": corpus / "work"}):
-        with pytest.raises(CorpusError, match="must not be within the corpus"):
+        with pytest.raises(BatchError, match="must not be within the corpus"):
             find_corpus(settings(**changes))
-    with pytest.raises(CorpusError, match="it would be replaced by its output"):
+    with pytest.raises(BatchError, match="it would be replaced by its output"):
         find_corpus(settings(corpus=corpus / "a.txt", output=corpus))
     (corpus / "a.txt.left-out.jsonl").touch()
-    with pytest.raises(CorpusError, match="has the name of another file"):
+    with pytest.raises(BatchError, match="has the name of another file"):
         find_corpus(settings())
     (corpus / "a.txt.left-out.jsonl").unlink()
     os.mkfifo(corpus / "b.txt")
-    with pytest.raises(CorpusError, match="it is a named pipe"):
+    with pytest.raises(BatchError, match="it is a named pipe"):
         find_corpus(settings())
 
 
@@ -91,7 +91,7 @@ def test_no_folder_is_left_out_silently(tmp_path: Path, settings: Make, monkeypa
     (corpus / "link.txt").symlink_to(elsewhere / "a.txt")
     assert [file.name for file in find_corpus(settings())] == ["deep/a.txt", "link.txt"]
     (corpus / "deep" / "more").symlink_to(elsewhere)
-    with pytest.raises(CorpusError, match="in/deep/more: it is a link to a folder"):
+    with pytest.raises(BatchError, match="in/deep/more: it is a link to a folder"):
         find_corpus(settings())
     (corpus / "deep" / "more").unlink()
     real = os.scandir
@@ -102,7 +102,7 @@ def test_no_folder_is_left_out_silently(tmp_path: Path, settings: Make, monkeypa
         return real(path)
 
     monkeypatch.setattr(os, "scandir", refused)
-    with pytest.raises(CorpusError, match="in/deep: Permission denied"):
+    with pytest.raises(BatchError, match="in/deep: Permission denied"):
         find_corpus(settings())
 
 
@@ -113,7 +113,7 @@ def test_names_may_be_as_long_as_the_list_beside_them_allows(tmp_path: Path, set
     (tmp_path / "in" / longest).touch()
     assert find_corpus(settings())[0].name == longest
     (tmp_path / "in" / f"a{longest}").touch()
-    with pytest.raises(CorpusError, match=r"its name is too long: NAME\.left-out.jsonl has more than 255 bytes"):
+    with pytest.raises(BatchError, match=r"its name is too long: NAME\.left-out.jsonl has more than 255 bytes"):
         find_corpus(settings())
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_batch import records as line_files
-from translane_batch.errors import CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.records import (
     MOST_RECORDS,
     Answer,
@@ -131,7 +131,7 @@ def test_a_first_record_that_is_wrong_is_refused_and_a_later_one_noted(
     tmp_path: Path, form: LineForm, content: bytes, sentence: str
 ) -> None:
     path = file_of(tmp_path, content, "a.x")
-    with pytest.raises(CorpusError, match=sentence.replace("(", r"\(")) as caught:
+    with pytest.raises(BatchError, match=sentence.replace("(", r"\(")) as caught:
         read(path, form)
     assert str(caught.value).startswith(str(path))
     good = b'{"text": "good"}' if form is OBJECTS else b"good\tgood\tgood"
@@ -153,7 +153,7 @@ def test_broken_gzip_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
     }
     for sentence, content in broken.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(CorpusError, match=sentence):
+        with pytest.raises(BatchError, match=sentence):
             read(tmp_path / name, TextForm())
 
 
@@ -205,7 +205,7 @@ def test_several_translations_are_a_list(tmp_path: Path) -> None:
 
 
 def test_a_named_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="No such file"):
+    with pytest.raises(BatchError, match="No such file"):
         read(tmp_path / "no.txt", TextForm())
-    with pytest.raises(CorpusError, match="it is a folder"):
+    with pytest.raises(BatchError, match="it is a folder"):
         read(tmp_path, TextForm())

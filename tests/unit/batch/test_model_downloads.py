@@ -13,7 +13,7 @@ from unit.batch.fake_workers import FakeWorkers
 from helpers.file_server import FileServer, serving_files
 from helpers.tiny_bundle import TINY
 from translane_batch import local_model, run
-from translane_batch.errors import ResumeError
+from translane_batch.errors import BatchError
 from translane_batch.local_model import identity_of_folder, server_settings, with_model_here
 from translane_batch.settings import BatchSettings
 from translane_server.core.errors import BundleError
@@ -101,6 +101,6 @@ def test_a_run_goes_on_with_its_own_version_alone(
     workers.most = 1
     first = digest_of(store)
     publish(store, "9")
-    with pytest.raises(ResumeError):
+    with pytest.raises(BatchError):
         run.run(remote(), lambda _line: None)
     assert run.run(remote(f"@sha256:{first}"), lambda _line: None).translated == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from translane_batch.errors import CorpusError
+from translane_batch.errors import BatchError
 from translane_batch.records import Answer
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -81,24 +81,24 @@ def test_a_file_without_rows(tmp_path: Path):
 )
 def test_a_wrong_column_is_refused(tmp_path: Path, columns, sentence: str):
     path = table_of(tmp_path / "a.parquet", **columns)
-    with pytest.raises(CorpusError, match=sentence):
+    with pytest.raises(BatchError, match=sentence):
         list(files().blocks(path, whole=False))
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"]), path)
-    with pytest.raises(CorpusError, match="it has several columns 'text'; --field names another"):
+    with pytest.raises(BatchError, match="it has several columns 'text'; --field names another"):
         list(files().blocks(path, whole=False))
 
 
 def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path):
     path = table_of(tmp_path / "a.parquet", text=["a"])
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(CorpusError, match="cannot be read as Parquet") as caught:
+    with pytest.raises(BatchError, match="cannot be read as Parquet") as caught:
         list(files().blocks(path, whole=False))
     assert "\n" not in str(caught.value)
-    with pytest.raises(CorpusError, match="No such file"):
+    with pytest.raises(BatchError, match="No such file"):
         list(files().blocks(tmp_path / "no.parquet", whole=False))
 
 

@@ -18,7 +18,7 @@ from unit.batch.fake_workers import FakeWorkers, translation_of
 
 from helpers.commands import batch
 from translane_batch import records, run, store
-from translane_batch.errors import CorpusError, ResumeError
+from translane_batch.errors import BatchError
 from translane_batch.figures import Summary
 from translane_batch.settings import BatchSettings
 from translane_batch.store import Sources, key_of, locked
@@ -154,7 +154,7 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
     work = tmp_path / "out" / ".translane-batch"
     assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "owner", "run.json"}
     (tmp_path / "out" / "part0" / "000.txt").unlink()
-    with pytest.raises(CorpusError, match="it was written, and is gone"):
+    with pytest.raises(BatchError, match="it was written, and is gone"):
         go()
 
 
@@ -170,11 +170,11 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
         ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out"}, "output was"),
     ]
     for changes, sentence in cases:
-        with pytest.raises(ResumeError, match=sentence):
+        with pytest.raises(BatchError, match=sentence):
             go(**changes)
     (corpus / "part0" / "000.txt").write_text("another\n", encoding="utf-8")
     (corpus / "part1" / "001.txt").unlink()
-    with pytest.raises(ResumeError, match=r"the corpus has changed since: part0/000.txt and 1 more"):
+    with pytest.raises(BatchError, match=r"the corpus has changed since: part0/000.txt and 1 more"):
         go(beam_size=2)
     # What decides nothing may change.
     corpus_of(tmp_path, [["a"], ["b"], ["c"]])
@@ -191,7 +191,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
     go()
     with locked(tmp_path / "out" / ".translane-batch"):
         for changes in ({}, {"work": tmp_path / "work"}):
-            with pytest.raises(ResumeError, match=r"out/\.translane-batch: another run works in this folder"):
+            with pytest.raises(BatchError, match=r"out/\.translane-batch: another run works in this folder"):
                 go(**changes)
 
 
@@ -203,14 +203,14 @@ def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, wo
         with pytest.raises(InterruptedError):
             go(work=tmp_path / work)
     workers.most = 1 << 30
-    with pytest.raises(ResumeError, match="another run has begun since"):
+    with pytest.raises(BatchError, match="another run has begun since"):
         go(work=tmp_path / "first")
     go(work=tmp_path / "second")
     assert outputs_of(tmp_path / "out") == expected_of(corpus)
     go(work=tmp_path / "second")
-    with pytest.raises(ResumeError, match="another run has begun since"):
+    with pytest.raises(BatchError, match="another run has begun since"):
         go(work=tmp_path / "first")
-    with pytest.raises(CorpusError, match="it is there already"):
+    with pytest.raises(BatchError, match="it is there already"):
         go()
 
 
@@ -245,11 +245,11 @@ def test_a_folder_of_somebody_else_is_no_state(tmp_path: Path, go: Go) -> None:
     mine = tmp_path / "mine" / ".translane-batch" / "sources" / "a.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine", encoding="utf-8")
-    with pytest.raises(ResumeError, match="the folder holds something else than a run"):
+    with pytest.raises(BatchError, match="the folder holds something else than a run"):
         go(work=tmp_path / "mine")
     assert mine.read_text(encoding="utf-8") == "mine"
     for changes in ({"corpus": mine.parent}, {"corpus": mine}, {"output": mine.parent / "out"}):
-        with pytest.raises(CorpusError, match="must not be within the state of the run"):
+        with pytest.raises(BatchError, match="must not be within the state of the run"):
             go(**{"work": tmp_path / "mine", **changes})
 
 
@@ -257,7 +257,7 @@ def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
     corpus_of(tmp_path, [["a"]])
     (tmp_path / "out" / "part0").mkdir(parents=True)
     (tmp_path / "out" / "part0" / "000.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(CorpusError, match="it is there already"):
+    with pytest.raises(BatchError, match="it is there already"):
         go()
     assert (tmp_path / "out" / "part0" / "000.txt").read_text(encoding="utf-8") == "mine"
 
@@ -274,7 +274,7 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
         real(*arguments)
 
     monkeypatch.setattr(run, "_write", changed)
-    with pytest.raises(CorpusError, match="it has changed while the corpus was translated"):
+    with pytest.raises(BatchError, match="it has changed while the corpus was translated"):
         go()
     assert outputs_of(tmp_path / "out") == {}
 
