@@ -164,10 +164,10 @@ class RayWorkers:
         try:
             for batch in answered.iter_batches(batch_size=1, batch_format="pyarrow"):
                 failure, answers = _value(batch)
-                if failure:
-                    raise BatchError(*failure)
                 sources.save([(number, Answer(*answer)) for number, answer in answers])
                 done(len(answers))
+                if failure:
+                    raise BatchError(*failure)
         except RayError as error:
             raise BatchError(f"Ray has given up: {first_line(error)}") from error
         total, there = sources.counts()
