@@ -33,7 +33,7 @@ from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
-from translane_server.translation.routing import ByLanguage, ThroughPivot
+from translane_server.translation.several_models import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
 from translane_server.translation.translator import Ticket
 

@@ -10,7 +10,7 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError, Mo
 from translane_server.core.terminal import listed, shown
 from translane_server.models.served_model import ServedModel
 from translane_server.text.language_tags import UNDETERMINED, language_of, lookup, meaning
-from translane_server.translation.routing import ThroughPivot
+from translane_server.translation.several_models import ThroughPivot
 
 # Most models have English on one side, and more text to learn from.
 _PREFERRED = "en"

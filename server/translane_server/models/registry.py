@@ -22,7 +22,7 @@ from translane_server.observation.logs import data
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import Named
-from translane_server.translation.routing import ByLanguage, ThroughPivot
+from translane_server.translation.several_models import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import TokenizerPool
 
 # How often models are checked for disuse: so many times in the time after which they are unloaded.

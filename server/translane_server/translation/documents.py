@@ -37,7 +37,7 @@ from translane_server.core.errors import (
 from translane_server.text.documents import KINDS, Document, DocumentError, parse
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import Named, takes_too_long
-from translane_server.translation.routing import together
+from translane_server.translation.several_models import together
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Ticket, Translates
 
