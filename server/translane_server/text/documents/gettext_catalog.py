@@ -20,7 +20,7 @@ CHARSET = re.compile(
 )
 """Finds the name of the encoding in the header."""
 
-_KEYWORD = re.compile(r"[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[(?:0|[1-9][0-9]{0,2})\])?)[ \t]*")
+_KEYWORD = re.compile(r"[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[[0-9]\])?)[ \t]*")
 _STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*+)"[ \t]*')
 _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "b": "\b", "f": "\f", "a": "\a", "\\": "\\", '"': '"'}
 _ESCAPE = re.compile(r'\\([ntrvbfa\\"])')
@@ -157,6 +157,7 @@ def _said(quoted: re.Match[str]) -> str:
 
 def _put(entry: _Entry, string: _String) -> None:
     """Make a string a part of an entry. DocumentError: it has no place there."""
+    slots = entry.slots
     match string.keyword:
         case "msgctxt" if not entry.msgid:
             pass
@@ -164,9 +165,9 @@ def _put(entry: _Entry, string: _String) -> None:
             entry.msgid = string
         case "msgid_plural" if entry.msgid and not entry.msgid_plural:
             entry.msgid_plural = string
-        case "msgstr" if entry.msgid and not entry.slots:
-            entry.slots.append(string)
-        case keyword if keyword[-1] == "]" and entry.msgid and all(slot.keyword[-1] == "]" for slot in entry.slots):
-            entry.slots.append(string)
+        case "msgstr" | "msgstr[0]" if entry.msgid and not slots:
+            slots.append(string)
+        case keyword if slots and slots[0].keyword == "msgstr[0]" and keyword == f"msgstr[{len(slots)}]":
+            slots.append(string)
         case keyword:
             raise DocumentError(f"no catalogue of gettext: {keyword.partition('[')[0]} is out of place", string.line)
