@@ -57,6 +57,7 @@ class FakeBackend:
         self.fail_at_step: int | None = None
         self.gate: threading.Semaphore | None = None
         self.step_started = threading.Semaphore(0)
+        self._kept: dict[int, list[tuple[list[int], FloatArray]]] = {}  # sources and attention of each step's rows
         self._ahead = False  # whether rows may go on behind the end of their sentences
 
     def hold(self) -> None:
@@ -100,7 +101,9 @@ class FakeBackend:
         attention[min(position, len(source) - 1)] += 0.75
         return logits, logits, attention
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates:
         if self.gate is not None:
             self.step_started.release()
             self.gate.acquire()
@@ -110,14 +113,18 @@ class FakeBackend:
             raise RuntimeError("the device fell off the bus")
         logits = np.zeros((n, self.vocab_size), np.float32)
         log_probs = np.zeros((n, self.vocab_size), np.float32)
-        attention = np.zeros((n, self.source_capacity), np.float32)
+        kept = []
         for row in range(n):
             position = int(positions[row])
             assert position < self.target_capacity
             source, fed = self._sentence(row)
             assert len(fed) >= position, "the row's memory is shorter than its position"
             self.fed[row] = fed = [*fed[:position], int(token_ids[row])]
-            logits[row], log_probs[row], attention[row, : len(source)] = self.predict(source, fed)
+            logits[row], log_probs[row], attention = self.predict(source, fed)
+            kept.append((source, attention))
+        if keep is not None:
+            self._kept[keep] = kept
+            self._kept.pop(keep - self.target_capacity, None)
         for row in range(n, self.rows):
             self.sources[row] = self.fed[row] = None  # a backend may write over all rows after the rows of a step
         self.log.append(("step", n))
@@ -126,16 +133,27 @@ class FakeBackend:
             ids,
             np.take_along_axis(log_probs, ids, axis=1) if needs.log_probs else None,
             logits if needs.logits else None,
-            attention if needs.attention else None,
         )
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
+    def align(self, row: int, first: int, rows: Sequence[int]) -> FloatArray:
+        source, _ = self._sentence(row)
+        weights = np.zeros((len(rows), self.source_capacity), np.float32)
+        for number, (kept_in, line) in enumerate(zip(rows, weights, strict=True), start=first):
+            kept_source, attention = self._kept[number][kept_in]
+            assert kept_source == source, "the row chose a token of another sentence"
+            line[: len(source)] = attention
+        return weights
+
+    def decode_ahead(
+        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+    ) -> IntArray:
         assert 1 <= steps <= self.steps_at_once
         self.calls_ahead += 1
         tokens = []
         for step in range(steps):
             self._ahead = step > 0
-            token_ids = self.decode_step(token_ids, positions + np.int32(step)).token_ids[:, 0]
+            number = None if keep is None else keep + step
+            token_ids = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN, number).token_ids[:, 0]
             tokens.append(token_ids)
             if self.stops_between_steps and stops(token_ids.tolist()):
                 break

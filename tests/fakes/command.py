@@ -50,9 +50,11 @@ class SlowBackend(FakeBackend):
     def warm_up(self) -> None:
         time.sleep(WARM_UP_SECONDS)
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates:
         time.sleep(STEP_SECONDS)
-        return super().decode_step(token_ids, positions, needs)
+        return super().decode_step(token_ids, positions, needs, keep)
 
 
 def run_replica() -> int:

@@ -29,7 +29,7 @@ def enter(batch: RunningBatch, backend: Backend, waiting: abc.Sequence[Sequence]
 def step(batch: RunningBatch, backend: Backend) -> Update:
     """Decode one token of each row; return the step's update."""
     backend.move_rows(batch.compact())
-    update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
+    update = batch.advance(backend.decode_step(*batch.inputs, batch.needs, batch.keep))
     backend.move_rows(update.moves)
     return update
 
@@ -66,7 +66,7 @@ def decode(
         drops: the probability that a step drops a sentence.
     """
     decoded = Decoded(backend := RandomBackend(model, rows=rows))
-    batch = RunningBatch(rows, backend.target_capacity, backend.source_capacity, model.vocabulary)
+    batch = RunningBatch(rows, backend.target_capacity, model.vocabulary, backend.align)
     waiting = sequences(sentences, streamed=streamed)
     generator = random.Random(seed)
     if seed is not None:
@@ -84,13 +84,13 @@ def decode(
         if not batch.size:
             continue
         update = step(batch, backend)
-        for search, tokens in update.committed:
+        for search, tokens in batch.committed():
             assert tokens.token_ids
             number = search.sequence.number
             decoded.committed[number] = decoded.committed.get(number, ()) + tokens.token_ids
         for search in update.done:
             assert search.sequence.number not in decoded.results
-            decoded.results[search.sequence.number] = search.hypotheses()
+            decoded.results[search.sequence.number] = batch.hypotheses(search)
     assert batch.reserved == 0
     assert batch.needs.num_candidates == 1
     return decoded

@@ -22,8 +22,7 @@ NEEDS = [
     StepNeeds(),
     StepNeeds(num_candidates=4),
     StepNeeds(num_candidates=2, logits=True),
-    StepNeeds(attention=True),
-    StepNeeds(num_candidates=16, logits=True, attention=True),
+    StepNeeds(num_candidates=16, logits=True),
     StepNeeds(num_candidates=1 << 12),  # more than the vocabulary has
 ]
 
@@ -46,15 +45,33 @@ def mixed(sources: Sequence[Sequence[int]]) -> list[Sentence]:
     ]
 
 
-def along(backend: GraphBackend, tokens: IntArray, needs: StepNeeds, positions: Int32Array | None = None) -> list[Step]:
-    """Feed `tokens`, [steps, n], to the rows 0 … n-1. Return copies of what each step returns."""
+def along(
+    backend: GraphBackend,
+    tokens: IntArray,
+    needs: StepNeeds,
+    positions: Int32Array | None = None,
+    *,
+    keep: bool = False,
+) -> list[Step]:
+    """Feed `tokens`, [steps, n], to the rows 0 … n-1. Return copies of what each step returns.
+
+    With `keep`, the steps are kept under the numbers from 0.
+    """
     first = np.zeros(tokens.shape[1], np.int32) if positions is None else positions
-    return [copied(backend.decode_step(fed, first + np.int32(step), needs)) for step, fed in enumerate(tokens)]
+    return [
+        copied(backend.decode_step(fed, first + np.int32(step), needs, step if keep else None))
+        for step, fed in enumerate(tokens)
+    ]
+
+
+def attention_of(backend: GraphBackend, rows: int, steps: int) -> FloatArray:
+    """Return the attention weights of the first steps, which are kept under the numbers from 0: [rows, steps, C]."""
+    return np.stack([backend.align(row, 0, [row] * steps) for row in range(rows)])
 
 
 def copied(candidates: Candidates) -> Step:
     """Return copies of a step's arrays by name, because the next step overwrites the arrays."""
-    names = ("token_ids", "log_probs", "logits", "attention")
+    names = ("token_ids", "log_probs", "logits")
     return {name: array.copy() for name in names if (array := getattr(candidates, name)) is not None}
 
 

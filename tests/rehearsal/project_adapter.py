@@ -66,7 +66,7 @@ class Subject:
             "logits": StepNeeds(logits=True),
         }
         if "alignment" in self.graphs:
-            self.steps["attention"] = StepNeeds(attention=True)
+            self.steps["attention"] = StepNeeds()  # which is kept, for an alignment
         self._backend: Any = None
 
     def open(self) -> None:
@@ -99,7 +99,8 @@ class Subject:
 
         start = self._bundle.manifest.special_ids.decoder_start
         tokens = np.full(len(positions), start, np.int64)
-        self._backend.decode_step(tokens, np.array(positions, np.int32), self.steps[name])
+        keep = 0 if name == "attention" else None
+        self._backend.decode_step(tokens, np.array(positions, np.int32), self.steps[name], keep)
 
     def move_rows(self) -> str:
         """Copy rows as beams do, and say what was copied."""

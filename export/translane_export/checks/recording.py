@@ -72,7 +72,8 @@ class Decode:
     candidate_ids: list[IntArray] = field(default_factory=list)  # [K] each
     candidate_log_probs: list[FloatArray] = field(default_factory=list)  # [K] each
     steps: list[int] = field(default_factory=list)  # their numbers in the file of logits
-    attention: list[FloatArray] = field(default_factory=list)  # [S] each
+    chosen_in: list[int] = field(default_factory=list)  # the row of each step
+    attention: FloatArray | None = None  # [T, C], if it is compared
 
     def add(self, row: int, candidates: Candidates) -> None:
         """Append the step that `candidates` has on a row; the backend gives the same memory at every step."""
@@ -80,8 +81,7 @@ class Decode:
         assert candidates.log_probs is not None
         self.tokens.append(int(candidates.token_ids[row, 0]))
         self.steps.append(self.logits.append(candidates.logits[row]))
-        if candidates.attention is not None:
-            self.attention.append(candidates.attention[row].copy())
+        self.chosen_in.append(row)
         self.candidate_ids.append(candidates.token_ids[row].copy())
         self.candidate_log_probs.append(candidates.log_probs[row].copy())
 
@@ -107,14 +107,14 @@ def record_decodes(
         OSError: the logits cannot be written.
     """
     logits = LogitFile(config.target_vocab_size, folder)
-    needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True, attention=attention)
+    needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True)
     capacity = backend.target_capacity
     # decodes of many lengths, also where a model never ends a sentence
     decodes = [Decode(list(source), min(capacity, _MOST_STEPS, 2 * len(source) + 6), logits) for source in sources[:-1]]
     last = [Decode(list(source), capacity, logits) for source in sources[-1:]]
     done: list[Decode] = []
     for together, eos in ((decodes, config.eos_id), (last, _NEVER)):
-        for decode in _decode_greedily(backend, config, together, needs, eos=eos, greedy=greedy):
+        for decode in _decode_greedily(backend, config, together, needs, eos=eos, attention=attention, greedy=greedy):
             done.append(decode)
             progress(len(done), len(sources))
     return done
@@ -127,12 +127,12 @@ def _decode_greedily(
     needs: StepNeeds,
     *,
     eos: int,
+    attention: bool,
     greedy: bool,
 ) -> Iterable[Decode]:
     """Decode as the server does, by a running batch, and yield each sentence once it has ended."""
-    batch = RunningBatch(
-        backend.rows, backend.target_capacity, backend.source_capacity, TargetVocabulary(config.start_id, eos)
-    )
+    vocabulary = TargetVocabulary(config.start_id, eos)
+    batch = RunningBatch(backend.rows, backend.target_capacity, vocabulary, backend.align)
     waiting = [
         Sequence(number, 0, 0.0, False, Sentence(decode.source, DecodingOptions(decode.most_steps)))
         for number, decode in enumerate(decodes)
@@ -150,14 +150,17 @@ def _decode_greedily(
         backend.move_rows(batch.compact())
         # at the same positions, so the step after it finds what it would have found without it
         alone = backend.decode_step(*batch.inputs, BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
-        candidates = backend.decode_step(*batch.inputs, needs)
+        candidates = backend.decode_step(*batch.inputs, needs, batch.steps if attention else None)
         if alone is not None:
             _check_same(alone, candidates)
         over = [search for search, decode in running.items() if not _take(decode, search.rows[0], candidates, config)]
         over += [search for search in batch.advance(candidates).done if search not in over]
         for search in over:
             batch.drop({search.sequence.number})  # where it has not ended by itself
-            yield running.pop(search)
+            decode = running.pop(search)
+            if attention:
+                decode.attention = backend.align(search.rows[0], search.entered_step, decode.chosen_in)
+            yield decode
 
 
 def _take(decode: Decode, row: int, candidates: Candidates, config: TransformerConfig) -> bool:

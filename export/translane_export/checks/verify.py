@@ -136,8 +136,8 @@ def _compare(
     logits, shortfall, wrong = (np.concatenate(part) for part in zip(*parts, strict=True))
     attention = np.zeros_like(logits)
     if forced.attention is not None:
-        given = np.stack(decode.attention)  # [T, C]
-        attention = _largest(given, _padded(forced.attention, given.shape[1]))
+        assert decode.attention is not None, "weights are kept wherever there is an alignment"
+        attention = _largest(decode.attention, _padded(forced.attention, decode.attention.shape[1]))
     exact = (
         (logits <= numerics.tolerance)
         & (shortfall <= numerics.token_margin)

@@ -18,7 +18,7 @@ from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.onnx_export import decoder_example, encoder_example
 from translane_export.model import TransformerConfig
-from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 ENCODER, DECODER = "encoder.pt", "decoder.pt"
@@ -86,7 +86,10 @@ class TorchBackend:
             cache[list(rows), :, : encoded.shape[2]] = encoded[list(sources)]
         self._source_lengths[list(rows)] = self._encoded_lengths[list(sources)]
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates:
+        assert keep is None, "this format gives no attention weights"
         n = len(token_ids)
         caches: list[Tensor] = [cache[:n] for cache in (*self._past, *self._cross)]
         with torch.inference_mode():
@@ -101,8 +104,13 @@ class TorchBackend:
                 past[:n] = updated
         return Candidates(ids.numpy(), log_probs.numpy(), logits.numpy())
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
+    def decode_ahead(
+        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+    ) -> IntArray:
         raise NotImplementedError("steps are taken one by one")
+
+    def align(self, row: int, first: int, rows: Sequence[int]) -> FloatArray:
+        raise NotImplementedError("this format gives no attention weights")
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         for move in moves:

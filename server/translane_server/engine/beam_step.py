@@ -1,7 +1,7 @@
 """The decode step of beam search: chooses the beams that continue, places them in rows, and ends hypotheses.
 
 Beams are few and short, so plain Python lists are faster here than arrays. The row table holds the tokens to feed next,
-and the history that rules and alignments read.
+and the history that rules read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from translane_server.engine.phrases import RequiredPhrases
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import LiveBeams, Path, Search
 from translane_server.engine.token_ranking import RankedTokens
-from translane_server.runtime.backend import RowMove
+from translane_server.runtime.backend import Align, RowMove
 
 
 class BeamStep:
@@ -27,19 +27,21 @@ class BeamStep:
         by_row: the search of each row; new rows are appended.
         table: the state of the rows.
         eos: the end-of-sentence id.
+        align: returns attention weights; see `Backend`.
 
     Attributes:
         free: rows that continuing searches no longer need.
         moves: row copies that the backend must make, in order.
     """
 
-    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
+    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int, align: Align) -> None:
         self.free: list[int] = []
         self.moves: list[RowMove] = []
         self._ranked = ranked
         self._by_row = by_row
         self._table = table
         self._eos = eos
+        self._align = align
 
     def advance(self, search: Search) -> bool:
         """Give each beam of `search` a token. Return whether the search continues."""
@@ -109,26 +111,26 @@ class BeamStep:
     def _offer(self, search: Search, beams: LiveBeams, continuation: Continuation, length: int) -> None:
         """Add an ended hypothesis of `length` generated tokens to the pool, if the pool accepts it."""
         beam, token, total, log_prob = continuation
-        table, pool, options = self._table, beams.pool, search.options
+        pool, options, row = beams.pool, search.options, search.rows[beam]
         score = pool.normalise(total, length)
         if options.coverage_penalty:
-            row = search.rows[beam]
-            source_length = table.source_length.item(row)
-            coverage = table.attention_weights[row, : beams.length + 1, :source_length].sum(axis=0)
-            score += options.coverage_penalty * coverage_penalty(coverage, source_length)
+            attention = self._align(row, search.entered_step, [*unrolled(beams.paths[beam])[2], row])
+            source_length = len(search.sequence.sentence.source_ids)
+            score += options.coverage_penalty * coverage_penalty(attention.sum(axis=0), source_length)
         if pool.accepts(score):
             last = None if token == self._eos else token
-            pool.add(score, beam_hypothesis(table, search, beam, last, log_prob, score))
+            pool.add(score, beam_hypothesis(search, beam, last, log_prob, score))
 
     def _go_on(self, search: Search, beams: LiveBeams, going: Sequence[Continuation]) -> None:
         """Make the continuations the new live beams, each in its row."""
         table, rows, paths = self._table, search.rows, beams.paths
         parents = [beam for beam, _, _, _ in going]
+        paths = [(token, log_prob, rows[beam], paths[beam]) for beam, token, _, log_prob in going]
         if len(set(parents)) == len(parents) == len(rows):
             search.rows = [rows[beam] for beam in parents]
         else:
             search.rows = self._place(search, beams, parents)
-        beams.paths = [(token, log_prob, paths[beam]) for beam, token, _, log_prob in going]
+        beams.paths = paths
         beams.scores = [score for _, _, score, _ in going]
         beams.length += 1
         next_ids, positions = table.next_ids, table.positions
@@ -162,7 +164,7 @@ class BeamStep:
                 moves.append(RowMove(source, row, 1 + length, table.source_length.item(source)))
             placed.append(row)
         if search.keeps_history:
-            table.copy([move.source for move in moves], [move.target for move in moves])
+            table.copy(moves)
         self.moves += moves
         self.free += [rows[beam] for beam in died]
         return placed
@@ -174,6 +176,6 @@ def _differing(path: Path, other: Path) -> int:
     while path is not other:
         assert path is not None
         assert other is not None
-        path, other = path[2], other[2]
+        path, other = path[3], other[3]
         count += 1
     return count

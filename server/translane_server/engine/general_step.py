@@ -71,8 +71,9 @@ class GeneralStep:
         (row,) = search.rows
         new = list(range(len(by_row), len(by_row) + len(tokens) - 1))
         length, source_length = table.positions.item(row) + 1, table.source_length.item(row)
-        self.moves += [RowMove(row, target, length, source_length) for target in new]
-        table.copy([row] * len(new), new)
+        moves = [RowMove(row, target, length, source_length) for target in new]
+        self.moves += moves
+        table.copy(moves)
         by_row += [search] * len(new)
         search.rows = [row, *new]
         search.branches = 1

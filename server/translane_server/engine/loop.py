@@ -127,7 +127,6 @@ class EngineLoop:
         self._encoded: deque[tuple[Sequence, int]] = deque()  # sequences, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
-        self._steps = self._row_steps = 0  # that were made, and their rows in all
         self._output = EngineOutput.none()  # what the server is told next
         self._must_answer = False
 
@@ -213,7 +212,7 @@ class EngineLoop:
 
     def _empty_batch(self) -> RunningBatch:
         backend = self._backend
-        return RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, self._vocabulary)
+        return RunningBatch(backend.rows, backend.target_capacity, self._vocabulary, backend.align)
 
     def _admit(self) -> None:
         """Give free rows to waiting sentences, encoded sentences first.
@@ -265,7 +264,6 @@ class EngineLoop:
         admitted_at = now - self._encode_seconds
         for search in searches:
             search.admitted_at, search.entered_at = admitted_at, now
-            search.entered_step, search.entered_row_steps = self._steps, self._row_steps
         self._output.stats.queue_times.extend([admitted_at - sequence.submitted_at for sequence in sequences])
         self._newcomers += searches
 
@@ -276,14 +274,12 @@ class EngineLoop:
         started = self._clock()
         several = steps > 1
         if several:
-            decoded = backend.decode_ahead(token_ids, positions, steps, self._stops)
+            decoded = backend.decode_ahead(token_ids, positions, steps, self._stops, batch.keep)
             steps = len(decoded)
         else:
-            candidates = backend.decode_step(token_ids, positions, batch.needs)
+            candidates = backend.decode_step(token_ids, positions, batch.needs, batch.keep)
         seconds = (self._clock() - started) / steps
         output.stats.steps.extend([(seconds, len(token_ids))] * steps)
-        self._steps += steps
-        self._row_steps += steps * len(token_ids)
         update = batch.advance_ahead(decoded) if several else batch.advance(candidates)
         now = self._clock()
         if self._newcomers:
@@ -293,9 +289,9 @@ class EngineLoop:
         if update.moves:
             self._move(update.moves)
         for search in update.done:
-            timing = search.timing(now, self._steps, self._row_steps)
-            output.ended.append((search.sequence.number, SentenceResult(search.hypotheses(), timing)))
-        for search, tokens in update.committed:
+            timing = search.timing(now, batch.steps, batch.row_steps)
+            output.ended.append((search.sequence.number, SentenceResult(batch.hypotheses(search), timing)))
+        for search, tokens in batch.committed():
             output.committed.append((search.sequence.number, tokens))
 
     def _steps_ahead(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.core.arrays import BoolArray, FloatArray, Int32Array, IntArray
+from translane_server.runtime.backend import RowMove
 
 _RECORD = np.dtype(
     [
@@ -17,17 +18,16 @@ _RECORD = np.dtype(
         ("limit", np.int32),
         ("stream", np.int64),
         ("greedy", np.bool_),
-        ("attention", np.bool_),
+        ("aligned", np.bool_),
     ],
     align=True,
 )
 
 
 class RowTable:
-    """The state of R rows. A row holds up to T tokens, and its source has up to S tokens.
+    """The state of R rows. A row holds up to T tokens.
 
-    The scores and tokens of beams are in their search. `history` and `attention_weights` hold beams only if rules or
-    alignments need them.
+    The scores, tokens and rows of beams are in their search. `history` holds beams only if rules need them.
 
     Attributes:
         history: the decoder's start, and the tokens of each row, forced and generated, [R, T + 1].
@@ -40,11 +40,11 @@ class RowTable:
         limit: number of tokens at which a row ends at the latest, [R].
         stream: stream of random numbers of each row, [R].
         greedy: whether a row takes the best candidate of every step, [R].
-        attention: whether a row needs attention weights, [R].
+        aligned: whether the hypothesis of a row is aligned when it has ended, [R].
+        chosen_in: the row in which each token of an aligned row was or will be chosen, [R, T].
     """
 
-    def __init__(self, rows: int, target_capacity: int, source_capacity: int) -> None:
-        self._capacities = target_capacity, source_capacity
+    def __init__(self, rows: int, target_capacity: int) -> None:
         self._records = np.zeros(rows, _RECORD)  # one array, so that one copy of bytes copies a row
         self._bytes = self._records.view(np.uint8).reshape(rows, -1)
         width = target_capacity + 1
@@ -60,23 +60,18 @@ class RowTable:
         self.limit: Int32Array = self._records["limit"]
         self.stream: IntArray = self._records["stream"]
         self.greedy: BoolArray = self._records["greedy"]
-        self.attention: BoolArray = self._records["attention"]
-        self._attention_weights: FloatArray | None = None
+        self.aligned: BoolArray = self._records["aligned"]
+        self.chosen_in: Int32Array = np.zeros((rows, target_capacity), np.int32)
 
-    @property
-    def attention_weights(self) -> FloatArray:
-        """Attention weights of each row, [R, T, S]. The first use allocates them."""
-        if self._attention_weights is None:
-            self._attention_weights = np.zeros((len(self.positions), *self._capacities), np.float32)
-        return self._attention_weights
-
-    def begin(self, row: int, start: int, source_length: int, limit: int, *, greedy: bool, attention: bool) -> None:
+    def begin(self, row: int, start: int, source_length: int, limit: int, *, greedy: bool, aligned: bool) -> None:
         """Begin a sentence in a row, with the decoder's start."""
-        self._records[row] = (0, start, 0.0, source_length, limit, 0, greedy, attention)
+        self._records[row] = (0, start, 0.0, source_length, limit, 0, greedy, aligned)
         self.history[row, 0] = start
+        if aligned:
+            self.chosen_in[row] = row
 
     def copy_state(self, source: int, target: int) -> None:
-        """Copy the state of a row, but not its history, log-probabilities and attention weights."""
+        """Copy the state of a row, but not its history and log-probabilities."""
         self._bytes[target] = self._bytes[source]
 
     def append(self, rows: IntArray | slice, tokens: IntArray, log_probs: FloatArray | None) -> None:
@@ -104,24 +99,17 @@ class RowTable:
         tokens: list[int] = self.history[row, start + 1 : end + 1].tolist()
         return tokens
 
-    def keep_attention(self, attention: FloatArray) -> None:
-        """Keep the attention weights [n, S] of a step, for the rows that need them."""
-        rows = self.attention[: len(attention)].nonzero()[0]
-        longest = int(self.source_length[rows].max())
-        self.attention_weights[rows, self.positions[rows], :longest] = attention[rows, :longest]
-
-    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+    def copy(self, moves: Sequence[RowMove]) -> None:
         """Copy each source row to its target row. No row may be both."""
-        if not sources:
+        if not moves:
             return
-        source, target = np.array(sources), np.array(targets)
+        source, target = (np.array([move[end] for move in moves]) for end in (0, 1))
         length = int(self.positions[source].max())
         self._bytes[target] = self._bytes[source]
         self.history[target, : length + 1] = self.history[source, : length + 1]
         self.log_probs[target, :length] = self.log_probs[source, :length]
-        if self._attention_weights is not None:
-            for source_row, target_row in zip(sources, targets, strict=True):
-                # The weights of this step are written already, but its tokens are not.
-                steps, tokens = int(self.positions[source_row]) + 1, int(self.source_length[source_row])
-                weights = self._attention_weights
-                weights[target_row, :steps, :tokens] = weights[source_row, :steps, :tokens]
+        for move in moves:
+            if self.aligned[move.source]:
+                chosen_in, done = self.chosen_in[move.target], move.target_length
+                chosen_in[:done] = self.chosen_in[move.source, :done]
+                chosen_in[done:] = move.target

@@ -24,12 +24,12 @@ import numpy as np
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.engine.beam_step import BeamStep
 from translane_server.engine.general_step import GeneralStep
-from translane_server.engine.hypotheses import new_committed_tokens, row_hypothesis
+from translane_server.engine.hypotheses import new_committed_tokens, returned_hypotheses, row_hypothesis
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Kind, Search, SearchFactory
-from translane_server.engine.sequence import CommittedTokens, Sequence, TargetVocabulary
+from translane_server.engine.sequence import CommittedTokens, Hypothesis, Sequence, TargetVocabulary
 from translane_server.engine.token_ranking import RankedTokens, rank_tokens
-from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
+from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Align, Candidates, RowMove, StepNeeds
 
 _Rows = IntArray | slice
 
@@ -41,12 +41,10 @@ class Update:
     Attributes:
         done: searches that have ended.
         moves: row copies that the backend must make, in order.
-        committed: new committed tokens of streamed searches that have not ended.
     """
 
     done: list[Search] = field(default_factory=list)
     moves: list[RowMove] = field(default_factory=list)
-    committed: list[tuple[Search, CommittedTokens]] = field(default_factory=list)
 
 
 class RunningBatch:
@@ -57,13 +55,19 @@ class RunningBatch:
     Args:
         rows: number of rows R.
         target_capacity: maximum number of target tokens of a row.
-        source_capacity: maximum number of source tokens of a row.
         vocabulary: the target vocabulary.
+        align: returns attention weights of the steps that were kept; see `Backend`.
+
+    Attributes:
+        reserved: maximum number of rows that the sentences may take.
+        steps: number of steps so far.
+        row_steps: number of rows of these steps, in all.
     """
 
-    def __init__(self, rows: int, target_capacity: int, source_capacity: int, vocabulary: TargetVocabulary) -> None:
+    def __init__(self, rows: int, target_capacity: int, vocabulary: TargetVocabulary, align: Align) -> None:
         self._eos = vocabulary.eos
-        self._table = RowTable(rows, target_capacity, source_capacity)
+        self._align = align
+        self._table = RowTable(rows, target_capacity)
         self._factory = SearchFactory(vocabulary)
         self._start = vocabulary.decoder_start
         self._by_row: list[Search] = []
@@ -74,10 +78,10 @@ class RunningBatch:
         self._general: dict[Search, None] = {}
         self._with_logits: dict[Search, None] = {}  # searches that may need logits
         self._streamed: dict[Search, None] = {}
-        # Numbers of searches: with greedy rows, with requested scores, and with attention weights.
+        # Numbers of searches: with greedy rows, with requested scores, and with steps that are kept.
         self._greedy = self._scored = self._attending = 0
         self._needs: StepNeeds | None = None  # needs of the next step; None if they have changed
-        self.reserved = 0  # maximum number of rows that the sentences may take
+        self.reserved = self.steps = self.row_steps = 0
 
     @property
     def size(self) -> int:
@@ -105,6 +109,11 @@ class RunningBatch:
             self._needs = self._find_needs()
         return self._needs
 
+    @property
+    def keep(self) -> int | None:
+        """The number under which the backend must keep the next step for alignments; None if no row needs it."""
+        return self.steps if self._attending else None
+
     def add(self, sequences: abc.Sequence[Sequence]) -> list[Search]:
         """Start to decode `sequences`, each in one row."""
         started = []
@@ -112,15 +121,14 @@ class RunningBatch:
         for sequence in sequences:
             row = self._holes.pop(0) if self._holes else len(self._by_row)  # the lowest hole
             search = self._factory.begin(sequence, row)
+            search.entered_step, search.entered_row_steps = self.steps, self.row_steps
             self._by_row[row : row + 1] = [search]
             sentence = sequence.sentence
-            attention, greedy = sentence.options.attention, search.is_greedy_from(0)
-            self._table.begin(
-                row, self._start, len(sentence.source_ids), search.limit, greedy=greedy, attention=attention
-            )
+            aligned, greedy = sentence.options.alignment, search.is_greedy_from(0)
+            self._table.begin(row, self._start, len(sentence.source_ids), search.limit, greedy=greedy, aligned=aligned)
             self.reserved += sequence.rows
             self._scored += sentence.options.scores
-            self._attending += attention
+            self._attending += sentence.options.attention
             self._greedy += greedy
             if search.beams is not None:
                 self._beams[search] = None
@@ -146,7 +154,7 @@ class RunningBatch:
             RowMove(source, target, int(table.positions[source]), int(table.source_length[source]))
             for target, source in zip(holes, staying, strict=True)
         ]
-        table.copy(staying, holes)
+        table.copy(moves)
         del self._by_row[size:]
         self._holes = []
         return moves
@@ -158,8 +166,8 @@ class RunningBatch:
             candidates: the results of the step.
         """
         update, table, n = Update(), self._table, len(self._by_row)
-        if self._attending and candidates.attention is not None:
-            table.keep_attention(candidates.attention)
+        self.steps += 1
+        self.row_steps += n
         if not (self._beams or self._general):
             free = self._advance_greedy(slice(n), candidates, update)
         else:
@@ -172,18 +180,24 @@ class RunningBatch:
             if greedy is not None:
                 free += self._advance_greedy(greedy, candidates, update)
         self._holes += free
-        if self._streamed:
-            found = [(search, new_committed_tokens(search, table)) for search in self._streamed]
-            update.committed = [(search, tokens) for search, tokens in found if tokens]
         return update
+
+    def hypotheses(self, search: Search) -> tuple[Hypothesis, ...]:
+        """The hypotheses of a search that the last update has ended, best first. The backend has made the moves."""
+        return returned_hypotheses(search, self._align)
+
+    def committed(self) -> list[tuple[Search, CommittedTokens]]:
+        """The new committed tokens of streamed searches that have not ended. The backend has made the moves."""
+        found = [(search, new_committed_tokens(search, self._table, self._align)) for search in self._streamed]
+        return [(search, tokens) for search, tokens in found if tokens]
 
     @property
     def greedy_steps(self) -> int:
         """The number of greedy steps that every row has room for.
 
-        0 if a row is not greedy, needs scores or attention weights, or is streamed. There must be no holes.
+        0 if a row is not greedy, needs scores, or is streamed. There must be no holes.
         """
-        if self._beams or self._general or self._scored or self._attending or self._streamed or not self._by_row:
+        if self._beams or self._general or self._scored or self._streamed or not self._by_row:
             return 0
         table, n = self._table, len(self._by_row)
         return int((table.limit[:n] - table.positions[:n]).min())
@@ -196,10 +210,12 @@ class RunningBatch:
         Args:
             token_ids: the best token of each row at each step, [steps, n], with 1 … `greedy_steps` steps.
         """
-        update, table, n = Update(), self._table, len(self._by_row)
+        update, table, (steps, n) = Update(), self._table, token_ids.shape
+        self.steps += steps
+        self.row_steps += steps * n
         ends = token_ids == self._eos
         over = ends.any(axis=0)
-        table.extend(token_ids, np.where(over, ends.argmax(axis=0) + 1, len(token_ids)))
+        table.extend(token_ids, np.where(over, ends.argmax(axis=0) + 1, steps))
         over |= table.positions[:n] >= table.limit[:n]
         if free := over.nonzero()[0].tolist():
             self._holes += self._finish_rows(free, update)
@@ -223,8 +239,7 @@ class RunningBatch:
         return list(dict.fromkeys(search for row, search in enumerate(self._by_row) if row not in holes))
 
     def _find_needs(self) -> StepNeeds:
-        attention = self._attending > 0
-        if not (self._beams or self._general or attention):
+        if not (self._beams or self._general):
             return BEST_TOKEN if self._scored else BEST_TOKEN_ALONE
         asked = [search.asked_candidates for search in (*self._beams, *self._general)]
         logits = len(self._with_logits) > 0
@@ -235,7 +250,6 @@ class RunningBatch:
             or any(search.kind is not Kind.GREEDY for search in self._general)
             or len(self._beams) > 0,
             logits=logits,
-            attention=attention,
         )
 
     def _drop_without_logits(self) -> None:
@@ -263,8 +277,9 @@ class RunningBatch:
         for row in rows:
             search = self._by_row[row]
             search.ended.append(row_hypothesis(self._table, search, row, self._eos))
-            search.rows.remove(row)
-            if not search.rows:
+            if len(search.rows) > 1:
+                search.rows.remove(row)
+            else:
                 self._end(search)
                 update.done.append(search)
         return rows
@@ -288,7 +303,7 @@ class RunningBatch:
     # Beams.
 
     def _advance_beams(self, ranked: RankedTokens, update: Update) -> list[int]:
-        step = BeamStep(ranked, self._by_row, self._table, self._eos)
+        step = BeamStep(ranked, self._by_row, self._table, self._eos, self._align)
         over = [search for search in self._beams if not step.advance(search)]
         for search in over:
             step.free += search.rows

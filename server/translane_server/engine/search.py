@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections import abc
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,9 +46,19 @@ class Kind(enum.Enum):
     BEAM = "beam"
 
 
-# A hypothesis as a linked list: the last token, its natural log-probability, and the path before this token. None has
-# no tokens. Hypotheses share the paths of their common beginning.
-Path = tuple[int, float, "Path"] | None
+# A hypothesis as a linked list: the last token, its natural log-probability, the row in which it was chosen, and the
+# path before this token. None has no tokens. Hypotheses share the paths of their common beginning.
+Path = tuple[int, float, int, "Path"] | None
+
+
+class Ended(NamedTuple):
+    """An ended hypothesis, and the row in which each of its tokens was chosen; no rows if it is not aligned.
+
+    It has no alignment yet: `hypotheses.returned_hypotheses` aligns those that are returned.
+    """
+
+    hypothesis: Hypothesis
+    chosen_in: abc.Sequence[int]
 
 
 @dataclass(slots=True)
@@ -60,7 +72,7 @@ class LiveBeams:
         paths: tokens of each live beam.
     """
 
-    pool: HypothesisPool[Hypothesis]
+    pool: HypothesisPool[Ended]
     length: int = 0
     scores: list[float] = field(default_factory=lambda: [0.0])
     paths: list[Path] = field(default_factory=lambda: [None])
@@ -74,13 +86,13 @@ class Search:
         sequence: the sentence to decode.
         options: the options of the sentence.
         forced_ids: the tokens that the translation starts with.
-        rows: rows of the live hypotheses; beams are best first.
+        rows: rows of the live hypotheses; beams are best first. When the search has ended, rows with its source.
         kind: how the search chooses its next tokens.
         limit: maximum number of tokens of a row, with forced tokens.
         uncounted: number of forced tokens that do not count as generated.
         eos_from: number of tokens before the end-of-sentence token may follow.
         logits_until: a row with fewer tokens than this needs logits, because the best candidates are not enough.
-        keeps_history: whether the row table keeps the tokens and the attention weights of the beams.
+        keeps_history: whether the row table keeps the tokens of the beams.
         branches: number of samples or alternatives that the first row will become; 1 once they have their rows.
         banned: whether a token is never generated, [V].
         banned_first: whether a token may not be the first generated token, [V].
@@ -111,7 +123,7 @@ class Search:
     phrases: SuppressedPhrases | None = None
     required: RequiredPhrases | None = None
     beams: LiveBeams | None = None
-    ended: list[Hypothesis] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
     reported: int = 0
     admitted_at: float = 0.0
     entered_at: float = 0.0
@@ -135,7 +147,7 @@ class Search:
             uncounted=uncounted,
             eos_from=uncounted + options.min_length,
             logits_until=logits_until,
-            keeps_history=logits_until > 0 or options.attention,
+            keeps_history=logits_until > 0,
         )
         if kind is Kind.BEAM:
             search.beams = LiveBeams(HypothesisPool(options))
@@ -184,15 +196,6 @@ class Search:
             steps - self.entered_step,
             row_steps - self.entered_row_steps,
         )
-
-    def hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The ended hypotheses, best first."""
-        count = self.options.num_hypotheses
-        if self.beams:
-            return tuple(self.beams.pool.hypotheses[:count])
-        if len(self.ended) == 1:
-            return tuple(self.ended)
-        return tuple(sorted(self.ended, key=lambda hypothesis: (-(hypothesis.score or 0.0), hypothesis.token_ids)))
 
 
 def _kind_of(options: DecodingOptions) -> Kind:

@@ -31,13 +31,11 @@ class StepNeeds:
         num_candidates: number of candidates for each row.
         log_probs: whether to return the candidates' log-probabilities.
         logits: whether to return the logits of the whole vocabulary.
-        attention: whether to return attention weights.
     """
 
     num_candidates: int = 1
     log_probs: bool = True
     logits: bool = False
-    attention: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +47,18 @@ class Candidates:
             `num_candidates`, or the size of the vocabulary if that is smaller.
         log_probs: natural log-probabilities of `token_ids`, [n, K], if requested.
         logits: logits of the whole vocabulary, [n, V], if requested.
-        attention: attention weight of each source position, averaged over the heads that the bundle names, [n, S], if
-            requested. S is at least the length of the longest source. A row's weights are zero from its source length
-            on.
     """
 
     token_ids: IntArray
     log_probs: FloatArray | None = None
     logits: FloatArray | None = None
-    attention: FloatArray | None = None
 
 
 BEST_TOKEN = StepNeeds()  # with its log-probability
 BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
+
+Align = Callable[[int, int, Sequence[int]], FloatArray]
+"""`Backend.align`."""
 
 Stops = Callable[[Sequence[int]], bool]
 """Whether a step that chose these tokens, [n], is the last one of several."""
@@ -93,7 +90,7 @@ class Backend(Protocol):
 
     @property
     def has_attention(self) -> bool:
-        """Whether a step can return attention weights."""
+        """Whether there are attention weights for `align`."""
 
     @property
     def steps_at_once(self) -> int:
@@ -115,7 +112,9 @@ class Backend(Protocol):
                 shortlist has for its source, and these. Empty stands for None for every row.
         """
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates:
         """Feed each of the first n rows one token.
 
         The result of a row depends neither on the other rows nor on `needs`. A step may overwrite any row from n on.
@@ -124,13 +123,16 @@ class Backend(Protocol):
             token_ids: the token that each row is fed, [n].
             positions: the position of that token in its row, from 0, [n].
             needs: the results to return.
+            keep: the number under which the step is kept for `align`. None keeps nothing.
         """
 
     @property
     def stops_between_steps(self) -> bool:
         """Whether `decode_ahead` asks `stops` after every step. If not, it makes all steps."""
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
+    def decode_ahead(
+        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+    ) -> IntArray:
         """Run several greedy steps. Each step after the first feeds every row the best token of the step before.
 
         A row continues after its end-of-sentence token. The caller makes sure that every row has room for `steps` more
@@ -141,9 +143,28 @@ class Backend(Protocol):
             positions: the position of that token in its row, from 0, [n].
             steps: number of steps, 1 … `steps_at_once`.
             stops: whether the step that chose these tokens [n] is the last one.
+            keep: the number under which the first step is kept for `align`. Those that follow count on from it. None
+                keeps nothing.
 
         Returns:
             The best tokens of every step that was made, [steps, n]. The array is valid until the next step.
+        """
+
+    def align(self, row: int, first: int, rows: Sequence[int]) -> FloatArray:
+        """Return how much each of T following tokens of a hypothesis attends to each source position.
+
+        The steps that chose these tokens have been kept, and at most `target_capacity` - 1 steps since the first of
+        them. The result does not depend on what else was decoded.
+
+        Args:
+            row: a row that now decodes the hypothesis's source.
+            first: the number under which the step that chose the first token was kept. Those of the other tokens
+                follow.
+            rows: the row in which each token was chosen, [T].
+
+        Returns:
+            Attention weights, averaged over the heads that the bundle names, [T, C] with the source capacity C. They
+            are zero from the source's length on.
         """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

@@ -103,6 +103,11 @@ class HostCache:
     def cross_pointers(self) -> list[int]:
         return _block_pointers(self._cross)
 
+    def cross_keys(self, layer: int) -> npt.NDArray[np.generic]:
+        """Cross-attention's keys of a layer, [R, H, C, D]."""
+        keys: npt.NDArray[np.generic] = self._cross[self.shape.names("cross").index(f"cross_key_{layer}")]
+        return keys
+
     def staging_pointers(self, start: int) -> list[int]:
         offset = start * self._token * self.shape.cross_dtype.itemsize
         return [pointer + offset for pointer in _block_pointers(self._staging)]

@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from translane_server.bundle.bundle import Bundle
-from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import BundleError, StartupError, first_line
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.runtime.cache import Cache, CacheShape, Staged
 from translane_server.runtime.encode_groups import Group, group_sources
+
+_WEIGHTS_AT_ONCE = 1 << 13  # bounds the memory of a run of the alignment graph
 
 
 class GraphBackend(ABC):
@@ -84,10 +87,21 @@ class GraphBackend(ABC):
         return True
 
     @abstractmethod
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates: ...
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates: ...
 
     @abstractmethod
     def close(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def _queries(self) -> npt.NDArray[np.generic]:
+        """The queries of the steps that were kept last, [target capacity, R, W]: step s is at s mod target capacity."""
+
+    @abstractmethod
+    def _attend(self, row: int, queries: npt.NDArray[np.generic]) -> FloatArray:
+        """Return the attention weights [T, C] of queries [T, W] over the source of `row`."""
 
     @abstractmethod
     def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
@@ -122,10 +136,19 @@ class GraphBackend(ABC):
         for move in moves:
             lengths[move.target] = lengths[move.source]
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
+    def align(self, row: int, first: int, rows: Sequence[int]) -> FloatArray:
+        queries = self._queries[(first + np.arange(len(rows))) % self.target_capacity, rows]
+        most = max(1, _WEIGHTS_AT_ONCE // int(self._source_lengths[row]))
+        return np.concatenate([self._attend(row, queries[at : at + most]) for at in range(0, len(rows), most)])
+
+    def decode_ahead(
+        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+    ) -> IntArray:
         tokens: list[IntArray] = []
         for step in range(steps):
-            token_ids = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN_ALONE).token_ids[:, 0].copy()
+            number = None if keep is None else keep + step
+            found = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN_ALONE, number)
+            token_ids = found.token_ids[:, 0].copy()
             tokens.append(token_ids)
             if stops(token_ids.tolist()):
                 break
@@ -166,6 +189,8 @@ class GraphBackend(ABC):
         # more candidates than the vocabulary has blocks, if the graph searches the vocabulary by blocks
         candidates = 1 + (self._bundle.manifest.graphs.vocabulary_blocks or 0)
         for rows in (1, self.rows):
-            needs = StepNeeds(candidates, logits=rows == 1, attention=self.has_attention)
-            for kind in (BEST_TOKEN_ALONE, needs):
-                self.decode_step(np.full(rows, ids.decoder_start, np.int64), np.zeros(rows, np.int32), kind)
+            needs = StepNeeds(candidates, logits=rows == 1)
+            for kind, keep in ((BEST_TOKEN_ALONE, None), (needs, 0 if self.has_attention else None)):
+                self.decode_step(np.full(rows, ids.decoder_start, np.int64), np.zeros(rows, np.int32), kind, keep)
+        if self.has_attention:
+            self.align(0, 0, [0])

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from translane_server.bundle.manifest import COMPUTED_IN
-from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import DeviceError
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
-from translane_server.runtime.buffers import AttentionGraph, EncodeBuffers, StepBuffers
+from translane_server.runtime.buffers import EncodeBuffers, StepBuffers, bind_host
 from translane_server.runtime.cache import HostCache
 from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.graph_backend import GraphBackend
@@ -41,13 +42,13 @@ class _Graphs:
     """The graphs of some sessions, and what is bound to them.
 
     Attributes:
-        steps: bound steps, by number of rows and needs.
+        steps: bound steps, by number of rows, needs, and whether they are kept.
         sources: inputs of the encoder.
     """
 
     def __init__(self, sessions: Sessions, sources: EncodeBuffers) -> None:
         self.encoder, self.decoder, self.greedy = sessions.encoder, sessions.decoder, sessions.greedy
-        self.steps: dict[tuple[int, StepNeeds], _Step] = {}
+        self.steps: dict[tuple[int, StepNeeds, bool], _Step] = {}
         self.sources = sources
 
 
@@ -97,7 +98,7 @@ class OrtBackend(GraphBackend):
         ]
         self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
         self._sources: Sequence[Sequence[int]] = ()  # that are encoded ahead, by number
-        self._cache = self._allocate_cache()
+        cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
         asks = any(tensor.name == "with_log_probs" for tensor in graphs.decoder.inputs)
@@ -108,52 +109,84 @@ class OrtBackend(GraphBackend):
             vocabulary_blocks=graphs.vocabulary_blocks,
         )
         self._source_lengths = self._buffers.source_lengths
-        self._attention = self._open_attention(sessions) if sessions.alignment else None
+        self._alignment = sessions.alignment
+        alignment = bundle.manifest.alignment
+        self._keys = cache.cross_keys(alignment.layer) if alignment else None  # that the alignment compares
+        self._query = np.zeros((rows, self._shape.query_width), self._shape.dtype)  # of the last step
         self._shortlists = self._open_shortlists(sessions)
 
     @property
     def has_attention(self) -> bool:
-        return self._attention is not None
+        return self._alignment is not None
 
     @property
     def steps_at_once(self) -> int:
         return _STEPS_AT_ONCE
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates:
         n = len(token_ids)
         if self._shortlists and (limited := self._shortlists.limited(n)):
             candidates = self._decode_limited(token_ids, positions, needs, limited)
         else:
-            candidates = self._decode_plain(token_ids, positions, needs)
-        if self._attention and needs.attention:
-            return replace(candidates, attention=self._attention.run(n))
+            candidates = self._decode_plain(token_ids, positions, needs, keeps=keep is not None)
+        if keep is not None:
+            self._keep(n, keep)
         return candidates
 
-    def _decode_plain(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
-        step = self._bound(len(token_ids), needs)
+    def _decode_plain(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds, *, keeps: bool) -> Candidates:
+        step = self._bound(len(token_ids), needs, keeps=keeps)
         self._buffers.write(token_ids, positions, step.num_candidates)
         step.session.run_with_iobinding(step.binding)
         return step.candidates
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
+    def decode_ahead(
+        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+    ) -> IntArray:
         n = len(token_ids)
         if self._shortlists and self._shortlists.limited(n):
-            return super().decode_ahead(token_ids, positions, steps, stops)
+            return super().decode_ahead(token_ids, positions, steps, stops, keep)
         self._buffers.write(token_ids, positions, 1)
         tokens: list[list[int]] = []
         while len(tokens) < steps:
-            step = self._bound(n, BEST_TOKEN_ALONE)
+            step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
             step.session.run_with_iobinding(step.binding)
+            if keep is not None:
+                self._keep(n, keep + len(tokens))
             chosen = self._buffers.write_next(n)
             tokens.append(chosen)
             if stops(chosen):
                 break
         return np.array(tokens)
 
-    def _bound(self, n: int, needs: StepNeeds) -> _Step:
+    def _bound(self, n: int, needs: StepNeeds, *, keeps: bool) -> _Step:
         """Return the step over rows 0 … n-1, on all threads if they are free."""
         graphs = self._graphs[self._are_free()]
-        return graphs.steps.get((n, needs)) or self._prepare(graphs, n, needs)
+        return graphs.steps.get((n, needs, keeps)) or self._prepare(graphs, n, needs, keeps=keeps)
+
+    def _keep(self, n: int, number: int) -> None:
+        """Keep the queries of the last step, which had n rows, by views of memory: see `StepBuffers.write_next`."""
+        step, size = self._query.nbytes, n * self._query[0].nbytes
+        start = number % self.target_capacity * step
+        self._kept[start : start + size] = self._query.data.cast("B")[:size]
+
+    @cached_property
+    def _queries(self) -> npt.NDArray[np.generic]:
+        assert self.has_attention, "the bundle has no attention"
+        return np.zeros((self.target_capacity, *self._query.shape), self._query.dtype)  # pages come as they are used
+
+    @cached_property
+    def _kept(self) -> memoryview:
+        return self._queries.data.cast("B")
+
+    def _attend(self, row: int, queries: npt.NDArray[np.generic]) -> FloatArray:
+        assert self._keys is not None, "the bundle has no attention"
+        one = slice(row, row + 1)  # source for all queries, because the graph's operators broadcast
+        lengths, keys = self._source_lengths[one], self._keys[one]
+        inputs = {"alignment_query": queries, "source_lengths": lengths, "cross_key": keys}
+        weights: FloatArray = self._alignment.run(None, inputs)[0]
+        return weights
 
     def _decode_limited(
         self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds, limited: Sequence[int]
@@ -164,7 +197,7 @@ class OrtBackend(GraphBackend):
         """
         assert self._shortlists
         n, count = len(token_ids), min(needs.num_candidates, self._vocab_size)
-        plain = None if len(limited) == n else self._decode_plain(token_ids, positions, needs)
+        plain = None if len(limited) == n else self._decode_plain(token_ids, positions, needs, keeps=False)
         self._buffers.write(token_ids, positions, count)
         found = self._shortlists.run(n, replace(needs, num_candidates=count))
         if plain is None:
@@ -178,20 +211,19 @@ class OrtBackend(GraphBackend):
                 theirs[limited] = ours[limited]
         return plain
 
-    def _prepare(self, graphs: _Graphs, n: int, needs: StepNeeds) -> _Step:
+    def _prepare(self, graphs: _Graphs, n: int, needs: StepNeeds, *, keeps: bool) -> _Step:
         """Bind a step over rows 0 … n-1, and keep the binding until the step buffers move."""
         assert 1 <= n <= self.rows, "no such number of rows"
         assert needs.num_candidates >= 1, "no candidates"
-        assert self.has_attention or not needs.attention, "the bundle has no attention"
         available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
         if self._buffers.reserve(available):
             for each in self._graphs:
                 each.steps.clear()
-        is_greedy = bool(graphs.greedy) and available == BEST_TOKEN_ALONE
+        is_greedy = bool(graphs.greedy) and available == BEST_TOKEN_ALONE and not keeps  # it returns no query
         session = graphs.greedy if is_greedy else graphs.decoder
-        binding = self._bind(session, n, available, is_greedy=is_greedy)
+        binding = self._bind(session, n, available, is_greedy=is_greedy, keeps=keeps)
         step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
-        graphs.steps[n, needs] = step
+        graphs.steps[n, needs, keeps] = step
         return step
 
     def close(self) -> None:
@@ -200,8 +232,6 @@ class OrtBackend(GraphBackend):
             graphs.sources.clear()
         if self._shortlists:
             self._shortlists.clear()
-        if self._attention:
-            self._attention.close()
 
     def _run_all_sizes(self) -> None:
         are_free = self._are_free
@@ -230,13 +260,6 @@ class OrtBackend(GraphBackend):
                 f"device cpu: there is no memory for {self._shape.rows} rows of"
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
             ) from None
-
-    def _open_attention(self, sessions: Sessions) -> AttentionGraph:
-        alignment, shape = self._bundle.manifest.alignment, self._shape
-        assert alignment
-        query = np.zeros((shape.rows, shape.query_width), shape.dtype)
-        keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
-        return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=self._source_lengths)
 
     def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
         count = super().encode_ahead(sources)
@@ -290,7 +313,7 @@ class OrtBackend(GraphBackend):
             binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
         return binding
 
-    def _bind(self, session: Any, n: int, needs: StepNeeds, *, is_greedy: bool) -> Any:
+    def _bind(self, session: Any, n: int, needs: StepNeeds, *, is_greedy: bool, keeps: bool) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""
         binding = session.io_binding()
         if is_greedy:
@@ -298,18 +321,18 @@ class OrtBackend(GraphBackend):
         else:
             self._buffers.bind_inputs(binding, n, needs)
         self._buffers.bind_outputs(binding, n, needs)
-        self._bind_rows(binding, n, needs)
+        self._bind_rows(binding, n, keeps=keeps)
         return binding
 
-    def _bind_limited(self, binding: Any, n: int, needs: StepNeeds) -> None:
+    def _bind_limited(self, binding: Any, n: int) -> None:
         """Bind what a step over shortlists has in common with the plain step."""
         self._buffers.bind_shortlist_inputs(binding, n)
-        self._bind_rows(binding, n, needs)
+        self._bind_rows(binding, n, keeps=self.has_attention)
 
-    def _bind_rows(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind the caches of rows 0 … n-1, and the query of the alignment if it is needed."""
-        if self._attention and needs.attention:
-            self._attention.bind_query(binding, n)
+    def _bind_rows(self, binding: Any, n: int, *, keeps: bool) -> None:
+        """Bind the caches of rows 0 … n-1, and the query of the alignment if it is kept."""
+        if keeps:
+            bind_host(binding.bind_output, "alignment_query", self._query, (n, self._shape.query_width))
         shape = self._shape
         for kind, dtype, capacity, pointers, returned in (
             ("self", shape.dtype, shape.target_capacity, self._cache.self_pointers(), True),

@@ -106,7 +106,7 @@ def log_normalisers(logits: FloatArray) -> FloatArray:
 _MOST_BINDINGS = 64
 _MOST_BYTES = 1 << 26  # of what is bound
 # Binds the inputs and outputs of a step over n rows that every step has.
-BindRows = Callable[[Any, int, StepNeeds], None]
+BindRows = Callable[[Any, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class ShortlistStep:
         bind_host(inputs, "outside", bound.outside, bound.outside.shape)
         bind_host(outputs, "candidate_places", bound.places, bound.places.shape)
         bind_host(outputs, "logits", bound.logits, bound.logits.shape)
-        self._bind_rows(bound.binding, n, needs)
+        self._bind_rows(bound.binding, n)
         return bound
 
     def _whole(self, n: int, logits: FloatArray) -> FloatArray:

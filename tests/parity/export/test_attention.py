@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.backend_checks import copied
+from helpers.backend_checks import attention_of, copied
 from helpers.bundles import bundle_model, random_bundle
 from helpers.sessions import open_session
 from translane_export.checks.alignment_layer import recorded_attention
@@ -20,7 +20,6 @@ from translane_server.runtime.sessions import Sessions
 LENGTHS = (9, 1, 4, 16, 2, 7)
 CAPACITY, SOURCE_CAPACITY = 16, 21
 CONFIG = {"max_positions": 32, "decoder_layers": 3, "norm": "pre", "heads": 2, "head_size": 24}
-ATTENTION = StepNeeds(num_candidates=2, attention=True)
 
 
 def alignment_session(config, heads, dtype, threads=1):
@@ -52,27 +51,26 @@ def test_weights_at_every_step(tmp_path, layer):
     for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0
         rows = np.arange(len(sources))
         positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
-        attention = backend.decode_step(targets[rows, positions], positions, ATTENTION).attention
-        assert attention is not None
-        assert attention.shape == (len(sources), SOURCE_CAPACITY)
-        assert attention.dtype == np.float32
-        for row, length in enumerate(LENGTHS):
-            np.testing.assert_allclose(attention[row, :length], expected[row][positions[row]], atol=1e-5, rtol=0)
-            assert not attention[row, length:].any()
+        backend.decode_step(targets[rows, positions], positions, keep=step)
+        row = step - CAPACITY + 1  # which has now been fed its last token
+        if row >= 0:
+            attention, length = backend.align(row, row, [row] * CAPACITY), LENGTHS[row]
+            assert attention.shape == (CAPACITY, SOURCE_CAPACITY)
+            assert attention.dtype == np.float32
+            np.testing.assert_allclose(attention[:, :length], expected[row], atol=1e-5, rtol=0)
+            assert not attention[:, length:].any()
 
 
 @pytest.mark.slow
-def test_asking_for_them_changes_nothing_else(tmp_path):
+def test_keeping_a_step_changes_nothing_else(tmp_path):
     bundle = load_bundle(random_bundle(tmp_path / "bundle", export={"alignment_layer": 2}, **CONFIG))
     backend = OrtBackend(Sessions(bundle, threads=1), rows=2, source_capacity=8, target_capacity=8)
     backend.encode([[5, 6, 3], [7, 3]], 0)
     tokens, positions = np.array([2, 2]), np.zeros(2, np.int32)
-    plain = backend.decode_step(tokens, positions, StepNeeds(3, logits=True))
-    assert plain.attention is None
-    before = copied(plain)
-    asked = copied(backend.decode_step(tokens, positions, StepNeeds(3, logits=True, attention=True)))
-    assert all(asked[name].tobytes() == before[name].tobytes() for name in ("logits", "log_probs"))
-    np.testing.assert_allclose(asked["attention"].sum(1), 1, atol=1e-6)
+    before = copied(backend.decode_step(tokens, positions, StepNeeds(3, logits=True)))
+    kept = copied(backend.decode_step(tokens, positions, StepNeeds(3, logits=True), 0))
+    assert all(kept[name].tobytes() == before[name].tobytes() for name in ("logits", "log_probs"))
+    np.testing.assert_allclose(attention_of(backend, 2, 1).sum(2), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

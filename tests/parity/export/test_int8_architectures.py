@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES, EXPORT_SIZES
-from helpers.backend_checks import copied
+from helpers.backend_checks import attention_of, copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from translane_export.checks.translate import translate_greedily
 from translane_export.sources.bundle import BundleReader
@@ -47,10 +47,11 @@ def decode(bundle, sources, targets):
     found = []
     for position in range(STEPS):
         positions = np.full(len(sources), position, np.int32)
-        step = backend.decode_step(targets[:, position], positions, StepNeeds(4, logits=True, attention=True))
+        step = backend.decode_step(targets[:, position], positions, StepNeeds(4, logits=True), position)
         taken = copied(step)
-        found.append(tuple(taken[name] for name in ("token_ids", "log_probs", "logits", "attention")))
-    return found
+        found.append(tuple(taken[name] for name in ("token_ids", "log_probs", "logits")))
+    attention = attention_of(backend, len(sources), STEPS)
+    return [(*step, attention[:, position]) for position, step in enumerate(found)]
 
 
 @torch.inference_mode()

@@ -16,6 +16,7 @@ from helpers import hugging_face
 from helpers.backend_checks import (
     NEEDS,
     along,
+    attention_of,
     copied,
     distance,
     greedy,
@@ -144,15 +145,15 @@ def test_a_source_encoded_alone_is_as_among_longer_ones(ours, sources, fed, expe
 
 @pytest.mark.slow
 def test_attention_is_the_cpus_and_none_of_it_is_on_padding(bundle, ours, theirs, sources, fed):
-    needs = StepNeeds(num_candidates=3, attention=True)
     weights = []
     for backend in (ours, theirs):
         backend.encode(sources, 0)
-        weights.append(np.stack([step["attention"][:, :CAPACITY] for step in along(backend, fed, needs)]))
+        along(backend, fed, StepNeeds(num_candidates=3), keep=True)
+        weights.append(attention_of(backend, ROWS, STEPS)[..., :CAPACITY])
     np.testing.assert_allclose(weights[0], weights[1], atol=bundle.manifest.parity.attention_tolerance)
     for row, source in enumerate(sources):
-        assert not weights[0][:, row, len(source) :].any()
-        np.testing.assert_allclose(weights[0][:, row].sum(1), 1, atol=0.01)
+        assert not weights[0][row, :, len(source) :].any()
+        np.testing.assert_allclose(weights[0][row].sum(1), 1, atol=0.01)
 
 
 def test_rows_move_in_the_order_of_the_moves(ours, theirs, sources, fed, tolerance):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from helpers.backend_checks import attention_of
 from helpers.bundles import SOURCES, random_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.graph_backend import GraphBackend
@@ -28,11 +29,13 @@ def test_steps_ahead_choose_what_single_steps_choose(bundle, n):
     tokens = np.full(n, bundle.manifest.special_ids.decoder_start)
     positions = np.arange(n, dtype=np.int32)  # rows are at positions of their own
     backend.encode(sources, 0)
-    expected = GraphBackend.decode_ahead(backend, tokens, positions, STEPS)
+    expected = GraphBackend.decode_ahead(backend, tokens, positions, STEPS, keep=0)
+    attention = attention_of(backend, n, STEPS)
     backend.encode(sources, 0)
-    found = backend.decode_ahead(tokens, positions, STEPS)
+    found = backend.decode_ahead(tokens, positions, STEPS, keep=STEPS)
     assert np.array_equal(found, expected)
     assert found.shape == (STEPS, n)
+    assert np.array_equal([backend.align(row, STEPS, [row] * STEPS) for row in range(n)], attention)
     asked = []
     backend.encode(sources, 0)
     found = backend.decode_ahead(tokens, positions, STEPS, lambda chosen: asked.append(chosen) or len(asked) == 4)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from translane_server.core.arrays import Int32Array, IntArray
+from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import DeviceError, StartupError
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
 from translane_server.runtime.cuda.bindings import ELEMENT_TYPES, StepBindings
@@ -85,7 +86,8 @@ class CudaBackend(GraphBackend):
             pad=ids.pad,
             element_type=ELEMENT_TYPES[bundle.manifest.graphs.cross_dtype],
         )
-        self._steps = StepGraphs(self._runtime, StepBindings(sessions, cache, kernels, self._memory), capture=capture)
+        self._bindings = StepBindings(sessions, cache, kernels, self._memory)
+        self._steps = StepGraphs(self._runtime, self._bindings, capture=capture)
         self._buckets = buckets(rows)
         self._bucket_of = [next(size for size in self._buckets if size >= n) for n in range(rows + 1)]
         self._source_lengths = self._memory.inputs.source_lengths
@@ -98,14 +100,15 @@ class CudaBackend(GraphBackend):
     def steps_at_once(self) -> int:
         return STEPS_AT_ONCE
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
+    ) -> Candidates:
         if needs == BEST_TOKEN_ALONE:
-            return Candidates(self.decode_ahead(token_ids, positions, 1).T)
+            return Candidates(self.decode_ahead(token_ids, positions, 1, keep=keep).T)
         assert needs.num_candidates >= 1, "no candidates"
-        assert self._has_attention or not needs.attention, "the bundle has no attention"
         n, memory = len(token_ids), self._memory
         count = min(needs.num_candidates, self._vocab_size)
-        available = StepNeeds(count, logits=needs.logits, attention=needs.attention)
+        available = StepNeeds(count, logits=needs.logits)
         bucket = self._check(token_ids, positions, 1)
         memory.inputs.send(token_ids, positions, bucket)  # first, because making a step runs it
         step = self._steps.scored(bucket, available)
@@ -113,16 +116,25 @@ class CudaBackend(GraphBackend):
         step.candidates.to_host()
         if needs.logits:
             memory.logits.to_host(n)
-        if needs.attention:
-            memory.attention.to_host(n)
+        if keep is not None:
+            memory.keep(n, keep)
         self._runtime.synchronize()
         ids, log_probs = step.candidates.read(n)
         return Candidates(
             ids,
             log_probs if needs.log_probs else None,
             memory.logits.read(n) if needs.logits else None,
-            memory.attention.read(n) if needs.attention else None,
         )
+
+    @property
+    def _queries(self) -> npt.NDArray[np.generic]:
+        return self._memory.queries
+
+    def _attend(self, row: int, queries: npt.NDArray[np.generic]) -> FloatArray:
+        weights = np.empty((len(queries), self.source_capacity), np.float32)
+        self._bindings.bind_alignment(row, queries, self._source_lengths[row : row + 1], weights)()
+        self._runtime.synchronize()
+        return weights
 
     @property
     def stops_between_steps(self) -> bool:
@@ -134,13 +146,16 @@ class CudaBackend(GraphBackend):
         positions: Int32Array,
         steps: int,
         stops: Stops = never,  # noqa: ARG002 see `stops_between_steps`
+        keep: int | None = None,
     ) -> IntArray:
         assert 1 <= steps <= STEPS_AT_ONCE, "no such number of steps"
         bucket = self._check(token_ids, positions, steps)
         self._memory.inputs.send(token_ids, positions, bucket)  # first, because making a step runs it
-        step = self._steps.greedy(bucket)
-        for _ in range(steps):
+        step = self._steps.greedy(bucket, with_query=keep is not None)
+        for number in range(steps):
             step.queue()
+            if keep is not None:
+                self._memory.keep(len(token_ids), keep + number)
         self._memory.history_to_host(steps)
         self._runtime.synchronize()
         return self._memory.read_history(steps, len(token_ids))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from translane_server.bundle.manifest import Graph
+from translane_server.core.arrays import FloatArray, Int32Array
 from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels
@@ -68,20 +71,17 @@ class StepBindings:
         self._device = sessions.device
         self._half = self._graphs.cross_dtype
 
-    def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory) -> BoundStep:
-        """Bind a step over the first `rows` rows. If `needs` is None, the step is greedy and feeds its tokens back."""
-        if needs is None:
-            return BoundStep(self._bind_greedy(rows, candidates), self._feed_back(rows, candidates))
-        step = self._bind_scored(rows, needs, candidates)
-        if not needs.attention:
-            return BoundStep(step)
-        alignment = self._bind_alignment(rows)
+    def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory, *, feeds_back: bool) -> BoundStep:
+        """Bind a step over the first `rows` rows.
 
-        def run() -> None:
-            step()
-            alignment()
-
-        return BoundStep(run)
+        Args:
+            rows: number of rows.
+            needs: the results of the step; None if the step is the greedy graph, which returns no query.
+            candidates: where the step leaves its candidates.
+            feeds_back: whether the step feeds every row its best token.
+        """
+        run = self._bind_scored(rows, needs, candidates) if needs else self._bind_greedy(rows, candidates)
+        return BoundStep(run, self._feed_back(rows, candidates) if feeds_back else None)
 
     def _bind_greedy(self, rows: int, candidates: CandidateMemory) -> Run:
         assert self._graphs.greedy
@@ -117,24 +117,28 @@ class StepBindings:
         self._bind(binding.bind_output, "candidate_log_probs", "float32", (rows, count), candidates.log_probs_address)
         if needs.logits:
             self._bind(binding.bind_output, "logits", "float32", (rows, self._vocab_size), self._memory.logits.address)
-        if needs.attention:
+        if self._alignment:
             width = self._shape.query_width
             self._bind(binding.bind_output, "alignment_query", self._half, (rows, width), self._memory.query_address)
         return self._runs(self._sessions.decoder, binding, kept)
 
-    def _bind_alignment(self, rows: int) -> Run:
-        assert self._alignment
+    def bind_alignment(
+        self, row: int, queries: npt.NDArray[np.generic], source_length: Int32Array, weights: FloatArray
+    ) -> Run:
+        """Bind the alignment graph over queries [T, W] of the source of `row`. Its operators broadcast the source.
+
+        The queries, the source's length [1] and the weights [T, C] are in main memory. They must outlive the run.
+        """
+        assert self._alignment, "the bundle has no attention"
         shape, session = self._shape, self._sessions.alignment
         binding = session.io_binding()
+        binding.bind_input("alignment_query", "cpu", 0, ELEMENT_TYPES[self._half], queries.shape, queries.ctypes.data)
+        binding.bind_input("source_lengths", "cpu", 0, np.int32, (1,), source_length.ctypes.data)
+        block = (1, shape.heads, shape.source_capacity, shape.head_size)  # [1, H, C, D]
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
-        block = (rows, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
-        width = shape.query_width
-        self._bind(binding.bind_input, "alignment_query", self._half, (rows, width), self._memory.query_address)
-        self._bind(binding.bind_input, "source_lengths", "int32", (rows,), self._memory.inputs.source_lengths_address)
+        keys += row * math.prod(block) * shape.cross_dtype.itemsize
         self._bind(binding.bind_input, "cross_key", self._half, block, keys)
-        self._bind(
-            binding.bind_output, "attention", "float32", (rows, shape.source_capacity), self._memory.attention.address
-        )
+        binding.bind_output("attention", "cpu", 0, np.float32, weights.shape, weights.ctypes.data)
         return self._runs(session, binding)
 
     def _bind_rows(self, session: Any, graph: Graph, rows: int) -> Any:

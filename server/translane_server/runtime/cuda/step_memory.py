@@ -115,7 +115,7 @@ class CandidateMemory:
 
 
 class FloatRows:
-    """Rows of float32 that a step returns only for some requests: logits [R, V], or attention weights [R, C]."""
+    """Rows of float32 that a step returns only for some requests: logits [R, V], for example."""
 
     def __init__(self, runtime: CudaRuntime, rows: int, width: int) -> None:
         self._memory = Mirrored(runtime, 4 * rows * width)
@@ -178,12 +178,20 @@ class StepMemory:
         return FloatRows(self._runtime, self._shape.rows, self._vocab_size)
 
     @cached_property
-    def attention(self) -> FloatRows:
-        """Attention weights, [R, C]."""
-        return FloatRows(self._runtime, self._shape.rows, self._shape.source_capacity)
-
-    @cached_property
     def query_address(self) -> int:
-        """Address of the query that a step returns for the alignment graph, [R, query width]."""
+        """Address of the query that a step returns for the alignment graph, [R, W]."""
         shape = self._shape
         return self._runtime.allocate(shape.rows * shape.query_width * shape.dtype.itemsize)
+
+    @cached_property
+    def queries(self) -> npt.NDArray[np.generic]:
+        """The queries of the steps that were kept last, in the host's memory, [T, R, W]. The copies must be done."""
+        shape = self._shape
+        size = shape.target_capacity * shape.rows * shape.query_width * shape.dtype.itemsize
+        pinned = self._runtime.allocate_pinned(size).view(shape.dtype)
+        return pinned.reshape(shape.target_capacity, shape.rows, shape.query_width)
+
+    def keep(self, n: int, number: int) -> None:
+        """Queue a copy of the query of the last step, which had n rows, to the host."""
+        kept = self.queries[number % self._shape.target_capacity, :n]
+        self._runtime.copy(kept.ctypes.data, self.query_address, kept.nbytes)

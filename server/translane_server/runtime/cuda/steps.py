@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from translane_server.core.errors import first_line
-from translane_server.runtime.backend import StepNeeds
+from translane_server.runtime.backend import BEST_TOKEN, StepNeeds
 from translane_server.runtime.cuda.bindings import BoundStep, StepBindings
 from translane_server.runtime.cuda.runtime import CudaRuntime
 from translane_server.runtime.cuda.step_memory import CandidateMemory
@@ -65,15 +65,15 @@ class StepGraphs:
         self._runtime = runtime
         self._bindings = bindings
         self._captures = capture
-        self._steps: dict[tuple[int, StepNeeds | None], Step] = {}
+        self._steps: dict[tuple[int, StepNeeds | None, bool], Step] = {}
 
-    def greedy(self, bucket: int) -> Step:
+    def greedy(self, bucket: int, *, with_query: bool) -> Step:
         """Return a greedy step over `bucket` rows. The step feeds every row the token that it chooses."""
-        return self._find(bucket, None)
+        return self._find(bucket, BEST_TOKEN if with_query else None, feeds_back=True)
 
     def scored(self, bucket: int, needs: StepNeeds) -> Step:
-        """Return a step over `bucket` rows that returns what `needs` asks for."""
-        return self._find(bucket, needs)
+        """Return a step over `bucket` rows that returns what `needs` asks for, and the query."""
+        return self._find(bucket, needs, feeds_back=False)
 
     def clear(self) -> None:
         """Release all steps."""
@@ -81,13 +81,13 @@ class StepGraphs:
             self._release(step)
         self._steps.clear()
 
-    def _find(self, bucket: int, needs: StepNeeds | None) -> Step:
-        step = self._steps.pop((bucket, needs), None)
+    def _find(self, bucket: int, needs: StepNeeds | None, *, feeds_back: bool) -> Step:
+        step = self._steps.pop((bucket, needs, feeds_back), None)
         if step is None:
             if len(self._steps) >= _MOST_STEPS:
                 self._release(self._steps.pop(next(iter(self._steps))))  # used longest ago
-            step = self._make(bucket, needs)
-        self._steps[bucket, needs] = step
+            step = self._make(bucket, needs, feeds_back=feeds_back)
+        self._steps[bucket, needs, feeds_back] = step
         return step
 
     def _release(self, step: Step) -> None:
@@ -95,9 +95,9 @@ class StepGraphs:
             self._runtime.destroy_graph(step.graph)
         step.candidates.memory.free()
 
-    def _make(self, bucket: int, needs: StepNeeds | None) -> Step:
+    def _make(self, bucket: int, needs: StepNeeds | None, *, feeds_back: bool) -> Step:
         candidates = CandidateMemory.allocate(self._runtime, bucket, needs.num_candidates if needs else 1)
-        bound = self._bindings.bind(bucket, needs, candidates)
+        bound = self._bindings.bind(bucket, needs, candidates, feeds_back=feeds_back)
         if self._captures:
             # A capture fails if something reserves memory in it. Libraries reserve memory when they first need it.
             # ONNX Runtime measures its need in the first run, and reserves one block in the second run.

@@ -31,15 +31,18 @@ class Backend:
     def move_rows(self, moves):
         pass
 
-    def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
+    def decode_step(self, token_ids, positions, needs=BEST_TOKEN, keep=None):
         self.asked.append(needs)
         ids = 4 + (token_ids[:, None] + np.arange(needs.num_candidates)) % 5
         if needs == StepNeeds(log_probs=False):
             return Candidates(np.where(positions[:, None] >= self.wrong_from, 8 - ids, ids))
         return Candidates(ids, np.zeros(ids.shape, np.float32), np.zeros((len(ids), 9), np.float32))
 
-    def decode_ahead(self, token_ids, positions, steps, stops=None):
+    def decode_ahead(self, token_ids, positions, steps, stops=None, keep=None):
         raise AssertionError("every step is recorded")
+
+    def align(self, row, first, rows):
+        raise AssertionError("nothing is kept")
 
     def close(self):
         raise AssertionError("its owner closes it")

@@ -53,6 +53,7 @@ class EagerBackend:
         self.fed = {}
         self.encoded = []
         self.encoded_together = []
+        self.kept = {}
         self.positions = []
 
     def encode_ahead(self, sources):
@@ -76,7 +77,7 @@ class EagerBackend:
             self.fed[move.target] = list(self.fed[move.source])
 
     @torch.inference_mode()
-    def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
+    def decode_step(self, token_ids, positions, needs=BEST_TOKEN, keep=None):
         self.positions.append(set(positions.tolist()))
         rows, attention = [], np.zeros((len(token_ids), self.source_capacity), np.float32)
         for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
@@ -94,9 +95,13 @@ class EagerBackend:
         first = 1 if self.wrong_token_at in positions else 0
         chosen = order[:, first : first + needs.num_candidates]
         ids, log_probs = self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1))
-        return Candidates(ids, log_probs, logits, self.attention(attention))
+        self.kept[keep] = self.attention(attention)
+        return Candidates(ids, log_probs, logits)
 
-    def decode_ahead(self, token_ids, positions, steps, stops=None):
+    def align(self, row, first, rows):
+        return np.stack([self.kept[number][row] for number, row in enumerate(rows, start=first)])
+
+    def decode_ahead(self, token_ids, positions, steps, stops=None, keep=None):
         raise AssertionError("every step is compared")
 
     def close(self):

@@ -162,7 +162,18 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
 @pytest.mark.parametrize("steps_at_once", [2, 3, 4])
 def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once, stops):
     """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
-    options: list[dict[str, Any]] = [{}, {}, {}, {"beam_size": 2}, {}, {"scores": True}, {}, {}, {}, {}]
+    options: list[dict[str, Any]] = [
+        {},
+        {},
+        {},
+        {"beam_size": 2},
+        {},
+        {"scores": True},
+        {"alignment": True},
+        {},
+        {},
+        {},
+    ]
 
     def decode(at_once):
         backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()

@@ -306,18 +306,38 @@ def test_a_sentence_ends_where_everything_is_banned():
         assert hypothesis.is_complete
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_each_token_is_aligned_with_the_source_token_its_step_attends_to(beam_size):
-    source = [7, 8, 9, 10, EOS]
-    options = DecodingOptions(max_length=10, min_length=6, beam_size=beam_size, alignment=True)
-    ((hypothesis,),), _ = decode([Sentence(source, options)])
-    assert len(hypothesis.alignment) == len(hypothesis.token_ids) >= 6
-    history = [MODEL.vocabulary.decoder_start]
-    for token, aligned in zip(hypothesis.token_ids, hypothesis.alignment, strict=True):
-        attention = MODEL.attention(source, history)[:-1]
-        assert aligned.source_token == attention.argmax()
-        assert aligned.weight == pytest.approx(attention.max())
-        history.append(token)
+@given(st.integers(0, 1000))
+@settings(max_examples=30)
+def test_each_token_is_aligned_with_the_source_token_its_step_attends_to(seed):
+    """Whatever rows the hypotheses went through, in company of sentences that come, go and take more rows."""
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"beam_size": 4, "num_hypotheses": 3},
+        {"alternatives": True, "num_hypotheses": 3},
+        {"sampling": Sampling(seed=1), "num_hypotheses": 2},
+        {"beam_size": 2, "coverage_penalty": 0.3},
+        {"alignment": False},
+    ]
+    batch = [
+        Sentence(
+            [7 + number, 8, 9, 10, EOS],
+            DecodingOptions(**{"max_length": 1 + number % 9, "alignment": True, **kinds[number % len(kinds)]}),
+            (4, 5)[: number % 3],
+        )
+        for number in range(20)
+    ]
+    results, _ = decode(batch, seed=seed)
+    for sentence, hypotheses in zip(batch, results, strict=True):
+        for hypothesis in hypotheses:
+            if not sentence.options.alignment:
+                assert hypothesis.alignment == ()
+                continue
+            history = [MODEL.vocabulary.decoder_start]
+            for token, aligned in zip(hypothesis.token_ids, hypothesis.alignment, strict=True):
+                attention = MODEL.attention(sentence.source_ids, history)[:-1]
+                assert aligned.source_token == attention.argmax()
+                assert aligned.weight == pytest.approx(attention.max())
+                history.append(token)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -329,7 +349,7 @@ def test_tokens_are_committed_long_before_the_end(beam_size):
 
 def test_committed_tokens_come_with_their_alignment():
     backend = RandomBackend(MODEL, rows=ROWS)
-    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
+    batch = RunningBatch(ROWS, backend.target_capacity, MODEL.vocabulary, backend.align)
     sentences = [
         Sentence([7, 8, 9, EOS], DecodingOptions(10, min_length=8, beam_size=size, alignment=True)) for size in (1, 3)
     ]
@@ -337,18 +357,18 @@ def test_committed_tokens_come_with_their_alignment():
     heard: dict[int, tuple[AlignedToken, ...]] = {0: (), 1: ()}
     while batch.size:
         update = step(batch, backend)
-        for search, tokens in update.committed:
+        for search, tokens in batch.committed():
             assert len(tokens.alignment) == len(tokens.token_ids)
             heard[search.sequence.number] += tokens.alignment
         for search in update.done:
             aligned = heard[search.sequence.number]
-            assert search.hypotheses()[0].alignment[: len(aligned)] == aligned
+            assert batch.hypotheses(search)[0].alignment[: len(aligned)] == aligned
             assert aligned
 
 
 def test_dropping_a_sentence_frees_all_its_rows():
     backend = RandomBackend(MODEL, rows=ROWS)
-    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
+    batch = RunningBatch(ROWS, backend.target_capacity, MODEL.vocabulary, backend.align)
     options = DecodingOptions(max_length=20, min_length=15, beam_size=4, suppressed_ids=(5,))
     waiting = sequences.sequences([Sentence([s, EOS], options) for s in (5, 6, 7)])
     enter(batch, backend, waiting)
@@ -363,7 +383,7 @@ def test_dropping_a_sentence_frees_all_its_rows():
         done += step(batch, backend).done
     assert {search.sequence.number for search in done} == {0, 2}
     for search in done:
-        check(search.hypotheses(), expected(search.sequence.sentence))
+        check(batch.hypotheses(search), expected(search.sequence.sentence))
 
 
 def text_of(token_ids):

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.backend import FakeBackend
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.sequence import Sentence, Sequence, TargetVocabulary
@@ -30,7 +31,7 @@ def only(update):
 
 
 def batch(rows=8):
-    return RunningBatch(rows, 8, 8, TargetVocabulary(2, EOS))
+    return RunningBatch(rows, 8, TargetVocabulary(2, EOS), FakeBackend().align)
 
 
 def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
@@ -94,6 +95,7 @@ def test_one_stream_leaves_the_others_a_plain_step():
     running = batch()
     running.add([job(scores=False), Sequence(99, 0, 0.0, True, Sentence([7], DecodingOptions(8, scores=False)))])
     assert running.needs == StepNeeds(log_probs=False)
-    ((search, tokens),) = running.advance(Candidates(np.array([[10], [11]]))).committed
+    running.advance(Candidates(np.array([[10], [11]])))
+    ((search, tokens),) = running.committed()
     assert (search.sequence.number, tokens.token_ids) == (99, (11,))
     assert running.greedy_steps == 0, "somebody waits for each token"
