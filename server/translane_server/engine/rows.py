@@ -18,7 +18,6 @@ _RECORD = np.dtype(
         ("limit", np.int32),
         ("stream", np.int64),
         ("greedy", np.bool_),
-        ("aligned", np.bool_),
     ],
     align=True,
 )
@@ -40,8 +39,7 @@ class RowTable:
         limit: number of tokens at which a row ends at the latest, [R].
         stream: stream of random numbers of each row, [R].
         greedy: whether a row takes the best candidate of every step, [R].
-        aligned: whether the hypothesis of a row is aligned when it has ended, [R].
-        chosen_in: the row in which each token of an aligned row was or will be chosen, [R, T].
+        chosen_in: the row in which each token of a row was or will be chosen, [R, T].
     """
 
     def __init__(self, rows: int, target_capacity: int) -> None:
@@ -60,15 +58,13 @@ class RowTable:
         self.limit: Int32Array = self._records["limit"]
         self.stream: IntArray = self._records["stream"]
         self.greedy: BoolArray = self._records["greedy"]
-        self.aligned: BoolArray = self._records["aligned"]
         self.chosen_in: Int32Array = np.zeros((rows, target_capacity), np.int32)
 
-    def begin(self, row: int, start: int, source_length: int, limit: int, *, greedy: bool, aligned: bool) -> None:
+    def begin(self, row: int, start: int, source_length: int, limit: int, *, greedy: bool) -> None:
         """Begin a sentence in a row, with the decoder's start."""
-        self._records[row] = (0, start, 0.0, source_length, limit, 0, greedy, aligned)
+        self._records[row] = (0, start, 0.0, source_length, limit, 0, greedy)
         self.history[row, 0] = start
-        if aligned:
-            self.chosen_in[row] = row
+        self.chosen_in[row] = row
 
     def copy_state(self, source: int, target: int) -> None:
         """Copy the state of a row, but not its history and log-probabilities."""
@@ -109,7 +105,5 @@ class RowTable:
         self.history[target, : length + 1] = self.history[source, : length + 1]
         self.log_probs[target, :length] = self.log_probs[source, :length]
         for move in moves:
-            if self.aligned[move.source]:
-                chosen_in, done = self.chosen_in[move.target], move.target_length
-                chosen_in[:done] = self.chosen_in[move.source, :done]
-                chosen_in[done:] = move.target
+            self.chosen_in[move.target] = move.target
+            self.chosen_in[move.target, : move.target_length] = self.chosen_in[move.source, : move.target_length]

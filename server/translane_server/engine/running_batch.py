@@ -124,8 +124,8 @@ class RunningBatch:
             search.entered_step, search.entered_row_steps = self.steps, self.row_steps
             self._by_row[row : row + 1] = [search]
             sentence = sequence.sentence
-            aligned, greedy = sentence.options.alignment, search.is_greedy_from(0)
-            self._table.begin(row, self._start, len(sentence.source_ids), search.limit, greedy=greedy, aligned=aligned)
+            greedy = search.is_greedy_from(0)
+            self._table.begin(row, self._start, len(sentence.source_ids), search.limit, greedy=greedy)
             self.reserved += sequence.rows
             self._scored += sentence.options.scores
             self._attending += sentence.options.attention
