@@ -127,6 +127,7 @@ class EngineLoop:
         self._encoded: deque[tuple[Sequence, int]] = deque()  # sequences, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
+        self._ended: list[Search] = []  # searches that the last step has ended, until their results are there
         self._output = EngineOutput.none()  # what the server is told next
         self._must_answer = False
 
@@ -193,9 +194,10 @@ class EngineLoop:
             if batch.reserved:
                 self._decode()
         except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
-            self._batch, self._newcomers = self._empty_batch(), []
+            lost = [*[search.sequence for search in self._ended], *batch.sequences]
+            self._batch, self._newcomers, self._ended = self._empty_batch(), [], []
             self._encode_again()
-            self._fail(batch.sequences, error)
+            self._fail(lost, error)
             self._check_model(decoder=True)
 
     def _fail(self, sequences: abc.Sequence[Sequence], error: Exception) -> None:
@@ -281,6 +283,7 @@ class EngineLoop:
         seconds = (self._clock() - started) / steps
         output.stats.steps.extend([(seconds, len(token_ids))] * steps)
         update = batch.advance_ahead(decoded) if several else batch.advance(candidates)
+        self._ended = update.done
         now = self._clock()
         if self._newcomers:
             first = started + seconds if several else now
@@ -288,9 +291,10 @@ class EngineLoop:
             self._newcomers = []
         if update.moves:
             self._move(update.moves)
-        for search in update.done:
+        for search, hypotheses in [(search, batch.hypotheses(search)) for search in self._ended]:
             timing = search.timing(now, batch.steps, batch.row_steps)
-            output.ended.append((search.sequence.number, SentenceResult(batch.hypotheses(search), timing)))
+            output.ended.append((search.sequence.number, SentenceResult(hypotheses, timing)))
+        self._ended = []
         for search, tokens in batch.committed():
             output.committed.append((search.sequence.number, tokens))
 

@@ -368,6 +368,17 @@ def test_a_step_that_fails_costs_its_sentences_alone(caplog):
     assert caplog.messages == ["a step of 2 sentences has failed"]
 
 
+def test_an_alignment_that_fails_loses_no_sentence(monkeypatch):
+    fail, align = once(MemoryError()), FakeBackend.align
+    monkeypatch.setattr(FakeBackend, "align", lambda *arguments: [fail(), align(*arguments)][1])
+    calls = Calls(rows=3)
+    for token, length in ((10, 3), (11, 3), (12, 9), (13, 3)):
+        calls.submit(token, length, alignment=token % 2 == 1)
+    calls.run()
+    assert failed(calls) == [10, 11, 12]
+    assert calls.order == [13]
+
+
 def test_an_encoder_run_that_fails_costs_none_of_the_sentences_that_decode():
     calls = Calls(rows=2)
     calls.submit(10, length=5)
