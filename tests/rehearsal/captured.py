@@ -78,11 +78,15 @@ def main() -> None:
         "scored": StepNeeds(),
         "8 candidates": StepNeeds(num_candidates=8),
         "logits": StepNeeds(num_candidates=8, logits=True),
-        "attention": StepNeeds(num_candidates=8),
     }
     for kind, need in needs.items():
-        keep = 0 if kind == "attention" else None
-        report(kind, partial(backend.decode_step, tokens, positions, need, keep), expected=expected)
+        report(kind, partial(backend.decode_step, tokens, positions, need), expected=expected)
+    report("logits, kept", partial(backend.decode_step, tokens, positions, needs["logits"], 0))
+    report(
+        f"{STEPS_AT_ONCE} greedy steps, kept",
+        lambda: backend.decode_ahead(tokens, positions, STEPS_AT_ONCE, keep=0),
+    )
+    report("an alignment", lambda: backend.align(1, 0, [0, 1, 0]))
     report(
         f"{STEPS_AT_ONCE} greedy steps",
         lambda: backend.decode_ahead(tokens, positions, STEPS_AT_ONCE),

@@ -98,9 +98,14 @@ def test_a_captured_step_is_one_launch_one_wait_and_a_copy_each_way_over_the_row
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     reports = {report["kind"]: report for report in map(json.loads, done.stdout.splitlines())}
-    needs = {"greedy", "scored", "8 candidates", "logits", "attention"}
-    others = {"4 greedy steps", "greedy, between two buckets", "moves of 48 rows"}
-    assert reports.keys() == needs | others
+    needs = {"greedy", "scored", "8 candidates", "logits"}
+    ahead = {"4 greedy steps", "4 greedy steps, kept"}
+    others = {"greedy, between two buckets", "logits, kept", "an alignment", "moves of 48 rows"}
+    assert reports.keys() == needs | ahead | others
+
+    alignment = reports.pop("an alignment")["replayed"]
+    assert not alignment["refused"]
+    assert not alignment["missing"]
 
     moves = reports.pop("moves of 48 rows")
     assert moves["replayed"]["launches"] == {"move_rows": 1}
@@ -112,9 +117,10 @@ def test_a_captured_step_is_one_launch_one_wait_and_a_copy_each_way_over_the_row
         for tally in (captured, replayed):
             assert not tally["refused"], kind
             assert not tally["missing"], kind
-        assert replayed["launches"] == {"cudaGraphLaunch": 4 if kind == "4 greedy steps" else 1}, kind
+        assert replayed["launches"] == {"cudaGraphLaunch": 4 if kind in ahead else 1}, kind
         assert sum(replayed["syncs"].values()) == copies(replayed, "H2D") == 1, kind
-        assert copies(replayed, "D2H") == (2 if kind in ("logits", "attention") else 1), kind
+        answers = {"logits": 2, "logits, kept": 3, "4 greedy steps, kept": 5}
+        assert copies(replayed, "D2H") == answers.get(kind, 1), kind
         assert replayed["copies"].keys() == {"H2D", "D2H"}, kind
         assert not replayed["memsets"], kind
         if kind in needs:

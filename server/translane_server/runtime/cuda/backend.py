@@ -14,7 +14,7 @@ from translane_server.runtime.cuda.bindings import ELEMENT_TYPES, StepBindings
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.encoding import CudaEncoder
 from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
-from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE, StepMemory
+from translane_server.runtime.cuda.step_memory import QUERIES_AT_ONCE, STEPS_AT_ONCE, StepMemory
 from translane_server.runtime.cuda.steps import StepGraphs, buckets
 from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.graph_backend import GraphBackend
@@ -132,8 +132,10 @@ class CudaBackend(GraphBackend):
 
     def _attend(self, row: int, queries: npt.NDArray[np.generic]) -> FloatArray:
         weights = np.empty((len(queries), self.source_capacity), np.float32)
-        self._bindings.bind_alignment(row, queries, self._source_lengths[row : row + 1], weights)()
-        self._runtime.synchronize()
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            some = slice(first, first + QUERIES_AT_ONCE)
+            self._bindings.bind_alignment(row, queries[some], self._source_lengths[row : row + 1], weights[some])()
+            self._runtime.synchronize()
         return weights
 
     @property

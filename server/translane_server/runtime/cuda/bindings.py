@@ -125,7 +125,7 @@ class StepBindings:
     def bind_alignment(
         self, row: int, queries: npt.NDArray[np.generic], source_length: Int32Array, weights: FloatArray
     ) -> Run:
-        """Bind the alignment graph over queries [T, W] of the source of `row`. Its operators broadcast the source.
+        """Bind the alignment graph over queries [T, W] of the source of `row`, with T ≤ `QUERIES_AT_ONCE`.
 
         The queries, the source's length [1] and the weights [T, C] are in main memory. They must outlive the run.
         """
@@ -134,10 +134,10 @@ class StepBindings:
         binding = session.io_binding()
         binding.bind_input("alignment_query", "cpu", 0, ELEMENT_TYPES[self._half], queries.shape, queries.ctypes.data)
         binding.bind_input("source_lengths", "cpu", 0, np.int32, (1,), source_length.ctypes.data)
-        block = (1, shape.heads, shape.source_capacity, shape.head_size)  # [1, H, C, D]
+        block = (shape.heads, shape.source_capacity, shape.head_size)  # [H, C, D]
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
-        keys += row * math.prod(block) * shape.cross_dtype.itemsize
-        self._bind(binding.bind_input, "cross_key", self._half, block, keys)
+        keys = self._memory.repeat_keys(keys + row * math.prod(block) * shape.cross_dtype.itemsize, len(queries))
+        self._bind(binding.bind_input, "cross_key", self._half, (len(queries), *block), keys)
         binding.bind_output("attention", "cpu", 0, np.float32, weights.shape, weights.ctypes.data)
         return self._runs(session, binding)
 

@@ -17,6 +17,7 @@ from translane_server.runtime.cache import CacheShape
 from translane_server.runtime.cuda.runtime import CudaRuntime
 
 STEPS_AT_ONCE = 4  # greedy steps that run before the host looks at their tokens
+QUERIES_AT_ONCE = 16  # queries of a hypothesis that are compared at once with the keys of its source
 
 
 class Mirrored:
@@ -155,6 +156,7 @@ class StepMemory:
         self._runtime = runtime
         self._shape = shape
         self._vocab_size = vocab_size
+        self._keys_bytes = shape.heads * shape.source_capacity * shape.head_size * shape.cross_dtype.itemsize
         self.inputs = StepInputs(runtime, shape.rows, start_id)
         self._history = Mirrored(runtime, 8 * STEPS_AT_ONCE * shape.rows)
 
@@ -190,6 +192,20 @@ class StepMemory:
         size = shape.target_capacity * shape.rows * shape.query_width * shape.dtype.itemsize
         pinned = self._runtime.allocate_pinned(size).view(shape.dtype)
         return pinned.reshape(shape.target_capacity, shape.rows, shape.query_width)
+
+    @cached_property
+    def _keys(self) -> int:
+        return self._runtime.allocate(QUERIES_AT_ONCE * self._keys_bytes)
+
+    def repeat_keys(self, address: int, times: int) -> int:
+        """Queue copies of a row's keys, [H, C, D], one behind the other, and return their address.
+
+        With one copy for all queries, ONNX Runtime would take another kernel of cuBLAS.
+        """
+        size = self._keys_bytes
+        for number in range(times):
+            self._runtime.copy(self._keys + number * size, address, size)
+        return self._keys
 
     def keep(self, n: int, number: int) -> None:
         """Queue a copy of the query of the last step, which had n rows, to the host."""
