@@ -85,11 +85,13 @@ class OpenDocument:
 
     Attributes:
         document: the document.
+        size: of its file [bytes].
         request: the request without texts, with which each window is translated. Its languages are known.
         found: the language that was found, where the request says "auto"; otherwise None.
     """
 
     document: Document
+    size: int
     request: TranslationRequest
     found: str | None
 
@@ -122,10 +124,10 @@ async def open_document(request: DocumentRequest, models: Models, caller: str) -
     form = texts[0].format if texts else Format.TEXT
     without_texts = TranslationRequest((), *names, options, form)
     if not is_auto(request.source_language):
-        return OpenDocument(document, without_texts, None)
+        return OpenDocument(document, len(content), without_texts, None)
     sample = "\n".join(_beginning([each.text for each in texts], _SAMPLE))
     found = await models.find_language(replace(without_texts, texts=(sample,)), caller)
-    return OpenDocument(document, replace(without_texts, source_language=found), found)
+    return OpenDocument(document, len(content), replace(without_texts, source_language=found), found)
 
 
 async def translate_document(
@@ -184,7 +186,8 @@ class _Work:
             except DocumentError as error:
                 raise _wrong(error) from None
 
-        work = sum([len(each.text) for each in self._texts]) + sum([len(each.text) for each in translations])
+        # The whole file is read once more, however little of it was translated.
+        work = self._opened.size + sum([len(each.text) for each in translations])
         content = await self._pool.build(work, write, self._ticket.caller)
         timings = [each.timing for each in self._answers]
         return TranslatedDocument(

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import threading
 
 import grpc
 import pytest
@@ -18,6 +19,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token, write_keys
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.documents import KINDS, parse
+from translane_server.text.documents.document import PlacesDocument
 
 SENTENCES = ["我有一只猫。", "车站在哪里？", "谢谢！", "今天天气很好。"]
 DOCUMENTS = {
@@ -228,3 +230,19 @@ async def test_what_is_cut_and_lost_is_in_the_notes():
         assert {note.line % 2 for note in end.notes if note.cut_sentences} == {0}
         assert end.treatment.cut_sentences >= 150
         assert len(end.treatment.terms) == 1
+
+
+async def test_a_large_file_with_few_texts_is_not_written_on_the_event_loop(monkeypatch):
+    threads = []
+    render = PlacesDocument.render
+
+    def rendered(*arguments):
+        threads.append(threading.current_thread())
+        return render(*arguments)
+
+    monkeypatch.setattr(PlacesDocument, "render", rendered)
+    content = b"!\n" * 1000
+    async with serving() as running:
+        assert (await translated(running, content))[1] == content
+    assert threads
+    assert threading.current_thread() not in threads
