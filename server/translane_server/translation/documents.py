@@ -212,19 +212,22 @@ class _Work:
             await self._translate(begin, end)
 
     async def _translate(self, begin: int, end: int) -> None:
-        """Translate some texts as one request; as several where there is no room for all of them."""
+        """Translate some texts as one request; as several where they are too many for one, or have no room."""
         while True:
+            middle = (begin + end) // 2
             try:
                 answer = await self._ask(begin, end)
             except (QueueFullError, TooManySentencesError, SentenceRateError) as error:
                 await asyncio.sleep(error.retry_after)
             except InvalidRequestError as error:
-                if end - begin == 1 or error.violations[0].field != "request":
+                number = _number_of(error.violations[0].field)
+                if end - begin == 1 or len(error.violations) > 1 or number is None:
                     raise self._located(error, begin) from None
+                if number:  # the text may be as good as those before it, and all of them too many
+                    middle = begin + number
             else:
                 break
             if end - begin > 1:
-                middle = (begin + end) // 2
                 await self._translate(begin, middle)
                 begin = middle
         self._answers.append(replace(answer, translations=()))
@@ -255,9 +258,11 @@ class _Work:
         """Return an error that names lines of the document in the place of texts of a window."""
         violations = []
         for each in error.violations:
-            number, is_of_text = _number_of(each.field)
-            line = self._texts[begin + number].line
-            violations.append(FieldViolation("content", f"line {line}: {each.description}") if is_of_text else each)
+            number = _number_of(each.field)
+            if number is not None:
+                line = self._texts[begin + number].line
+                each = FieldViolation("content", f"line {line}: {each.description}")
+            violations.append(each)
         return InvalidRequestError(*violations)
 
     def _notes(self, translations: Sequence[Translation]) -> Iterator[DocumentNote]:
@@ -292,11 +297,10 @@ def _beginning(texts: Sequence[str], characters: int) -> Iterator[str]:
         characters -= len(text)
 
 
-def _number_of(field: str) -> tuple[int, bool]:
-    """Return the number in the name of a text's field, such as texts[3], and whether the field is one."""
+def _number_of(field: str) -> int | None:
+    """Return the number in the name of a text's field, such as texts[3]; 0 for all texts; None for other fields."""
     name, _, rest = field.partition("[")
-    number = rest.partition("]")[0]
-    return (int(number), True) if name == "texts" and number.isdecimal() else (0, False)
+    return int(rest.partition("]")[0] or 0) if name in ("texts", "request") else None
 
 
 def _treatment(translations: Sequence[Translation], found: str | None) -> Treatment | None:

@@ -129,6 +129,21 @@ async def test_a_key_pays_for_a_document_little_by_little(tmp_path):
         assert b"".join(event.content for event in events) == lines(500)
         assert asyncio.get_running_loop().time() - began > 1  # the rate of the key
         await running.stub.Translate(pb.TranslateRequest(texts=["a"] * 6), metadata=bearer)  # all is given back
+        message.content = lines(5) + b"\n" + b"a! " * 7
+        message.options.split_sentences = True
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            _ = [event async for event in running.stub.TranslateDocument(message, metadata=bearer)]
+        assert failure_of(caught.value).message.startswith("content: line 6: has 7 sentences, and its key may have 6")
+
+
+async def test_texts_of_more_sentences_than_a_request_may_have_are_several_requests():
+    content = b"\n".join([b"A b", b"", b"A! b! c! d! e", b"x"] * 40)
+    options = pb.DecodingOptions(split_sentences=True)
+    async with serving(max_request_texts=8, max_queue_size=8, rows=8) as running:
+        _, got, end = await translated(running, content, options=options)
+        assert (got, end.treatment.sentences) == (content, 40 * 5)
+        failure = await refusal(running, content + b"\n" + b"a! " * 9, options=options)
+        assert failure.message.startswith("content: line 161: has too many sentences, at most 8 are accepted")
 
 
 async def test_time_counts_from_the_last_progress():
