@@ -163,8 +163,7 @@ class _Work:
         self._translator = translator
         self._pool = models.pool
         self._window = max(1, min(_WINDOW, models.most_texts, ticket.most_sentences // _AT_ONCE))
-        self._ticket = replace(ticket, note=self._note)
-        self._told = ticket.note
+        self._ticket = ticket
         self._facts: dict[str, Any] = {}
         self._translations: dict[int, Translation] = {}  # by the number of the text
         self._answers: list[Translations] = []
@@ -236,6 +235,7 @@ class _Work:
 
     async def _ask(self, begin: int, end: int) -> Translations:
         paid = 0
+        facts: dict[str, Any] = {}
 
         def pay(sentences: int) -> None:
             nonlocal paid
@@ -244,15 +244,14 @@ class _Work:
 
         request = replace(self._opened.request, texts=[each.text for each in self._texts[begin:end]])
         try:
-            return await self._translator.translate(request, replace(self._ticket, pay=pay))
+            answer = await self._translator.translate(request, replace(self._ticket, pay=pay, note=facts.update))
         finally:
             self._ticket.give_back(paid)
-
-    def _note(self, **facts: Any) -> None:
-        """Add up what the windows tell the log."""
+        # A request tells some facts of itself more than once, and only the last time counts.
         for name, value in facts.items():
             self._facts[name] = self._facts.get(name, 0) + value if isinstance(value, int) else value
-        self._told(**self._facts)
+        self._ticket.note(**self._facts)
+        return answer
 
     def _located(self, error: InvalidRequestError, begin: int) -> InvalidRequestError:
         """Return an error that names lines of the document in the place of texts of a window."""

@@ -86,6 +86,23 @@ async def test_a_pair_that_no_model_has_goes_through_english(library):
         assert counted(server) == {"de-en": 3, "en-zh": 3, "fr-en": 0}
 
 
+async def test_a_document_through_english_is_logged_as_its_texts_are(library, caplog):
+    caplog.set_level("DEBUG", "translane_server")
+    pair: Any = {"source_language": "de", "target_language": "zh", "options": OPTIONS}
+    async with serving(library) as (_, stub):
+        response = await stub.Translate(pb.TranslateRequest(texts=[GERMAN, "猫"], **pair))
+        document = pb.TranslateDocumentRequest(content=f"{GERMAN}\n猫\n".encode(), mime_type="text/plain", **pair)
+        events = [event async for event in stub.TranslateDocument(document)]
+    assert b"".join(event.content for event in events).decode().split("\n") == [*texts_of(response), ""]
+    assert events[-1].end.treatment.pivot_language == "en"
+    lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
+    of_texts, of_document = [
+        {name: line[name] for name in ("model", "texts", "sentences", "source_tokens", "generated_tokens")}
+        for line in lines
+    ]
+    assert of_document == of_texts
+
+
 async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
     token = make_token()
     pair: Any = {"source_language": "de", "target_language": "zh"}
