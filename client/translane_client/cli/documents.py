@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from translane.options import DecodingOptions
@@ -82,7 +84,7 @@ def translate_document(
     with ExitStack() as stack:
         lines = bulk.lines_of(arguments.input, streams, stack)
         (file,), name = lines.files, lines.name
-        path = bulk.output_path(arguments, lines, may_be_input=True)
+        path = _checked(bulk.output_path(arguments, lines, may_be_input=True), streams)
         content = _read(file, name)
         client = stack.enter_context(bulk.client_of(arguments))
         progress = _Progress(streams, stack) if not is_terminal(file) else None
@@ -146,24 +148,43 @@ def _read(file: BinaryIO, name: str) -> bytes:
     return content
 
 
+def _checked(path: Path | None, streams: StandardStreams) -> Path | None:
+    """The file of -o, or None. FileError: nothing can be written there, which is told before the translation."""
+    if path is None:
+        if streams.stdout is None:
+            raise FileError("standard output is closed")
+        return None
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise FileError(f"{path}: it is a folder")
+    if not (_is_special(target) or os.access(target.parent, os.W_OK | os.X_OK)):
+        raise FileError(f"{path}: no file can be written in its folder")
+    return path
+
+
+def _is_special(target: Path) -> bool:
+    """Whether it is a pipe or a device, which is written, and not replaced."""
+    return target.exists() and not target.is_file()
+
+
 def _write(path: Path | None, content: bytes, streams: StandardStreams) -> None:
-    """Writes the document: a file beside the one of -o takes its place when it is whole."""
+    """Writes the document: a new file beside the one of -o takes its place when it is whole."""
     try:
         if path is None:
-            if streams.stdout is None:
-                raise FileError("standard output is closed")
+            assert streams.stdout is not None
             streams.stdout.write(content)
             streams.stdout.flush()
             return
-        target = path.resolve()
-        if target.exists() and not target.is_file():  # a pipe or a device
+        target = Path(os.path.realpath(path))
+        if _is_special(target):
             target.write_bytes(content)
             return
-        part = target.with_name(f"{target.name}.part")
+        part = target.with_name(f".{token_hex(8)}.part")  # nobody else's file, and no other command's
         try:
-            part.write_bytes(content)
-            if target.exists():
-                shutil.copymode(target, part)
+            with part.open("xb") as file:
+                if target.exists():
+                    shutil.copymode(target, part)
+                file.write(content)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

@@ -105,6 +105,32 @@ def test_a_file_is_replaced_when_the_translation_is_whole(server: FakeServer, co
     assert {each.name for each in tmp_path.iterdir()} == {"link.md", "x.md"}
 
 
+def test_no_other_file_is_touched(server: FakeServer, command: Command, tmp_path: Path):
+    source, other, link = tmp_path / "x.md", tmp_path / "other", tmp_path / "x.md.part"
+    source.write_text("a")
+    other.write_text("b")
+    link.symlink_to(other)
+    assert command("translate", "-i", str(source), "-o", str(source)) == 0
+    assert (source.read_text(), other.read_text(), source.is_symlink(), link.is_symlink()) == ("A", "b", False, True)
+
+
+@pytest.mark.parametrize("target", [".", "missing/y.md", "x.md/y.md"])
+def test_a_file_that_cannot_be_written_costs_no_translation(
+    server: FakeServer, command: Command, tmp_path: Path, target: str
+):
+    (tmp_path / "x.md").write_text("a")
+    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / target)) == 1
+    assert command.err.startswith(f"translane: {tmp_path / target}: ")
+    assert server.requests == []
+
+
+def test_a_link_to_itself_is_replaced(command: Command, tmp_path: Path):
+    (tmp_path / "x.md").write_text("a")
+    (tmp_path / "y.md").symlink_to(tmp_path / "y.md")
+    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 0
+    assert (tmp_path / "y.md").read_text() == "A"
+
+
 @pytest.mark.parametrize("missing", ["content", "end"])
 def test_a_document_that_is_not_whole_is_an_error(server: FakeServer, command: Command, tmp_path: Path, missing: str):
     def part(request, context):
