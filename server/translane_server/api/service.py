@@ -184,8 +184,12 @@ def _ticket(call: Call, priority: int = 0) -> Ticket:
 
 
 def _long_ticket(call: Call, priority: int) -> Ticket:
-    """Return the ticket of a call that asks for more than its key may have at a time, little by little."""
-    most = call.allowance.holder.sentences_in_flight if call.allowance else None
-    return replace(
-        _ticket(call, priority), most_sentences=most or sys.maxsize, give_back=call.give_back, progress=call.progress
-    )
+    """Return the ticket of a call that asks for more than its key may have at a time, little by little.
+
+    More than its key may have in a second would leave a debt, for which the call waits without progress.
+    """
+    most = sys.maxsize
+    if call.allowance:
+        holder = call.allowance.holder
+        most = min(holder.sentences_in_flight or most, int(holder.sentences_per_second or most))
+    return replace(_ticket(call, priority), most_sentences=most, give_back=call.give_back, progress=call.progress)

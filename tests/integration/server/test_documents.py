@@ -136,6 +136,17 @@ async def test_a_key_pays_for_a_document_little_by_little(tmp_path):
         assert failure_of(caught.value).message.startswith("content: line 6: has 7 sentences, and its key may have 6")
 
 
+async def test_a_key_of_a_low_rate_makes_progress(tmp_path):
+    token, keys = make_token(), tmp_path / "keys.toml"
+    keys.write_bytes(write_keys({"reader": holder(token, sentences_per_second=30)}).encode())
+    async with serving(
+        keys_file=keys, max_request_texts=128, max_queue_size=256, rows=32, request_timeout=1.5
+    ) as running:
+        message = pb.TranslateDocumentRequest(content=lines(150), mime_type="text/plain")
+        call = running.stub.TranslateDocument(message, metadata=(("authorization", f"Bearer {token}"),))
+        assert b"".join([event.content async for event in call]) == lines(150)
+
+
 async def test_texts_of_more_sentences_than_a_request_may_have_are_several_requests():
     content = b"\n".join([b"A b", b"", b"A! b! c! d! e", b"x"] * 40)
     options = pb.DecodingOptions(split_sentences=True)
