@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,7 +23,6 @@ from translane.results import (
     TermReport,
     Timing,
     TranslatedDocument,
-    Translation,
     Translations,
     Treatment,
 )
@@ -66,6 +66,7 @@ _OUTCOMES = (
     TermOutcome.NOT_FOUND,
     TermOutcome.UNSPECIFIED,
 )
+_COUNTS = ("sentences", "cut_sentences", "preserved")
 _LACKING = (*_OUTCOMES[:3], TermOutcome.PRESERVED)
 
 
@@ -165,8 +166,9 @@ class _Work:
         self._window = max(1, min(_WINDOW, models.most_texts, ticket.most_sentences // _AT_ONCE))
         self._ticket = ticket
         self._facts: dict[str, Any] = {}
-        self._translations: dict[int, Translation] = {}  # by the number of the text
-        self._answers: list[Translations] = []
+        self._translations: dict[int, str] = {}  # by the number of the text
+        self._answers: list[Translations] = []  # without the translations
+        self._sums = _Sums()
         self._begin = 0  # the first text that no window has taken
 
     @property
@@ -181,12 +183,12 @@ class _Work:
 
         def write(budget: Budget) -> bytes:
             try:
-                return self._opened.document.render([each.text for each in translations], budget)
+                return self._opened.document.render(translations, budget)
             except DocumentError as error:
                 raise _wrong(error) from None
 
         # The whole file is read once more, however little of it was translated.
-        work = self._opened.size + sum([len(each.text) for each in translations])
+        work = self._opened.size + sum(map(len, translations))
         content = await self._pool.build(work, write, self._ticket.caller)
         timings = [each.timing for each in self._answers]
         return TranslatedDocument(
@@ -198,8 +200,8 @@ class _Work:
                 time.perf_counter() - started,
                 sum([each.cached_texts for each in timings]),
             ),
-            _treatment(translations, self._opened.found),
-            tuple(self._notes(translations)),
+            self._sums.treatment(self._opened.found),
+            tuple(self._sums.notes[number] for number in sorted(self._sums.notes)),
             tuple(dict.fromkeys(name for each in self._answers for name in each.models)),
             {name: version for each in self._answers for name, version in each.versions.items()},
         )
@@ -230,7 +232,10 @@ class _Work:
                 await self._translate(begin, middle)
                 begin = middle
         self._answers.append(replace(answer, translations=()))
-        self._translations.update(enumerate(answer.translations, begin))
+        for number, each in enumerate(answer.translations, begin):
+            self._translations[number] = each.text
+            if each.treatment:
+                self._sums.add(number, self._texts[number].line, each.treatment)
         self._ticket.progress()
 
     async def _ask(self, begin: int, end: int) -> Translations:
@@ -264,14 +269,44 @@ class _Work:
             violations.append(each)
         return InvalidRequestError(*violations)
 
-    def _notes(self, translations: Sequence[Translation]) -> Iterator[DocumentNote]:
-        left = _MOST_NOTES
-        for text, translation in zip(self._texts, translations, strict=True):
-            treatment = translation.treatment or Treatment()
-            notes = [DocumentNote(text.line, treatment.cut_sentences)] if treatment.cut_sentences else []
-            notes += [DocumentNote(text.line, term=term) for term in treatment.terms if term.outcome in _LACKING]
-            yield from notes[:left]
-            left -= min(left, len(notes))
+
+class _Sums:
+    """What was done with the texts of a document. A report of each text would fill the memory.
+
+    Attributes:
+        notes: the first notes of the document, by the number of their text and their own.
+    """
+
+    def __init__(self) -> None:
+        self.notes: dict[tuple[int, int], DocumentNote] = {}
+        self._any = False
+        self._counts = Counter[str]()
+        self._terms: dict[tuple[str, str, str], TermReport] = {}
+        self._pivot: str | None = None
+
+    def add(self, number: int, line: int, treatment: Treatment) -> None:
+        """Add what was done with a text."""
+        self._any = True
+        self._pivot = self._pivot or treatment.pivot_language
+        for name in _COUNTS:
+            self._counts[name] += getattr(treatment, name)
+        for report in treatment.terms:
+            key = report.source, report.target, report.glossary
+            known = self._terms.setdefault(key, report)
+            if _OUTCOMES.index(report.outcome) < _OUTCOMES.index(known.outcome):
+                self._terms[key] = report
+        notes = [DocumentNote(line, treatment.cut_sentences)] if treatment.cut_sentences else []
+        notes += [DocumentNote(line, term=term) for term in treatment.terms if term.outcome in _LACKING]
+        self.notes |= {(number, place): note for place, note in enumerate(notes[:_MOST_NOTES])}
+        for late in sorted(self.notes)[_MOST_NOTES:] if notes else ():
+            del self.notes[late]
+
+    def treatment(self, found: str | None) -> Treatment | None:
+        """Return the sums; None if nothing was done. `found` is the language that was found."""
+        if not self._any and found is None:
+            return None
+        terms = tuple(self._terms.values())
+        return Treatment(**self._counts, terms=terms, source_language=found, pivot_language=self._pivot)
 
 
 def _violations(request: DocumentRequest) -> Iterator[FieldViolation]:
@@ -300,26 +335,6 @@ def _number_of(field: str) -> int | None:
     """Return the number in the name of a text's field, such as texts[3]; 0 for all texts; None for other fields."""
     name, _, rest = field.partition("[")
     return int(rest.partition("]")[0] or 0) if name in ("texts", "request") else None
-
-
-def _treatment(translations: Sequence[Translation], found: str | None) -> Treatment | None:
-    """Return the sums of what was done with all texts; None if nothing was done."""
-    each = [translation.treatment for translation in translations if translation.treatment]
-    if not each and found is None:
-        return None
-    terms: dict[tuple[str, str, str], TermReport] = {}
-    for report in (term for treatment in each for term in treatment.terms):
-        known = terms.setdefault((report.source, report.target, report.glossary), report)
-        if _OUTCOMES.index(report.outcome) < _OUTCOMES.index(known.outcome):
-            terms[report.source, report.target, report.glossary] = report
-    return Treatment(
-        sentences=sum(treatment.sentences for treatment in each),
-        cut_sentences=sum(treatment.cut_sentences for treatment in each),
-        preserved=sum(treatment.preserved for treatment in each),
-        terms=tuple(terms.values()),
-        source_language=found,
-        pivot_language=next((treatment.pivot_language for treatment in each if treatment.pivot_language), None),
-    )
 
 
 def _wrong(error: DocumentError) -> InvalidRequestError:

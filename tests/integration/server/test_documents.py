@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import threading
+import tracemalloc
 
 import grpc
 import pytest
@@ -272,3 +273,18 @@ async def test_a_large_file_with_few_texts_is_not_written_on_the_event_loop(monk
         assert (await translated(running, content))[1] == content
     assert threads
     assert threading.current_thread() not in threads
+
+
+async def test_reports_of_terms_do_not_fill_the_memory():
+    terms = [pb.Term(source=f"{number:03}", target="b") for number in range(32)]
+    async with serving(max_request_texts=128, max_queue_size=256, rows=64) as running:
+        running.backend.takes_others = True
+        await translated(running, b"a", options=pb.DecodingOptions(terminology=terms))
+        tracemalloc.start()
+        try:
+            _, _, end = await translated(running, lines(3000, "a"), options=pb.DecodingOptions(terminology=terms))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert [term.outcome for term in end.treatment.terms] == [pb.TERM_OUTCOME_NOT_FOUND] * 32
+        assert peak < 7 << 20  # a report of each text takes 80 bytes
