@@ -36,7 +36,7 @@ from translane_server.core.errors import (
 )
 from translane_server.text.documents import KINDS, Document, DocumentError, parse
 from translane_server.text.language_tags import is_auto
-from translane_server.translation.limits import Named, takes_too_long
+from translane_server.translation.limits import MOST_PRESERVED, Named, takes_too_long, too_many
 from translane_server.translation.several_models import together
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Ticket, Translates
@@ -316,6 +316,8 @@ def _violations(request: DocumentRequest) -> Iterator[FieldViolation]:
     elif request.replace_translations and not kind.has_translations:
         yield FieldViolation("replace_translations", f"must be false: {request.mime_type} has no translations")
     options = request.options
+    most = MOST_PRESERVED - len(kind.preserve if kind else ())
+    yield from too_many("options.preserve", len(options.preserve), most)
     if (options.num_hypotheses or 1) > 1:
         yield FieldViolation("options.num_hypotheses", "must be 1: a document holds one translation")
     for name in _OF_ONE_TEXT:

@@ -16,8 +16,9 @@ from translane_server.text.language_tags import LONGEST_TAG
 
 # The options that are lists: the most entries, and the longest text of an entry [characters]. Each entry costs time in
 # every step of its sentences, or in every request.
+MOST_PRESERVED = 32
 _LISTS = {
-    "preserve": (32, 512),
+    "preserve": (MOST_PRESERVED, 512),
     "suppressed_phrases": (64, 128),
     "terminology": (1024, 128),
     "glossaries": (8, 100),

@@ -206,6 +206,9 @@ async def test_faults_name_the_field_and_the_line():
         assert await fault(b"a", options=pb.DecodingOptions(target_prefix="a")) == ["options.target_prefix"]
         assert await fault(b"a", options=pb.DecodingOptions(beam_size=-1)) == ["options.beam_size"]
         assert await fault(b"a", options=pb.DecodingOptions(preserve=["a"] * 33)) == ["options.preserve"]
+        cue = DOCUMENTS["application/x-subrip"].encode()
+        failure = await refusal(running, cue, "application/x-subrip", options=pb.DecodingOptions(preserve=["a"] * 31))
+        assert failure.message == "options.preserve: has 31 entries, at most 30 are accepted"  # beside those of tags
         assert await fault(b"a\n\xff") == ["content"]
         for content, kind, line in [
             (b"a\nb\n\xff", "text/plain", 3),
