@@ -265,6 +265,9 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._droppable is None:
             super().data_received(data)
+            if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE) and not self.conn.trailing_data[0]:
+                # uvicorn has paused it for a large body, and would not see the client go.
+                self.flow.resume_reading()
             self._time_client()
         else:
             self._droppable -= len(data)
