@@ -38,6 +38,7 @@ from translane_server.text.documents import KINDS, Document, DocumentError, pars
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import MOST_PRESERVED, Named, takes_too_long, too_many
 from translane_server.translation.several_models import together
+from translane_server.translation.terms import MAX_REPORTS
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Ticket, Translates
 
@@ -305,7 +306,8 @@ class _Sums:
         """Return the sums; None if nothing was done. `found` is the language that was found."""
         if not self._any and found is None:
             return None
-        terms = tuple(self._terms.values())
+        worst_first = sorted(self._terms.values(), key=lambda term: _OUTCOMES.index(term.outcome))
+        terms = tuple(worst_first[:MAX_REPORTS])
         return Treatment(**self._counts, terms=terms, source_language=found, pivot_language=self._pivot)
 
 

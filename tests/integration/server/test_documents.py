@@ -293,3 +293,13 @@ async def test_reports_of_terms_do_not_fill_the_memory():
             tracemalloc.stop()
         assert [term.outcome for term in end.treatment.terms] == [pb.TERM_OUTCOME_NOT_FOUND] * 32
         assert peak < 7 << 20  # a report of each text takes 80 bytes
+
+
+async def test_an_end_of_many_terms_is_a_message_that_every_client_takes(tmp_path):
+    names = [f"{number:04x}" for number in range(4200)]
+    terms = "".join(f"{name}\t\u03c0{name}\n" for name in names)  # which the model cannot spell
+    (tmp_path / "g.zh.en.tsv").write_text(terms, encoding="utf-8")
+    content = "\n".join(" ".join(names[begin : begin + 4]) for begin in range(0, len(names), 4)).encode()
+    async with serving(glossaries=tmp_path, max_request_texts=128, max_queue_size=256, rows=64) as running:
+        _, _, end = await translated(running, content, options=pb.DecodingOptions(glossaries=["g"]))
+        assert len(end.treatment.terms) == 4096

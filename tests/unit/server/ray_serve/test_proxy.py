@@ -70,7 +70,9 @@ async def called(serve, context, method="TranslateStream"):
 
 
 def object_with_methods():
-    return type("Servicer", (), dict.fromkeys(("Translate", "TranslateStream", "Score", "ListModels")))()
+    return type(
+        "Servicer", (), dict.fromkeys(("Translate", "TranslateStream", "TranslateDocument", "Score", "ListModels"))
+    )()
 
 
 async def test_an_answer_passes():

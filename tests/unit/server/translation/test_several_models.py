@@ -25,7 +25,7 @@ from translane_server.core.budget import OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
-from translane_server.translation import routing
+from translane_server.translation import several_models
 from translane_server.translation.translator import FREE
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
@@ -334,7 +334,7 @@ class Identifier:
 @pytest.fixture
 def identifier(monkeypatch):
     Identifier.made = 0
-    monkeypatch.setattr(routing, "LanguageIdentifier", Identifier)
+    monkeypatch.setattr(several_models, "LanguageIdentifier", Identifier)
     return Identifier
 
 
