@@ -183,5 +183,5 @@ def test_an_unknown_version_of_serve_gets_the_generated_service(caplog):
 
     server = Server()
     add_translation_service(object_with_methods(), server)
-    assert server.methods == ["ListModels", "Score", "Translate", "TranslateStream"]
+    assert server.methods == ["ListModels", "Score", "Translate", "TranslateDocument", "TranslateStream"]
     assert "not known" in caplog.text
