@@ -94,8 +94,9 @@ def translate_document(
                 raise CommandError(f"{name}: the server is of a version that translates no documents")
             if len(content) >= most:
                 raise CommandError(f"{name} has {len(content)} bytes, and the server takes documents below {most}")
+            replace = bool(arguments.all)
             document = client.translate_document(
-                content, MIME_TYPES[kind], progress=progress, **_of_documents(arguments, request), **options
+                content, MIME_TYPES[kind], progress=progress, replace_translations=replace, **request, **options
             )
         except TranslaneError as error:
             raise CommandError(_message(error, name, arguments)) from error
@@ -103,11 +104,6 @@ def translate_document(
         treatment = Treatment(cut_sentences=note.cut_sentences, terms=(note.term,) if note.term else ())
         notes.add(f"{name}, line {note.line}", treatment)
     _write(path, document.content, streams)
-
-
-def _of_documents(arguments: argparse.Namespace, request: Mapping[str, Any]) -> dict[str, Any]:
-    without = {name: value for name, value in request.items() if name != "format"}
-    return {**without, "replace_translations": bool(arguments.all)}
 
 
 def _message(error: TranslaneError, name: str, arguments: argparse.Namespace) -> str:

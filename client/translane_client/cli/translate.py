@@ -79,7 +79,6 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         "model": arguments.model,
         "source_language": arguments.source_language,
         "target_language": arguments.target_language,
-        "format": arguments.format or Format.TEXT,
         "priority": arguments.priority,
         "timeout": arguments.timeout,
     }
@@ -149,6 +148,7 @@ def _translate_texts(
         output = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
         writer: LineWriter = output.writer
         client = stack.enter_context(bulk.client_of(arguments, inputs))
+        form_of_texts = arguments.format or Format.TEXT
 
         def write(index: int, translation: Translation) -> None:
             notes.add(inputs.place(index), translation.treatment)
@@ -156,7 +156,7 @@ def _translate_texts(
                 writer.write(line)
 
         def stream(index: int, text: str) -> None:
-            with client.translate_stream(text, **request, **options) as deltas:
+            with client.translate_stream(text, format=form_of_texts, **request, **options) as deltas:
                 if arguments.json:
                     for delta in deltas:
                         writer.write(formats.delta_json(index, delta))
@@ -168,4 +168,4 @@ def _translate_texts(
         if arguments.stream:
             output.write_all(inputs.items(), stream)
         else:
-            output.write_all(client.translate_iter(inputs.items(), **request, **options), write)
+            output.write_all(client.translate_iter(inputs.items(), format=form_of_texts, **request, **options), write)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 from urllib.parse import quote
 
 from google.protobuf.message import Message
@@ -111,7 +111,10 @@ class Rpc:
         method: the method.
         handler: handles a message; see `Answering.answer`. It returns a message, or the bytes of an answer.
         request: type of the message. A GET has none, and stands for an empty one.
+        expansion: see `Transport`.
     """
+
+    expansion: ClassVar[int] = BYTES_OF_JSON
 
     rpcs: Rpcs
     method: Method
@@ -120,17 +123,26 @@ class Rpc:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if scope["method"] == "POST":
-                _check_type(scope)
+            handle, kind = self.prepared(scope)
             call = self.rpcs.begin(scope, self.method)
-            transport = HttpTransport(scope, receive, send, call, self.rpcs)
+            transport = _HttpTransport(scope, receive, send, call, self.rpcs, self.expansion)
             with ended_at_deadline(call):
-                answer = await self.rpcs.answering.answer(call, transport, self._handle, None)
-            await transport.end(answer)
+                answer = await self.rpcs.answering.answer(call, transport, handle, None)
+            await transport.end(answer, kind)
         except RefusedError as error:
             await refusal(error)(scope, receive, send)
-        except EndedError:
+        except _EndedError:
             pass
+
+    def prepared(self, scope: Scope) -> tuple[Handler, str]:
+        """Return what answers the body of a request, and the type of an answer of one part.
+
+        Raises:
+            RefusedError: the body is none of this RPC.
+        """
+        if scope["method"] == "POST":
+            _check_type(scope)
+        return self._handle, JSON_TYPE
 
     async def _handle(self, body: bytes, call: Call, *write: Any) -> bytes | None:
         message = await self.rpcs.read(body, self.request, call.caller)
@@ -138,12 +150,12 @@ class Rpc:
         return await self.rpcs.write(answer, call.caller) if isinstance(answer, Message) else answer
 
 
-class EndedError(Exception):
+class _EndedError(Exception):
     """The caller of a stream has been told of its error."""
 
 
 @dataclass(slots=True)
-class HttpTransport:
+class _HttpTransport:
     """Carries the messages of a call; see `Transport`."""
 
     _scope: Scope
@@ -151,7 +163,7 @@ class HttpTransport:
     _send: Send
     _call: Call
     _rpcs: Rpcs
-    expansion: int = BYTES_OF_JSON
+    expansion: int
     _started: bool = False
 
     async def read(self) -> bytes | None:
@@ -177,9 +189,9 @@ class HttpTransport:
         if not self._started:
             raise RefusedError(status)
         await self._send_line(b'{"error":' + write_json(status) + b"}\n", is_last=True)
-        raise EndedError
+        raise _EndedError
 
-    async def end(self, answer: bytes | None, kind: str = JSON_TYPE) -> None:
+    async def end(self, answer: bytes | None, kind: str) -> None:
         """Send the answer, of this type; or end the stream, which has been sent."""
         if answer is None:
             await self._send_line(b"", is_last=True)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
 from google.protobuf.descriptor import FieldDescriptor
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.api.answering import Handler, ended_at_deadline
-from translane_server.api.call import Call, Method, Write
-from translane_server.http.calls import LINES_TYPE, EndedError, HttpTransport, Rpcs, check_encoding, refusal
-from translane_server.http.errors import RefusedError, wrong
+from translane_server.api.answering import Handler
+from translane_server.api.call import Call, Write
+from translane_server.http.calls import LINES_TYPE, Rpc, check_encoding
+from translane_server.http.errors import wrong
 from translane_server.http.json_messages import message_of
 from translane_server.text.documents import KINDS
 
@@ -34,48 +33,31 @@ _FIELDS: Mapping[str, FieldDescriptor] = _fields(pb.TranslateDocumentRequest, ("
 _OPTIONS: Mapping[str, FieldDescriptor] = _fields(pb.DecodingOptions)
 
 
-@dataclass(frozen=True)
-class DocumentRpc:
-    """TranslateDocument at a path. A caller that accepts lines of JSON gets the messages of the stream.
+class DocumentRpc(Rpc):
+    """TranslateDocument at a path. A caller that accepts lines of JSON gets the messages of the stream."""
 
-    Attributes:
-        rpcs: what it shares with others.
-        method: the method.
-        handler: handles a message; see `Answering.answer`.
-    """
+    expansion = 1
 
-    rpcs: Rpcs
-    method: Method
-    handler: Handler
+    def prepared(self, scope: Scope) -> tuple[Handler, str]:
+        """See `Rpc.prepared`. The answer is of the body's type."""
+        kind, fields = _kind(scope), _fields_in(scope["query_string"])
+        as_lines = LINES_TYPE in Headers(scope=scope).get("accept", "")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            kind, fields = _kind(scope), _fields_in(scope["query_string"])
-            as_lines = LINES_TYPE in Headers(scope=scope).get("accept", "")
+        async def handle(body: bytes, call: Call, write: Write) -> bytes | None:
+            request = message_of(fields, pb.TranslateDocumentRequest)
+            request.content, request.mime_type = body, kind
+            if as_lines:
+                await self.handler(request, call, write)
+                return None
+            content = bytearray()
 
-            async def handle(body: bytes, call: Call, write: Write) -> bytes | None:
-                request = message_of(fields, pb.TranslateDocumentRequest)
-                request.content, request.mime_type = body, kind
-                if as_lines:
-                    await self.handler(request, call, write)
-                    return None
-                content = bytearray()
+            async def keep(response: pb.TranslateDocumentResponse) -> None:
+                content.extend(response.content)
 
-                async def keep(response: pb.TranslateDocumentResponse) -> None:
-                    content.extend(response.content)
+            await self.handler(request, call, keep)
+            return bytes(content)
 
-                await self.handler(request, call, keep)
-                return bytes(content)
-
-            call = self.rpcs.begin(scope, self.method)
-            transport = HttpTransport(scope, receive, send, call, self.rpcs, expansion=1)
-            with ended_at_deadline(call):
-                answer = await self.rpcs.answering.answer(call, transport, handle, None)
-            await transport.end(answer, kind)
-        except RefusedError as error:
-            await refusal(error)(scope, receive, send)
-        except EndedError:
-            pass
+        return handle, kind
 
 
 def _kind(scope: Scope) -> str:

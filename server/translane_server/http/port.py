@@ -100,20 +100,19 @@ def http_port(
     rpcs = Rpcs(answering, lambda: models.pool, *limits, settings.caller_header)
     started = time.monotonic()
 
-    def method(name: str) -> Method:
-        streams = _METHODS[name].server_streaming
-        kind = "server_stream" if streams else "unary"
-        return Method(metrics, kind, SERVICE_NAME, name, writes_many=streams, protocol="http")
-
-    def rpc(name: str, handler: Handler) -> Rpc:
-        return Rpc(rpcs, method(name), handler, GetMessageClass(_METHODS[name].input_type))
+    def rpc(name: str, handler: Handler, kind: type[Rpc] = Rpc) -> Rpc:
+        described = _METHODS[name]
+        streams = described.server_streaming
+        form = "server_stream" if streams else "unary"
+        method = Method(metrics, form, SERVICE_NAME, name, writes_many=streams, protocol="http")
+        return kind(rpcs, method, handler, GetMessageClass(described.input_type))
 
     async def status(request: pb.ListModelsRequest, call: Call) -> bytes:
         listed = await service.ListModels(request, call)
         report = status_report(listed, ServerLoad.of(metrics), time.monotonic() - started)
         return json.dumps(report).encode()
 
-    documents = DocumentRpc(rpcs, method("TranslateDocument"), service.TranslateDocument)
+    documents = rpc("TranslateDocument", service.TranslateDocument, DocumentRpc)
 
     async def healthz(_request: Request) -> Response:
         state = health.of_server()

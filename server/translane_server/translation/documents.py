@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from translane.options import Format
@@ -21,7 +22,6 @@ from translane.results import (
     DocumentProgress,
     TermOutcome,
     TermReport,
-    Timing,
     TranslatedDocument,
     Translations,
     Treatment,
@@ -37,7 +37,7 @@ from translane_server.core.errors import (
 from translane_server.text.documents import KINDS, Document, DocumentError, parse
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import MOST_PRESERVED, Named, takes_too_long, too_many
-from translane_server.translation.several_models import together
+from translane_server.translation.several_models import combined, together
 from translane_server.translation.terms import MAX_REPORTS
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Ticket, Translates
@@ -192,15 +192,10 @@ class _Work:
         work = self._opened.size + sum(map(len, translations))
         content = await self._pool.build(work, write, self._ticket.caller)
         timings = [each.timing for each in self._answers]
+        cached, total = sum([each.cached_texts for each in timings]), time.perf_counter() - started
         return TranslatedDocument(
             content,
-            Timing(
-                max([each.queue for each in timings], default=0.0),
-                max([each.encode for each in timings], default=0.0),
-                max([each.decode for each in timings], default=0.0),
-                time.perf_counter() - started,
-                sum([each.cached_texts for each in timings]),
-            ),
+            combined(partial(max, default=0.0), timings, total, cached),
             self._sums.treatment(self._opened.found),
             tuple(self._sums.notes[number] for number in sorted(self._sums.notes)),
             tuple(dict.fromkeys(name for each in self._answers for name in each.models)),

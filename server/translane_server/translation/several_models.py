@@ -164,7 +164,7 @@ class ThroughPivot:
         )
 
     def _timing(self, first: Translations, second: Timing, started: float) -> Timing:
-        return _combined(sum, [first.timing, second], time.perf_counter() - started, second.cached_texts)
+        return combined(sum, [first.timing, second], time.perf_counter() - started, second.cached_texts)
 
     @contextmanager
     def _of_the_text_between(self) -> Iterator[None]:
@@ -237,7 +237,7 @@ class ByLanguage:
         )
         timings = [part.timing for part in translated]
         cached, total = sum(each.cached_texts for each in timings), time.perf_counter() - started
-        timing = _combined(max, timings, total, cached)
+        timing = combined(max, timings, total, cached)
         versions = {name: version for part in translated for name, version in part.versions.items()}
         return Translations(translations, models[0] if len(models) == 1 else (), timing, versions)
 
@@ -323,7 +323,7 @@ def _cut_off_as(before: Translation, hypothesis: Hypothesis) -> Hypothesis:
     return hypothesis
 
 
-def _combined(
+def combined(
     combine: Callable[[list[float]], float], timings: Sequence[Timing], total: float, cached_texts: int
 ) -> Timing:
     """Return the time in each phase: the `sum` of steps one after the other, or the `max` of parts at the same time."""
