@@ -50,7 +50,7 @@ docs/server
 docs/models
 docs/observability
 docs/http
-docs/status-page
+docs/page
 docs/real-texts
 docs/markup
 docs/documents

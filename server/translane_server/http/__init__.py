@@ -1,1 +1,1 @@
-"""HTTP: the calls of the gRPC port as JSON, the status page, and the page of the metrics."""
+"""HTTP: the calls of the gRPC port as JSON, a page that translates, and the page of the metrics."""

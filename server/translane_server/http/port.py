@@ -1,4 +1,4 @@
-"""The HTTP port: the calls of the gRPC port as JSON, and the status page."""
+"""The HTTP port: the calls of the gRPC port as JSON, and a page that translates."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from translane_server.models.registry import Registry
 from translane_server.observation.load import ModelLoad, ServerLoad
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
+from translane_server.text.language_id import can_identify
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 
-# The status page runs its own scripts alone, talks to its own server alone, and is in no frame. A script that makes
+_PAGES = {"index.html": "/", "docs.html": "/docs"}
+
+# The page runs its own scripts alone, talks to its own server alone, and is in no frame. A script that makes
 # HTML of text fails (https://w3c.github.io/webappsec-csp/, https://w3c.github.io/trusted-types/dist/spec/).
 _POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -165,7 +168,8 @@ def status_report(listed: pb.ListModelsResponse, load: ServerLoad, uptime: float
     for model in content.setdefault("models", []):
         model["load"] = _named(asdict(load.models.get(model["name"], ModelLoad())))
     of_server = {name: value for name, value in vars(load).items() if name != "models"}
-    return content | _named(of_server | {"uptime_seconds": round(uptime, 3)})
+    of_server |= {"uptime_seconds": round(uptime, 3), "identifies_languages": can_identify()}
+    return content | _named(of_server)
 
 
 def _named(fields: dict[str, Any]) -> dict[str, Any]:
@@ -174,11 +178,11 @@ def _named(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(*, describes: bool) -> Iterator[Route]:
-    """The description of the RPCs, and the files of the status page. They are open: all data needs the caller's key."""
+    """The description of the RPCs, and the files of the page. They are open: all data needs the caller's key."""
     folder = files(__package__)
     for file in folder.joinpath("page").iterdir():
         if kind := _TYPES.get(PurePath(file.name).suffix):
-            path = "/" if file.name == "index.html" else f"/page/{file.name}"
+            path = _PAGES.get(file.name, f"/page/{file.name}")
             yield _file(path, file.read_bytes(), _POLICY | {"content-type": kind})
     if describes:
         description = folder.joinpath("openapi.json").read_bytes()

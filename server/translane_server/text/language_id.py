@@ -6,6 +6,7 @@ Baldwin, 2012, https://aclanthology.org/P12-3005/). It knows 139 languages.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,11 @@ from translane_server.text.language_tags import AUTO, language_of, lookup
 
 # How much of a text is looked at [characters].
 LOOKED_AT = 1000
+
+
+def can_identify() -> bool:
+    """Whether py3langid is installed."""
+    return importlib.util.find_spec("py3langid") is not None
 
 
 class LanguageIdentifier:

@@ -59,14 +59,14 @@ export class Alignment {
   watch(place, linksOf) {
     const show = (event) => {
       const span = event.target.closest(".word");
-      if (span) this.#show(span, linksOf(span));
+      if (span) this.show(span, linksOf(span));
     };
     place.addEventListener("pointerover", show);
     place.addEventListener("focusin", show);
     place.addEventListener("pointerleave", () => this.clear());
   }
 
-  #show(span, others) {
+  show(span, others) {
     this.clear();
     if (!others) return;
     span.classList.add("pointed");

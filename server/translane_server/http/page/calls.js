@@ -64,7 +64,25 @@ export async function translate(request, signal) {
 
 // Yields the messages of TranslateStream.
 export async function* translateStream(request, signal) {
-  const answer = await send("v1/stream", post(request, signal));
+  yield* messages(await send("v1/stream", post(request, signal)));
+}
+
+// Returns the parts of the translated file, and its end. `progress` takes each progress.
+export async function translateDocument(file, type, { options, ...fields }, signal, progress) {
+  const query = new URLSearchParams(fields);
+  for (const name of options.glossaries ?? []) query.append("glossaries", name);
+  const headers = { "content-type": type, accept: "application/x-ndjson" };
+  const answer = await send(`v1/documents?${query}`, { method: "POST", headers, body: file, signal });
+  const content = [];
+  for await (const message of messages(answer)) {
+    if (message.progress) progress(message.progress);
+    if (message.content) content.push(Uint8Array.from(atob(message.content), (character) => character.charCodeAt(0)));
+    if (message.end) return { content, end: message.end };
+  }
+  throw new ServerError({ message: "The document did not arrive whole." });
+}
+
+async function* messages(answer) {
   for await (const line of lines(answer.body)) {
     const content = JSON.parse(line);
     if (content.error) throw new ServerError(content.error);

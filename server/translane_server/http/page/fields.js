@@ -48,11 +48,11 @@ export function duration(seconds) {
 
 const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "none" });
 
-// A language by its name and its tag.
+// The name of a language, or its tag if the browser does not know the language.
 export function language(tag) {
-  let name;
   try {
-    name = names.of(tag);
-  } catch { /* the tag is of no form that the browser knows */ }
-  return name ? `${name} (${tag})` : tag;
+    return names.of(tag) ?? tag;
+  } catch { // the tag is of no form that the browser knows
+    return tag;
+  }
 }

@@ -1,14 +1,16 @@
-// The status page: what the server does now, and a box to try a translation.
+// The page: a translator, and what the server does now.
 
 import { key } from "./calls.js";
 import { Status } from "./status.js";
-import { TryBox } from "./try-box.js";
+import { Translator } from "./translator.js";
+
+const VIEWS = ["translate", "server"];
 
 const form = document.querySelector("#key-form");
 const forget = document.querySelector("#forget-key");
 
-const tryBox = new TryBox(askForKey);
-const status = new Status((models) => tryBox.offer(models), askForKey);
+const translator = new Translator(askForKey);
+const status = new Status((report) => translator.offer(report), askForKey);
 
 // The server has refused a call for its key.
 function askForKey(error) {
@@ -18,6 +20,17 @@ function askForKey(error) {
   forget.hidden = true;
   document.querySelector("#key-problem").textContent = error.toString();
   form.elements.key.focus();
+}
+
+function show() {
+  const wanted = location.hash.slice(1);
+  const view = VIEWS.includes(wanted) ? wanted : VIEWS[0];
+  for (const each of VIEWS) {
+    document.querySelector(`#${each}`).hidden = each !== view;
+    const link = document.querySelector(`nav a[href="#${each}"]`);
+    if (each === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
 }
 
 form.addEventListener("submit", (event) => {
@@ -34,5 +47,7 @@ forget.addEventListener("click", () => {
   location.reload();
 });
 
+window.addEventListener("hashchange", show);
 forget.hidden = !key.isKnown;
+show();
 status.start();

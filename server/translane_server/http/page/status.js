@@ -1,6 +1,6 @@
 // What the server does now: read every two seconds while the page is visible.
 
-import { readStatus } from "./calls.js";
+import { ServerError, readStatus } from "./calls.js";
 import { count, duration, rate, setField, time } from "./fields.js";
 import { ModelCard } from "./model-card.js";
 import { rates, total } from "./rates.js";
@@ -17,7 +17,7 @@ export class Status {
   #runs = false;
   #reads = false;
 
-  // `offer` takes the models of each reading, and `askForKey` the refusal of a call without a key.
+  // `offer` takes each reading, and `askForKey` the refusal of a call without a key.
   constructor(offer, askForKey) {
     this.#offer = offer;
     this.#askForKey = askForKey;
@@ -42,6 +42,7 @@ export class Status {
       this.#show(await readStatus(AbortSignal.timeout(TIMEOUT)));
       this.#tell("live", "live");
     } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
       if (error.needsKey) this.#askForKey(error);
       else this.#tell("lost", error.reason ? error.toString() : "no answer, trying again");
     } finally {
@@ -64,7 +65,7 @@ export class Status {
     const uptime = `${status.serverVersion} · up ${duration(status.uptimeSeconds)}`;
     document.querySelector("#version").textContent = uptime;
     this.#showModels(status.models, before, seconds);
-    this.#offer(status.models);
+    this.#offer(status);
     this.#last = status;
   }
 

@@ -5,6 +5,7 @@ from google.protobuf import json_format
 from translane.v1 import translation_pb2 as pb
 from translane_server.http.port import status_report
 from translane_server.observation.load import ModelLoad, ServerLoad
+from translane_server.text.language_id import can_identify
 
 LISTED = pb.ListModelsResponse(
     models=[
@@ -51,6 +52,7 @@ def test_a_report_has_the_models_and_their_load():
         "generatedTokens": 30,
     }
     assert set(second.pop("load").values()) == {0}
+    assert content.pop("identifiesLanguages") == can_identify()
     figures = {name: content.pop(name) for name in ("uptimeSeconds", "openCalls", "openCallsLimit", "refused")}
     assert figures == {"uptimeSeconds": 12.346, "openCalls": 2, "openCallsLimit": 9, "refused": 4}
     assert json_format.ParseDict(content, pb.ListModelsResponse()) == LISTED

@@ -1,6 +1,7 @@
-"""The status page in a real Chromium: what it shows, and what it never does."""
+"""The page in a real Chromium: it translates, shows what the server does, and never does other things."""
 
 import asyncio
+import json
 import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ pytestmark = [
 
 DEMO = Path(__file__).parents[3] / "models/zh-en"
 POLLING = 2_000  # milliseconds between two readings of the page
+PAUSE = 300  # milliseconds after a key, before the text is translated
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -63,11 +65,19 @@ def figure(page, name, place=".figures"):
     return page.locator(f'{place} [data-field="{name}"]').inner_text()
 
 
-async def submit(page, text, **choices):
-    for name, value in choices.items():
-        await page.locator(f"#try [name={name}]").select_option(str(value))
+async def write(page, text):
+    """Write a text, and let the pause pass after which it is translated."""
     await page.get_by_label("Text", exact=True).fill(text)
-    await page.get_by_role("button", name="Translate").click()
+    await page.clock.run_for(PAUSE)
+
+
+async def wait_for_translation(page, text):
+    """Wait until the translation is whole, and is this text."""
+    await wait_for(page, "#translation[aria-busy=false]", text)
+
+
+async def server_view(page):
+    await page.get_by_role("link", name="Server").click()
 
 
 @pytest.mark.slow
@@ -75,10 +85,11 @@ async def test_it_shows_the_models(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
         await wait_for(page, "#connection", "live")
         assert await page.title() == "Translane"
+        await server_view(page)
         assert await figure(page, "name", ".model") == "fake"
         assert await figure(page, "state", ".model") == "ready"
         facts = await figure(page, "facts", ".model")
-        assert "Chinese (zh) → English (en)" in facts
+        assert "Chinese → English" in facts
         assert "version 2.1" in facts
         assert await figure(page, "rows", ".model") == "0 of 4"
         assert await figure(page, "waiting", ".model") == "0 of 64"
@@ -88,6 +99,7 @@ async def test_it_shows_the_models(browser):
 async def test_figures_follow_the_load(browser):
     async with serving(http_port=0, rows=4) as running, showing(running, browser) as page:
         await wait_for(page, "#connection", "live")
+        await server_view(page)
         assert await figure(page, "requests") == "–"  # a rate takes two readings
         await read_again(page)
         await wait_for(page, '.figures [data-field="tokens"]', "0")
@@ -134,106 +146,194 @@ async def test_it_tells_that_the_server_is_gone(browser):
 
 
 @pytest.mark.slow
-async def test_translations_and_their_alignment(browser):
+async def test_translations_alternatives_and_their_alignment(browser):
     text = "我有一只猫，它很喜欢吃鱼。"
-    options = {"beamSize": 4, "numHypotheses": 3, "returnTokens": True, "returnAlignment": True}
+    given = {"returnTokens": True, "returnAlignment": True}
     async with (
         serving_bundle(load_bundle(DEMO), max_batch_size=8, http_port=0) as running,
         showing(running, browser) as page,
     ):
         await wait_for(page, "#connection", "live")
-        await submit(page, text, hypotheses=3)
-        lines = page.locator("#hypotheses .words")
-        await lines.nth(2).wait_for()
-        answer = await call(running.server.http_port, "Translate", {"texts": [text], "options": options})
-        (expected,) = answer.json["translations"]
-        assert await lines.all_inner_texts() == [each["text"] for each in expected["hypotheses"]]
-        best = expected["hypotheses"][0]
-        assert f"score {best['score']:.3f}" in await page.locator("#hypotheses li").first.inner_text()
-        assert await page.locator("#source").inner_text() == text
+        await write(page, text)
+        port = running.server.http_port
+        answers = [
+            await call(port, "Translate", {"texts": [text], "options": given | options})
+            for options in ({}, {"beamSize": 5, "numHypotheses": 5})
+        ]
+        (greedy,), (beams,) = (answer.json["translations"] for answer in answers)
+        output = page.locator("#translation")
+        await wait_for_translation(page, greedy["hypotheses"][0]["text"])
+        assert "zh-en" in await page.locator("#facts").inner_text()
+        await page.get_by_role("button", name="Alternatives").click()
+        lines = page.locator("#alternatives .words")
+        await lines.nth(4).wait_for()
+        assert await lines.all_inner_texts() == [each["text"] for each in beams["hypotheses"]]
+        best = beams["hypotheses"][0]
+        assert f"score {best['score']:.3f}" in await page.locator("#alternatives li").first.inner_text()
 
-        pieces = [piece.replace("▁", "") for piece in expected["sourcePieces"]]
+        pieces = [piece.replace("▁", "") for piece in beams["sourcePieces"]]
         word = lines.first.locator(".word").nth(3)
         assert await word.inner_text() == "cat"
         number = best["tokens"].index("▁cat")
         points = [each for each in best["alignment"]["points"] if each.get("targetToken", 0) == number]
         wanted = [pieces[each.get("sourceToken", 0)] for each in points]
         await word.hover()
-        assert await page.locator("#source .aligned").all_inner_texts() == wanted == ["猫"]
+        source = page.locator("#source-words")
+        assert await source.locator(".aligned").all_inner_texts() == wanted == ["猫"]
         assert await lines.first.locator(".pointed").all_inner_texts() == ["cat"]
         assert re.fullmatch(r"cat ↔ 猫 \d+%", await page.locator("#alignment").inner_text())
         color = "element => getComputedStyle(element).backgroundColor"
-        assert await page.locator("#source .aligned").evaluate(color) != "rgba(0, 0, 0, 0)"
+        assert await source.locator(".aligned").evaluate(color) != "rgba(0, 0, 0, 0)"
 
-        await page.locator("#source .word", has_text="猫").hover()  # the other way round, in each translation
+        # The other way round, in each translation: the words lie below the text that one types.
+        place = await source.locator(".word", has_text="猫").bounding_box()
+        await page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
         assert "cat" in await lines.first.locator(".aligned").all_inner_texts()
-        assert await page.locator("#hypotheses li:has(.aligned)").count() >= 2
+        assert await page.locator("#alternatives li:has(.aligned)").count() >= 2
 
-        await lines.first.locator(".word").first.focus()
-        for _ in range(3):
-            await page.keyboard.press("ArrowRight")
-        assert await page.evaluate("document.activeElement.textContent") == "cat"
-        assert await page.locator("#source .aligned").all_inner_texts() == ["猫"]
+        await output.hover()
+        await output.locator(".word").first.focus()
+        await page.keyboard.press("ArrowRight")
+        spoken = await page.evaluate("document.activeElement.textContent")
+        assert spoken == await output.locator(".word").nth(1).inner_text()
+        assert await output.inner_text() == greedy["hypotheses"][0]["text"]
 
 
 async def begin_stream(page, running, text):
-    """Stream until some of the text is shown, and return it. The next steps wait."""
+    """Write a text until some of its translation is shown, and return that. The next steps wait."""
     await wait_for(page, "#connection", "live")
-    await page.get_by_label("Show the text while it is decoded").check()
-    assert await page.get_by_role("combobox", name="Translations").is_disabled()
     running.backend.hold()
-    await submit(page, text)
+    await write(page, text)
     running.backend.release(3)
-    line = page.locator("#hypotheses .words.growing:not(:empty)")
+    line = page.locator("#translation.growing:not(:empty)")
     await line.wait_for()
     return await line.inner_text()
 
 
 @pytest.mark.slow
-async def test_a_stream_arrives_in_pieces(browser):
+async def test_a_translation_arrives_in_pieces(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
         begun = await begin_stream(page, running, "hello")
         assert "hello".startswith(begun)
         assert len(begun) <= 3
         running.backend.release()
-        await page.locator(".growing").wait_for(state="detached")
-        line = page.locator("#hypotheses .words")
-        assert await line.inner_text() == "hello"
+        await wait_for_translation(page, "hello")
+        line = page.locator("#translation")
         assert await line.evaluate("line => line.childNodes.length") > 1  # each piece is a text of its own
-        assert "in all" in await page.locator("#facts").inner_text()
+        assert re.match(r"[\d.]+ m?s · fake", await page.locator("#facts").inner_text())
 
 
 @pytest.mark.slow
-async def test_a_stream_can_be_stopped(browser):
+async def test_what_is_typed_on_ends_the_translation_before(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
-        begun = await begin_stream(page, running, "hello")
-        await page.get_by_role("button", name="Stop").click()
-        await page.get_by_role("button", name="Stop").wait_for(state="hidden")
-        await until(lambda: not running.server._service._running)
-        running.backend.release(1)
-        await until(lambda: not running.dispatcher.active_rows)
-        shown = await page.locator("#hypotheses .words").inner_text()
-        assert shown.startswith(begun)
-        assert len(shown) < len("hello")
-        assert await page.locator("#problem").inner_text() == ""
+        await begin_stream(page, running, "hello")
+        await page.get_by_label("Text", exact=True).press_sequentially("!")
+        await until(lambda: not running.server._service._running)  # nobody decodes for nobody
         running.backend.release()
+        await page.clock.run_for(PAUSE)
+        await wait_for_translation(page, "hello!")
+        await page.get_by_role("button", name="Clear").click()
+        await wait_for(page, "#translation", "")
+        await page.clock.run_for(PAUSE)
+        assert await page.locator("#problem").inner_text() == ""
 
 
-@pytest.mark.parametrize("streams", [False, True])
-async def test_errors_have_the_servers_words(browser, streams):
+async def test_errors_have_the_servers_words(browser):
     async with serving(http_port=0) as running, showing(running, browser, complains=True) as page:
         await wait_for(page, "#connection", "live")
-        await page.get_by_label("Show the text while it is decoded").set_checked(streams)
         text = "a" * 5000
         refused = await call(running.server.http_port, "Translate", {"texts": [text]})
-        await submit(page, text)
+        await write(page, text)
         problem = page.get_by_role("alert").filter(has_text=refused.reason)
-        message = refused.json["message"]
         await problem.wait_for()
-        assert (
-            await problem.inner_text()
-            == f"{message.replace('texts[0]', 'text') if streams else message} (INVALID_FIELD)"
-        )
+        assert await problem.inner_text() == f"{refused.json['message'].replace('texts[0]', 'text')} (INVALID_FIELD)"
+
+
+async def test_a_document(browser):
+    catalogue = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "abc"\nmsgstr "%s"\n'
+    async with serving(http_port=0) as running, showing(running, browser) as page:
+        await wait_for(page, "#connection", "live")
+        chosen = {"name": "app.v2.po", "mimeType": "", "buffer": (catalogue % "").encode()}
+        async with page.expect_download() as saving:
+            await page.get_by_label("Document").set_input_files(chosen)
+        saved = await saving.value
+        assert saved.suggested_filename == "app.v2.en.po"
+        content = await asyncio.to_thread(Path(await saved.path()).read_text)
+        assert content == catalogue % "abc"
+        assert await page.get_by_role("link", name="Save app.v2.en.po").is_visible()
+        await page.get_by_label("Document").set_input_files(chosen | {"name": "app.json"})
+        problem = page.get_by_role("alert").filter(has_text="app.json is of a kind that is not translated")
+        await problem.wait_for()
+        assert "srt, vtt" in await problem.inner_text()
+
+
+@pytest.mark.slow
+async def test_a_document_can_be_stopped(browser):
+    async with serving(http_port=0) as running, showing(running, browser) as page:
+        await wait_for(page, "#connection", "live")
+        running.backend.hold()
+        chosen = {"name": "a.txt", "mimeType": "", "buffer": b"hello\n"}
+        await page.get_by_label("Document").set_input_files(chosen)
+        await page.get_by_role("button", name="Stop").click()
+        await until(lambda: not running.server._service._running)
+        running.backend.release()
+        assert not await page.locator("#document").is_visible()
+        assert await page.locator("#problem").inner_text() == ""
+
+
+# Some of the languages of a model of a hundred, in its order.
+MANY = ["af", "am", "ar", "az", "be", "bg", "bn", "br", "ca", "cs", "de", "en", "fr", "ga", "hi", "ja", "zh"]
+
+
+def choice(page, label):
+    return page.get_by_label(label, exact=True).input_value()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("locale", "detects", "pair"),
+    [
+        ("en-US", False, ("zh", "en")),
+        ("de-AT", False, ("en", "de")),
+        ("fr", True, ("auto", "fr")),
+        ("sw", False, ("en", "af")),
+    ],
+)
+async def test_the_first_pair_is_the_readers(browser, locale, detects, pair):
+    """A model of many languages begins with the reader's language. What is chosen is remembered."""
+
+    async def of_many(route):
+        answer = await route.fetch()
+        content = await answer.json()
+        content["models"][0] |= {"sourceLanguages": MANY, "targetLanguages": MANY}
+        await route.fulfill(response=answer, json=content | {"identifiesLanguages": detects})
+
+    async with serving(http_port=0) as running, opened(browser, locale=locale) as (page, seen):
+        await page.route("**/status.json", of_many)
+        await page.goto(f"http://127.0.0.1:{running.server.http_port}/")
+        await wait_for(page, "#connection", "live")
+        assert (await choice(page, "From"), await choice(page, "To")) == pair
+        await page.get_by_label("From", exact=True).select_option("ga")
+        await page.get_by_label("To", exact=True).select_option("Irish")  # the language of the other side: both change
+        assert (await choice(page, "From"), await choice(page, "To")) == (pair[1], "ga")
+        await page.get_by_role("button", name="Swap the languages").click()
+        assert (await choice(page, "From"), await choice(page, "To")) == ("ga", pair[1])
+        await page.reload()
+        await wait_for(page, "#connection", "live")
+        assert (await choice(page, "From"), await choice(page, "To")) == ("ga", pair[1])
+        names = await page.locator("[name=source] option").all_inner_texts()
+        assert names[detects:] == sorted(names[detects:])
+        assert seen.complaints == []
+
+
+async def test_the_calls_are_described(browser):
+    async with serving(http_port=0) as running, opened(browser) as (page, seen):
+        await page.goto(f"http://127.0.0.1:{running.server.http_port}/docs")
+        await page.get_by_role("heading", name="POST /v1/translate").wait_for()
+        await page.get_by_role("link", name="TranslateRequest", exact=True).first.click()
+        assert "texts" in await page.locator("#TranslateRequest[open] th").all_inner_texts()
+        assert {urlsplit(each).port for each in seen.requests} == {running.server.http_port}
+        assert seen.complaints == []
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -248,20 +348,26 @@ async def test_what_looks_like_html_stays_text(browser):
 
     async def translated(route):
         words = {"text": HOSTILE, "tokens": ["▁<img", "▁src", "=", "x"]}
-        await route.fulfill(json={"translations": [{"hypotheses": [words], "sourcePieces": [HOSTILE]}]})
+        if route.request.url.endswith("stream"):
+            message = {"textDelta": HOSTILE, "hypothesis": words, "models": [HOSTILE]}
+            await route.fulfill(body=json.dumps(message) + "\n")
+        else:
+            await route.fulfill(json={"translations": [{"hypotheses": [words], "sourcePieces": [HOSTILE]}]})
 
     async with serving(http_port=0) as running, opened(browser) as (page, seen):
         await page.route("**/status.json", renamed)
-        await page.route("**/v1/translate", translated)
+        await page.route("**/v1/*", translated)
         await page.goto(f"http://127.0.0.1:{running.server.http_port}/")
+        await wait_for(page, "#connection", "live")
+        await page.get_by_label("Text", exact=True).fill(HOSTILE)
+        await wait_for_translation(page, HOSTILE)
+        await page.get_by_role("button", name="Alternatives").click()
+        await wait_for(page, "#alternatives .words", HOSTILE)
+        assert await page.locator("#source-words").inner_text() == HOSTILE
+        await server_view(page)
         await wait_for(page, '.model [data-field="name"]', HOSTILE)
-        await submit(page, HOSTILE)
-        await wait_for(page, "#hypotheses .words", HOSTILE)
-        assert await page.locator("#source").inner_text() == HOSTILE
         assert HOSTILE in await page.locator("#version").inner_text()
         assert await page.locator("img").count() == 1  # the page's own
-        await page.get_by_label("Show the text while it is decoded").check()
-        await page.unroute("**/status.json")
         assert seen.complaints == []
         assert len([each for each in seen.requests if each.endswith("/x")]) == 0
 
@@ -298,8 +404,8 @@ async def test_it_asks_for_a_key(browser, tmp_path):
             if reason:
                 await page.get_by_text(f"({reason})").wait_for()
         await wait_for(page, "#connection", "live")
-        await submit(page, "hello")
-        await wait_for(page, "#hypotheses .words", "hello")
+        await write(page, "hello")
+        await wait_for_translation(page, "hello")
 
         await page.reload()
         await wait_for(page, "#connection", "live")  # this tab knows the key
@@ -324,7 +430,7 @@ CONTRASTS = """() => {
         const color = getComputedStyle(element).backgroundColor;
         return /, 0\\)$/.test(color) && element.parentElement ? behind(element.parentElement) : color;
     };
-    return [...document.querySelectorAll("body *")]
+    return [...document.querySelectorAll("body *:not([aria-hidden])")]
         .filter((each) => each.checkVisibility() && [...each.childNodes].some((node) => node.data?.trim()))
         .map((each) => {
             const [a, b] = [light(getComputedStyle(each).color), light(behind(each))];
@@ -339,11 +445,12 @@ CONTRASTS = """() => {
 async def test_light_and_dark(browser, scheme, is_dark):
     async with serving(http_port=0) as running, showing(running, browser, color_scheme=scheme) as page:
         await wait_for(page, "#connection", "live")
-        await submit(page, "hello")
-        await wait_for(page, "#hypotheses .words", "hello")
+        await write(page, "hello")
+        await wait_for_translation(page, "hello")
         ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", ground))) < 3 * 128) == is_dark
-        await page.get_by_role("button", name="Translate").and_(page.locator(":enabled")).wait_for()
+        assert await page.evaluate(CONTRASTS) == []
+        await server_view(page)
         assert await page.evaluate(CONTRASTS) == []
 
 
@@ -352,10 +459,13 @@ async def test_a_narrow_screen(browser):
     narrow = {"width": 320, "height": 640}
     async with serving(http_port=0, model=model) as running, showing(running, browser, viewport=narrow) as page:
         await wait_for(page, "#connection", "live")
-        await submit(page, "a" * 19)
-        await wait_for(page, "#hypotheses .words", "a" * 19)
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 320
-        assert await page.get_by_role("button", name="Translate").is_visible()
+        await write(page, "a" * 19)
+        await wait_for_translation(page, "a" * 19)
+        width = "document.documentElement.scrollWidth"
+        assert await page.evaluate(width) <= 320
+        assert await page.get_by_role("button", name="Copy").is_visible()
+        await server_view(page)
+        assert await page.evaluate(width) <= 320
 
 
 async def test_screen_readers_find_names(browser):
@@ -363,7 +473,8 @@ async def test_screen_readers_find_names(browser):
         await wait_for(page, "#connection", "live")
         controls = page.locator("select, input, textarea, button, meter")
         nameless = await controls.evaluate_all(
-            "all => all.filter((each) => !each.labels?.length && !each.textContent.trim()).map((each) => each.id)"
+            "all => all.filter((each) => !each.labels?.length && !each.ariaLabel && !each.textContent.trim())"
+            ".map((each) => each.outerHTML)"
         )
         assert nameless == []
         assert await page.get_by_role("heading", level=1).all_inner_texts() == ["Translane"]
