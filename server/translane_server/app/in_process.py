@@ -57,6 +57,7 @@ from translane_server.api.service import server_info
 from translane_server.api.status import CODES
 from translane_server.core.errors import InvalidRequestError, QueueFullError, RequestError, SettingsError
 from translane_server.models.build import loaded_models
+from translane_server.models.checkpoints import with_bundles
 from translane_server.models.registry import Registry
 from translane_server.settings.loader import what_is_wrong
 from translane_server.settings.server_settings import ServerSettings
@@ -105,6 +106,7 @@ class AsyncTranslator:
         Raises:
             StartupError: a model is wrong, or cannot be loaded.
         """
+        self._settings = await asyncio.to_thread(with_bundles, self._settings, os.environ)
         self._models = await self._opened.enter_async_context(loaded_models(self._settings, cpus=self._cpus))
         return self
 

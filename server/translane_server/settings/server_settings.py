@@ -133,7 +133,7 @@ class ServerSettings(Settings):
         BeforeValidator(read_places),
         Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
     ] = None
-    """Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name."""
+    """Bundles to serve: folders, URLs, or checkpoints by their names on the Hugging Face Hub; NAME=… names one."""
     models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = None
     """Folder of models to serve: each folder in it is a model of that name."""
     model_cache: _Folder = None

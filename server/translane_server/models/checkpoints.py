@@ -1,0 +1,195 @@
+"""Bundles of checkpoints: a model of the Hugging Face Hub by its name, or a folder of PyTorch weights.
+
+The server has no exporter: `translane export` runs as a process of its own, once for each checkpoint. The bundles are
+kept in the user's cache folder, by the revision of the checkpoint and the version of the exporter.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from translane_server.bundle.manifest import SCHEMA_VERSION
+from translane_server.core.errors import BundleError
+from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace, is_model_name, users_cache
+from translane_server.settings.server_settings import ServerSettings
+
+_MANIFEST = "manifest.json"
+# A name of the Hub, with or without a revision.
+_HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
+# A folder with one of these may be a checkpoint: of Hugging Face, `translane train`, fairseq, OpenNMT-py or Marian.
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.pt", "*.npz")
+# What no export reads: weights of other frameworks, and whatever lies in folders.
+_NEEDLESS = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "*.tflite", "*.png", "*.jpg", "*/*"]
+_PICKLES = ["*.bin", "*.pt", "*.pth"]
+_INSTALL = (
+    "pip install 'translane[export]' (without a GPU, PyTorch's smaller packages do: "
+    "--extra-index-url https://download.pytorch.org/whl/cpu)"
+)
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """A checkpoint.
+
+    Attributes:
+        title: what the user calls it.
+        name: what its model is called; empty for what the exporter calls it.
+        state: changes with its files.
+        folder: returns the folder of its files.
+    """
+
+    title: str
+    name: str
+    state: str
+    folder: Callable[[], Path]
+
+
+def with_bundles(settings: ServerSettings, environ: Mapping[str, str]) -> ServerSettings:
+    """Return the settings with a bundle in the place of each checkpoint of `model`.
+
+    What is no folder, and has the form of a name of the Hub, is that. A folder without weights of PyTorch stays.
+
+    Raises:
+        BundleError: the Hub has no such model or does not answer, PyTorch is missing, or the export has failed.
+    """
+    if not settings.model:
+        return settings
+    cache = (users_cache(environ) or Path.home() / ".cache/translane/models").with_name("exported")
+    precision = "fp16" if settings.device == "cuda" else "fp32"
+    places = (_with_bundle(each, cache, precision) for each in settings.model)
+    return settings.model_copy(update={"model": tuple(places)})
+
+
+def _with_bundle(place: ModelPlace | RemotePlace, cache: Path, precision: str) -> ModelPlace | RemotePlace:
+    if isinstance(place, RemotePlace):
+        return place
+    title = str(place.folder)
+    named = _HUB_NAME.fullmatch(title)
+    if named and not place.folder.exists():
+        name, revision, files = _look_up(named[1], named[2])
+        if _MANIFEST in files:
+            return RemotePlace(ModelUrl.parse(f"hf://{name}@{revision}"), place.name)
+        found = _Checkpoint(
+            title, name.partition("/")[2], f"{name}@{revision}", lambda: _download(name, revision, files)
+        )
+    elif (place.folder / _MANIFEST).exists() or not any(_weights_in(place.folder)):
+        return place
+    else:
+        folder = place.folder.resolve()
+        found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
+    return ModelPlace(_exported(found, cache, precision), place.name)
+
+
+def _weights_in(folder: Path) -> Iterator[Path]:
+    for pattern in _WEIGHTS:
+        yield from folder.glob(pattern)
+
+
+def _state_of(folder: Path) -> str:
+    """What changes with the files of a folder."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    state = [str(folder), *(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)]
+    return hashlib.sha256("\n".join(state).encode()).hexdigest()
+
+
+def _look_up(name: str, revision: str | None) -> tuple[str, str, list[str]]:
+    """Return the name of a model of the Hub, its commit, and its files. Offline, they are those of the Hub's cache."""
+    from httpx2 import HTTPError
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        found = HfApi().model_info(name, revision=revision)
+        return name, str(found.sha), [each.rfilename for each in found.siblings or ()]
+    except (HfHubHTTPError, HFValidationError) as error:
+        raise BundleError(f"{name}: {_cause(error)}; there is no such folder either") from None
+    except (HTTPError, OSError) as error:  # the Hub does not answer, or HF_HUB_OFFLINE says not to ask
+        try:
+            folder = Path(snapshot_download(name, revision=revision, local_files_only=True))
+        except (HTTPError, OSError):
+            problem = (
+                f"neither a folder nor in the cache of the Hugging Face Hub, which cannot be asked: {_cause(error)}"
+            )
+            raise BundleError(f"{name} is {problem}") from None
+        return name, folder.name, [path.name for path in folder.iterdir()]
+
+
+def _download(name: str, revision: str, files: list[str]) -> Path:
+    """Return a folder with the files of a model. Where there are safetensors, no pickle is read."""
+    from httpx2 import HTTPError
+    from huggingface_hub import snapshot_download
+
+    is_safe = any(each.endswith(".safetensors") for each in files)
+    try:
+        return Path(snapshot_download(name, revision=revision, ignore_patterns=_NEEDLESS + _PICKLES * is_safe))
+    except (HTTPError, OSError) as error:
+        raise BundleError(f"{name} cannot be downloaded: {_cause(error)}") from None
+
+
+def _cause(error: Exception) -> str:
+    """The first sentence of an error of the Hub, without the address, which may be that of a mirror with a password."""
+    status: Any = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403, 404):
+        return f"the Hugging Face Hub knows no such model or revision, or HF_TOKEN may not read it (status {status})"
+    return f"the answer of the Hugging Face Hub is {status}" if status else type(error).__name__
+
+
+def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
+    """Return the bundle of a checkpoint, which is made if it is not there yet."""
+    version = importlib.metadata.version("translane")
+    made_of = f"{checkpoint.state} {precision} {version} {SCHEMA_VERSION}"
+    name = checkpoint.name if is_model_name(checkpoint.name) else ""
+    bundle = cache / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}".lstrip("-")
+    if (bundle / _MANIFEST).exists():
+        return bundle
+    if find_spec("torch") is None:
+        problem = f"is no bundle, and PyTorch, which `translane export` makes one with, is not installed: {_INSTALL}"
+        raise BundleError(f"{checkpoint.title} {problem}")
+    cache.mkdir(parents=True, exist_ok=True)
+    with bundle.with_name(f"{bundle.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at work on it
+        if not (bundle / _MANIFEST).exists():
+            folder = checkpoint.folder()
+            print(f"translane serve: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
+            command = [sys.executable, "-m", "translane", "export", str(folder), "-o", str(bundle)]
+            command += ["--precision", precision, *(["--name", name] if name else [])]
+            # The lock is held until the export ends, even if this process is killed.
+            if code := _run(command, lock.fileno()):
+                raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")
+    return bundle
+
+
+def _run(command: list[str], held: int) -> int:
+    """Run a program, which keeps a file open and is ended with this one. Return its exit code."""
+    with _interruptible(), subprocess.Popen(command, pass_fds=[held]) as process:  # noqa: S603  this program's own
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """While entered, SIGTERM raises KeyboardInterrupt."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

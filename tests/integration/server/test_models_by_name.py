@@ -1,0 +1,146 @@
+"""A model by its name: what lies on a Hugging Face Hub, or in a folder, is exported once and served.
+
+The hub is one on loopback, which huggingface_hub itself asks.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from helpers.file_server import wait_until
+from helpers.foreign_folders import marian
+from helpers.hub import serving_hub
+
+NAME = "owner/opus-mt-zh-en"
+TEXT = "我有一只猫"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A Marian checkpoint with random weights, in the safe format, beside a pickle that nobody should read."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    marian(folder)
+    words = len(json.loads((folder / "vocab.json").read_text()))
+    size: dict[str, Any] = {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64}
+    depth = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
+    heads = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
+    ids = {"vocab_size": words, "pad_token_id": words - 1, "decoder_start_token_id": words - 1, "eos_token_id": 0}
+    torch.manual_seed(0)
+    transformers.MarianMTModel(transformers.MarianConfig(**size, **depth, **heads, **ids)).save_pretrained(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"a pickle")
+    (folder / "tf_model.h5").write_bytes(b"of another framework")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hub(checkpoint):
+    with serving_hub({NAME: checkpoint}) as hub:
+        yield hub
+
+
+@pytest.fixture
+def environ(tmp_path, hub):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSLANE_", "HF_"))}
+    places = {"HF_HOME": str(tmp_path / "hub"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return kept | places | {"HF_ENDPOINT": hub.url, "CUDA_VISIBLE_DEVICES": ""}
+
+
+def check(environ, *arguments, prelude=""):
+    """Look at models as `translane serve --check` does. `prelude` is Python that runs before."""
+    program = f"import sys\n{prelude}\nfrom translane.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "serve", "--check", *arguments]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp_path):
+    hub.asked.clear()
+    first = check(environ, NAME)
+    assert first.returncode == 0, first.stderr
+    assert re.search(r"model opus-mt-zh-en: version 1@\w+, fp32, on cpu", first.stdout)
+    assert f"exporting {NAME} to {tmp_path}/cache/translane/exported/opus-mt-zh-en-" in first.stderr
+    assert "model.safetensors" in hub.downloads()
+    assert not {"pytorch_model.bin", "tf_model.h5"} & set(hub.downloads())
+
+    hub.asked.clear()
+    second = check(environ, f"mine={NAME}@main")  # the same revision
+    assert "model mine: version 1@" in second.stdout
+    assert ("exporting" in second.stderr, hub.downloads()) == (False, [])
+    offline = check(environ | {"HF_HUB_OFFLINE": "1"}, NAME)
+    assert (offline.returncode, "exporting" in offline.stderr) == (0, False), offline.stderr
+
+    program = f"from translane import Translator\nwith Translator({NAME!r}) as t: print(t.translate({TEXT!r}).text)"
+    run = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=300)
+    assert (run.returncode, "exporting" in run.stderr) == (0, False), run.stderr
+    assert run.stdout.strip()
+
+
+@pytest.mark.slow
+def test_a_folder_is_exported_anew_when_its_files_change(environ, checkpoint, tmp_path):
+    folder = tmp_path / "a model"
+    shutil.copytree(checkpoint, folder)
+    assert check(environ, str(folder)).returncode == 0
+    without = "sys.modules['torch'] = None"
+    assert check(environ, f"mine={folder}", prelude=without).returncode == 0
+    (folder / "generation_config.json").write_text('{"num_beams": 3}')
+    assert f"{folder} is no bundle, and PyTorch" in check(environ, str(folder), prelude=without).stderr
+
+
+@pytest.mark.slow
+def test_a_killed_download_leaves_no_half_of_a_model(environ, hub, tmp_path):
+    hub.asked.clear()
+    hub.holds["model.safetensors"] = 1000
+    command = [sys.executable, "-m", "translane", "serve", "--check", NAME]
+    process = subprocess.Popen(command, env=environ, stdout=-1, stderr=-1)
+    try:
+        wait_until(lambda: "model.safetensors" in hub.downloads())
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        del hub.holds["model.safetensors"]
+    assert not list((tmp_path / "cache/translane/exported").glob("*/"))
+    assert check(environ, NAME).returncode == 0
+
+
+PROBLEMS = {
+    "missing": (
+        "owner/other",
+        {},
+        r"owner/other: the Hugging Face Hub knows no such model or revision, or .* \(status 40",
+    ),
+    "revision": (f"{NAME}@v9", {}, r"knows no such model or revision, or HF_TOKEN may not read it \(status 404\)"),
+    "gone": (NAME, {"HF_ENDPOINT": "http://127.0.0.1:9"}, f"{NAME} is neither a folder nor in the cache of the"),
+    "offline": (NAME, {"HF_HUB_OFFLINE": "1"}, f"{NAME} is neither a folder nor in the cache of the Hugging Face Hub"),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_is_wrong_is_said_in_a_sentence(environ, problem):
+    name, changes, sentence = PROBLEMS[problem]
+    run = check(environ | changes, name)
+    assert run.returncode == 1
+    assert re.search(f"^translane serve: .*{sentence}", run.stderr)
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_a_token_is_shown_to_the_hub_and_to_nobody_else(environ, checkpoint):
+    with serving_hub({NAME: checkpoint}, token="hf_secret") as hub:
+        refused = check(environ | {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_wrong"}, NAME)
+        assert "(status 401)" in refused.stderr
+        # Without PyTorch nothing is downloaded that nobody could read.
+        known = environ | {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
+        run = check(known, NAME, prelude="sys.modules['torch'] = None")
+        assert run.returncode == 1
+        assert "PyTorch" in run.stderr
+        assert "pip install 'translane[export]'" in run.stderr
+        assert hub.downloads() == []
+        assert "hf_secret" not in run.stdout + run.stderr
