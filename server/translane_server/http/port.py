@@ -6,7 +6,6 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import PurePath
@@ -36,8 +35,7 @@ from translane_server.http.documents import DocumentRpc
 from translane_server.http.errors import RefusedError, wrong
 from translane_server.http.server import Bounds, HttpServer
 from translane_server.models.registry import Registry
-from translane_server.observation.load import ModelLoad, ServerLoad
-from translane_server.observation.metrics import Metrics
+from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.language_id import can_identify
 
@@ -112,7 +110,7 @@ def http_port(
 
     async def status(request: pb.ListModelsRequest, call: Call) -> bytes:
         listed = await service.ListModels(request, call)
-        report = status_report(listed, ServerLoad.of(metrics), time.monotonic() - started)
+        report = status_report(listed, metrics, time.monotonic() - started)
         return json.dumps(report).encode()
 
     documents = rpc("TranslateDocument", service.TranslateDocument, DocumentRpc)
@@ -156,25 +154,39 @@ def http_port(
     return HttpServer(application, settings.host, settings.http_port, bounds, tls)
 
 
-def status_report(listed: pb.ListModelsResponse, load: ServerLoad, uptime: float) -> dict[str, Any]:
+def status_report(listed: pb.ListModelsResponse, metrics: Metrics, uptime: float) -> dict[str, Any]:
     """Return the answer of ListModels in protobuf's JSON, with figures of the server and of each model.
 
-    Args:
-        listed: the answer of ListModels.
-        load: the load of the server.
-        uptime: time since the server started [seconds].
+    Those that only grow give rates. `uptime` is the time since the server started [seconds].
     """
     content: dict[str, Any] = json_format.MessageToDict(listed)
     for model in content.setdefault("models", []):
-        model["load"] = _named(asdict(load.models.get(model["name"], ModelLoad())))
-    of_server = {name: value for name, value in vars(load).items() if name != "models"}
-    of_server |= {"uptime_seconds": round(uptime, 3), "identifies_languages": can_identify()}
-    return content | _named(of_server)
+        name = model["name"]
+        model["load"] = _load(metrics.models.get(name) or ModelMetrics(name, {}))
+    return content | {
+        "openCalls": metrics.open_calls(),
+        "openCallsLimit": metrics.open_calls_limit,
+        "refused": sum(int(sample.value) for family in metrics.rejected.collect() for sample in family.samples),
+        "uptimeSeconds": round(uptime, 3),
+        "identifiesLanguages": can_identify(),
+    }
 
 
-def _named(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with names in lowerCamelCase, as all JSON of this port has them."""
-    return {name[0] + name.title().replace("_", "")[1:]: value for name, value in fields.items()}
+def _load(metrics: ModelMetrics) -> dict[str, float]:
+    """How busy a model is. Limits are 0 while it is not loaded."""
+    decoder = metrics.decoder
+    return {
+        "rowsBusy": decoder.active_rows if decoder else 0,
+        "rowsLimit": decoder.rows if decoder else 0,
+        "sentencesWaiting": decoder.waiting if decoder else 0,
+        "sentencesWaitingLimit": decoder.waiting_limit if decoder else 0,
+        "memoryBytes": metrics.memory,
+        "requests": metrics.ok.count,
+        "requestSeconds": metrics.ok.sum,
+        "sentences": metrics.queue_duration_seconds.count,
+        "sourceTokens": metrics.source_tokens.value,
+        "generatedTokens": metrics.generated_tokens.value,
+    }
 
 
 def _files(*, describes: bool) -> Iterator[Route]:

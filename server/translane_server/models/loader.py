@@ -291,7 +291,9 @@ def make_dispatcher(
         log_level=settings.log_level,
         log_always=logged_always(),
     )
-    workers = process_workers(plan, vocabulary, setup, patience=settings.replica_timeout, count_loss=metrics.losses.inc)
+    workers = process_workers(
+        plan, vocabulary, setup, patience=settings.replica_timeout, count_loss=metrics.replica_losses.inc
+    )
     residents = len(plan.rows)
     dispatcher = Dispatcher(
         workers[:residents],
@@ -300,7 +302,7 @@ def make_dispatcher(
         lone_rows=plan.lone_rows,
         most_priority=settings.max_priority,
         observe=metrics.observe,
-        count_repeat=metrics.repeats.inc,
+        count_repeat=metrics.sentences_repeated.inc,
     )
     return dispatcher, [partial(_pid, worker) for worker in workers]
 

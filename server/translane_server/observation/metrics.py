@@ -47,8 +47,9 @@ _STEP_BUCKETS = (
 )
 _ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0, 512.0, 1024.0)
 
-# The families of models, with what they mean. Each series has the label `model`.
-_OF_MODELS = {
+# The families of models, with what they mean. Each series has the label `model`. The first ones are counted, in the
+# attribute of `ModelMetrics` that has the family's name.
+_COUNTED = {
     "translane_requests_total": "Requests to translate or score, by the answer's code and protocol. The model is empty"
     " where the request was refused before one was chosen.",
     "translane_request_duration_seconds": "From receiving a request to its answer, by result: ok or failed.",
@@ -60,10 +61,6 @@ _OF_MODELS = {
     "translane_step_rows": "Rows of a decoder step.",
     "translane_row_move_duration_seconds": "One copy of hypotheses to other rows, after a decoder step.",
     "translane_rows_moved_total": "Rows overwritten with copies of other rows.",
-    "translane_rows": "Rows by state: active or free.",
-    "translane_rows_limit": "Rows of all replicas: hypotheses that decode at once.",
-    "translane_sentences_waiting_limit": "Most sentences that may wait: the setting max_queue_size.",
-    "translane_sentences_waiting": "Sentences that wait for a row.",
     "translane_replica_losses_total": "Replicas that were lost, and replicas that did not start again.",
     "translane_sentences_repeated_total": "Sentences that were decoded again after a loss or a failed step.",
     "translane_source_tokens_total": "Tokens encoded.",
@@ -71,13 +68,19 @@ _OF_MODELS = {
     "translane_generated_tokens_total": "Tokens of the hypotheses that were returned.",
     "translane_cache_texts_total": "Texts of answered requests, by whether the cache had them: hit or miss.",
     "translane_cache_evictions_total": "Translations that the cache has forgotten for others.",
-    "translane_cache_entries": "Translations in the cache.",
-    "translane_cache_bytes": "Memory of the translations in the cache.",
+    "translane_model_reloads_total": "New versions of the model, by outcome: reloaded or refused.",
+}
+_READ = {
     "translane_model_loaded": "Whether the model is in memory and translates: 1 or 0.",
     "translane_model_memory_bytes": "Memory of the model's replicas when it was loaded; memory that they share counts"
     " once.",
-    "translane_model_reloads_total": "New versions of the model, by outcome: reloaded or refused.",
     "translane_model": "The model served: version, digest of its bundle, precision and device, as labels.",
+    "translane_rows": "Rows by state: active or free.",
+    "translane_rows_limit": "Rows of all replicas: hypotheses that decode at once.",
+    "translane_sentences_waiting": "Sentences that wait for a row.",
+    "translane_sentences_waiting_limit": "Most sentences that may wait: the setting max_queue_size.",
+    "translane_cache_entries": "Translations in the cache.",
+    "translane_cache_bytes": "Memory of the translations in the cache.",
     "translane_replica_cpu_seconds_total": "Processor time of a replica's process.",
     "translane_replica_resident_memory_bytes": "Memory of a replica's process, with memory that replicas share.",
 }
@@ -187,11 +190,11 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the series of all models."""
-        families = {name: _family(name, meaning) for name, meaning in _OF_MODELS.items()}
+        families = {name: _family(name, meaning) for name, meaning in (_COUNTED | _READ).items()}
         for model, metrics in list(self.models.items()):
             for name, value in metrics.values().items():
-                for labels, each in value.items() if isinstance(value, Mapping) else [((), value)]:
-                    shown = (each.buckets(), each.sum) if isinstance(each, Distribution) else (each,)
+                for labels, each in list(value.items()) if isinstance(value, Mapping) else [((), value)]:
+                    shown = (each.buckets(), each.sum) if isinstance(each, Distribution) else (float(each),)
                     families[name].add_metric((model, *labels), *shown)
             if metrics.description:
                 families["translane_model"].add_metric((model,), metrics.description)
@@ -221,6 +224,9 @@ class Count:
     def inc(self, number: int = 1) -> None:
         """Add `number`."""
         self.value += number
+
+    def __float__(self) -> float:
+        return float(self.value)
 
 
 class Distribution:
@@ -267,7 +273,7 @@ def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
     return tuple([floatToGoString(bound) for bound in (*bounds, math.inf)])  # type: ignore[no-untyped-call]
 
 
-_Single = float | Distribution
+_Single = float | Count | Distribution
 _Value = _Single | Mapping[tuple[str, ...], _Single]
 
 Answers = Tally[tuple[str, ...]]
@@ -275,14 +281,9 @@ Answers = Tally[tuple[str, ...]]
 
 
 class Decoder(Protocol):
-    """What decodes with the loaded version of a model. It is read at each scrape, on another thread.
+    """What decodes with the loaded version of a model: rows of all replicas, and sentences that wait for one.
 
-    Attributes:
-        is_available: whether it decodes.
-        rows: number of rows of all replicas.
-        active_rows: how many of the rows are decoding.
-        waiting: number of sentences that wait.
-        waiting_limit: most sentences that may wait.
+    It is read at each scrape, on another thread.
     """
 
     @property
@@ -306,7 +307,6 @@ class ModelMetrics:
 
     Attributes:
         ok: how long the requests took that were translated or scored [seconds].
-        failed: how long the others took.
         description: the labels of the version that is served.
         decoder: what decodes with the version that is loaded; None if none is.
         memory: memory of its replicas when it was loaded [bytes]; 0 if it is not known.
@@ -316,16 +316,20 @@ class ModelMetrics:
         self._name = name
         self._models = models
         models[name] = self
-        self._answers: Answers = Tally()
-        self.ok, self.failed = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
-        self.texts = Distribution(_TEXT_BUCKETS)
-        self.queue, self._first_token = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
-        self._encode, self._step, self._move = (Distribution(_STEP_BUCKETS) for _ in range(3))
-        self._step_rows = Distribution(_ROW_BUCKETS)
-        self.losses, self.repeats, self.cache_evictions, self.generated_tokens = Count(), Count(), Count(), Count()
-        self.source_tokens = self._row_steps = self._moved_rows = 0
-        self._cache_texts: dict[tuple[str, ...], int] = {("hit",): 0, ("miss",): 0}
-        self._reloads: dict[tuple[str, ...], int] = {(RELOADED,): 0, (REFUSED,): 0}
+        self.requests: Answers = Tally()
+        self.ok, self._failed = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
+        self.request_duration_seconds = {("ok",): self.ok, ("failed",): self._failed}
+        self.request_texts, self.step_rows = Distribution(_TEXT_BUCKETS), Distribution(_ROW_BUCKETS)
+        self.queue_duration_seconds, self.time_to_first_token_seconds = (
+            Distribution(_REQUEST_BUCKETS) for _ in range(2)
+        )
+        self.encode_duration_seconds, self.decode_step_duration_seconds, self.row_move_duration_seconds = (
+            Distribution(_STEP_BUCKETS) for _ in range(3)
+        )
+        self.source_tokens, self.row_steps, self.rows_moved, self.generated_tokens = (Count() for _ in range(4))
+        self.replica_losses, self.sentences_repeated, self.cache_evictions = (Count() for _ in range(3))
+        self.cache_texts = {("hit",): 0, ("miss",): 0}
+        self.model_reloads = {(RELOADED,): 0, (REFUSED,): 0}
         self.description: Mapping[str, str] = {}
         self.decoder: Decoder | None = None
         self._replicas: list[ProcessCollector] = []
@@ -334,8 +338,8 @@ class ModelMetrics:
 
     def answered(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
         """Count a request to translate or score that was answered after so many seconds."""
-        self._answers[code, protocol] += 1
-        (self.ok if code == "OK" else self.failed).observe(seconds, exemplar)
+        self.requests[code, protocol] += 1
+        (self.ok if code == "OK" else self._failed).observe(seconds, exemplar)
 
     def watch(self, decoder: Decoder, pids: Pids) -> None:
         """Report the version that is loaded, by what decodes with it and the processes of its replicas."""
@@ -347,8 +351,8 @@ class ModelMetrics:
 
     def count_cached(self, hits: int, misses: int) -> None:
         """Count the texts of a request that were in the cache, and those that were not."""
-        self._cache_texts["hit",] += hits
-        self._cache_texts["miss",] += misses
+        self.cache_texts["hit",] += hits
+        self.cache_texts["miss",] += misses
 
     def unwatch(self) -> None:
         """Report that no version is loaded."""
@@ -358,7 +362,7 @@ class ModelMetrics:
 
     def count_reload(self, outcome: str) -> None:
         """Count a new version that was found: RELOADED or REFUSED."""
-        self._reloads[outcome,] += 1
+        self.model_reloads[outcome,] += 1
 
     def remove(self) -> None:
         """Remove the series of the model, which is not served any more."""
@@ -369,45 +373,26 @@ class ModelMetrics:
         """Add what a replica has measured."""
         encodes, queue_times, steps, moves, first_token_times = measured
         for seconds, tokens in encodes:
-            self._encode.observe(seconds)
-            self.source_tokens += tokens
+            self.encode_duration_seconds.observe(seconds)
+            self.source_tokens.inc(tokens)
         for seconds in queue_times:
-            self.queue.observe(seconds)
+            self.queue_duration_seconds.observe(seconds)
         for seconds, rows in steps:
-            self._step.observe(seconds)
-            self._step_rows.observe(rows)
-            self._row_steps += rows
+            self.decode_step_duration_seconds.observe(seconds)
+            self.step_rows.observe(rows)
+            self.row_steps.inc(rows)
         for seconds, rows in moves:
-            self._move.observe(seconds)
-            self._moved_rows += rows
+            self.row_move_duration_seconds.observe(seconds)
+            self.rows_moved.inc(rows)
         for seconds in first_token_times:
-            self._first_token.observe(seconds)
+            self.time_to_first_token_seconds.observe(seconds)
 
     def values(self) -> Mapping[str, _Value]:
         """Return the value of each family: one, or one for each value of another label."""
         decoder, cached = self.decoder, self._cache
-        found: dict[str, _Value] = {
-            "translane_requests_total": dict(self._answers),
-            "translane_request_duration_seconds": {("ok",): self.ok, ("failed",): self.failed},
-            "translane_request_texts": self.texts,
-            "translane_queue_duration_seconds": self.queue,
-            "translane_time_to_first_token_seconds": self._first_token,
-            "translane_encode_duration_seconds": self._encode,
-            "translane_decode_step_duration_seconds": self._step,
-            "translane_step_rows": self._step_rows,
-            "translane_row_move_duration_seconds": self._move,
-            "translane_rows_moved_total": self._moved_rows,
-            "translane_replica_losses_total": self.losses.value,
-            "translane_sentences_repeated_total": self.repeats.value,
-            "translane_source_tokens_total": self.source_tokens,
-            "translane_row_steps_total": self._row_steps,
-            "translane_generated_tokens_total": self.generated_tokens.value,
-            "translane_cache_texts_total": self._cache_texts,
-            "translane_cache_evictions_total": self.cache_evictions.value,
-            "translane_model_loaded": decoder is not None and decoder.is_available,
-            "translane_model_memory_bytes": self.memory,
-            "translane_model_reloads_total": self._reloads,
-        }
+        found = {name: getattr(self, name.removeprefix("translane_").removesuffix("_total")) for name in _COUNTED}
+        found["translane_model_loaded"] = decoder is not None and decoder.is_available
+        found["translane_model_memory_bytes"] = self.memory
         if cached:
             found["translane_cache_entries"], found["translane_cache_bytes"] = (read() for read in cached)
         if decoder:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_server.observation.load import ServerLoad
+from translane_server.observation.metrics import Metrics
 
 # The figure that each engine reports to Serve.
 LOAD = "load"
 
 
-def load_of(server: ServerLoad) -> float:
+def load_of(metrics: Metrics) -> float:
     """Return the load of an engine: rows that decode and sentences that wait for one, as a share of the rows.
 
     It is the load of the busiest model, because each model has rows of its own: free rows of the others take none of
     its sentences. A model that is not loaded has no rows and no load.
     """
-    return max(
-        (
-            (each.rows_busy + each.sentences_waiting) / each.rows_limit
-            for each in server.models.values()
-            if each.rows_limit
-        ),
-        default=0.0,
-    )
+    decoders = [each.decoder for each in list(metrics.models.values()) if each.decoder]
+    return max(((each.active_rows + each.waiting) / each.rows for each in decoders if each.rows), default=0.0)
 
 
 def by_rows(context: Any) -> tuple[float, dict[str, Any]]:

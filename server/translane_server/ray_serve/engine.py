@@ -27,7 +27,6 @@ from translane_server.core.errors import StartupError
 from translane_server.core.file_changes import follow
 from translane_server.http.metrics_port import MetricsPort
 from translane_server.models.build import loaded_models
-from translane_server.observation.load import ServerLoad
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import Tracer, traces
@@ -134,7 +133,7 @@ class Engine(Ingress):
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""
-        return {LOAD: load_of(ServerLoad.of(self._metrics))}
+        return {LOAD: load_of(self._metrics)}
 
     async def stop(self) -> None:
         """End the engine. Serve waits before until the last call is answered, or has taken too long."""

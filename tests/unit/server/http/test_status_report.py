@@ -2,9 +2,11 @@
 
 from google.protobuf import json_format
 
+from fakes.models import FakeDecoder
 from translane.v1 import translation_pb2 as pb
+from translane_server.engine.sequence import StepStats
 from translane_server.http.port import status_report
-from translane_server.observation.load import ModelLoad, ServerLoad
+from translane_server.observation.metrics import Metrics
 from translane_server.text.language_id import can_identify
 
 LISTED = pb.ListModelsResponse(
@@ -14,49 +16,44 @@ LISTED = pb.ListModelsResponse(
     ],
     server_version="1.2.3",
 )
-LOAD = ServerLoad(
-    open_calls=2,
-    open_calls_limit=9,
-    refused=4,
-    models={
-        "a": ModelLoad(
-            rows_busy=1,
-            rows_limit=8,
-            sentences_waiting=5,
-            sentences_waiting_limit=64,
-            memory_bytes=1024,
-            requests=10,
-            request_seconds=0.5,
-            sentences=11,
-            source_tokens=20,
-            generated_tokens=30,
-        ),
-        "gone": ModelLoad(0, 0, 0, 0, 0, 1, 1.0, 1, 1, 1),
-    },
-)
 
 
 def test_a_report_has_the_models_and_their_load():
-    content = status_report(LISTED, LOAD, 12.3456)
+    metrics = Metrics()
+    metrics.watch_calls(lambda: 3, lambda: 100, 7)
+    metrics.rejected.labels("QUEUE_FULL").inc(2)
+    metrics.rejected.labels("INVALID_FIELD").inc()
+    model = metrics.of_model("a")
+    metrics.of_model("gone")
+    model.watch(FakeDecoder(rows=8, active_rows=5, waiting=4, waiting_limit=64), [])
+    model.memory = 2**20
+    for seconds, code in ((0.25, "OK"), (0.5, "OK"), (9.0, "INTERNAL")):
+        model.answered(code, "grpc", seconds)
+    model.generated_tokens.inc(12)
+    model.observe(StepStats([(0.1, 9)], [0.1, 0.2, 0.3], steps=[], moves=[], first_token_times=[]))
+    content = status_report(LISTED, metrics, 12.3456)
     first, second = content["models"]
     assert first.pop("load") == {
-        "rowsBusy": 1,
+        "rowsBusy": 5,
         "rowsLimit": 8,
-        "sentencesWaiting": 5,
+        "sentencesWaiting": 4,
         "sentencesWaitingLimit": 64,
-        "memoryBytes": 1024,
-        "requests": 10,
-        "requestSeconds": 0.5,
-        "sentences": 11,
-        "sourceTokens": 20,
-        "generatedTokens": 30,
+        "memoryBytes": 2**20,
+        "requests": 2,
+        "requestSeconds": 0.75,
+        "sentences": 3,
+        "sourceTokens": 9,
+        "generatedTokens": 12,
     }
     assert set(second.pop("load").values()) == {0}
     assert content.pop("identifiesLanguages") == can_identify()
+    assert content.pop("identifiesLanguages") == can_identify()
     figures = {name: content.pop(name) for name in ("uptimeSeconds", "openCalls", "openCallsLimit", "refused")}
-    assert figures == {"uptimeSeconds": 12.346, "openCalls": 2, "openCallsLimit": 9, "refused": 4}
+    assert figures == {"uptimeSeconds": 12.346, "openCalls": 3, "openCallsLimit": 7, "refused": 3}
     assert json_format.ParseDict(content, pb.ListModelsResponse()) == LISTED
+    model.unwatch()
+    assert status_report(LISTED, metrics, 13.0)["models"][0]["load"]["rowsLimit"] == 0
 
 
 def test_a_server_without_models_has_an_empty_list():
-    assert status_report(pb.ListModelsResponse(), ServerLoad(0, 1, 0, {}), 0.0)["models"] == []
+    assert status_report(pb.ListModelsResponse(), Metrics(), 0.0)["models"] == []

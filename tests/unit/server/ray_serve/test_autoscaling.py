@@ -1,14 +1,13 @@
 """How many Serve replicas a load needs."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from translane_server.observation.load import ModelLoad, ServerLoad
+from fakes.models import FakeDecoder
+from translane_server.observation.metrics import Metrics
 from translane_server.ray_serve.autoscaling import LOAD, by_rows, load_of
-
-IDLE = ModelLoad(0, 64, 0, 1024, 0, 0, 0.0, 0, 0, 0)
 
 
 class Config:
@@ -39,13 +38,19 @@ def test_without_figures_nothing_changes(metrics):
     ("models", "load"),
     [
         ({}, 0.0),
-        ({"a": IDLE}, 0.0),
-        ({"a": replace(IDLE, rows_busy=48)}, 0.75),
-        ({"a": replace(IDLE, rows_busy=64, sentences_waiting=96)}, 2.5),
-        ({"a": replace(IDLE, rows_busy=16), "b": replace(IDLE, rows_busy=8, rows_limit=8)}, 1.0),
-        ({"a": replace(IDLE, rows_busy=16), "not loaded": replace(IDLE, rows_limit=0)}, 0.25),
-        ({"not loaded": replace(IDLE, rows_limit=0)}, 0.0),
+        ({"a": {}}, 0.0),
+        ({"a": {"active_rows": 48}}, 0.75),
+        ({"a": {"active_rows": 64, "waiting": 96}}, 2.5),
+        ({"a": {"active_rows": 16}, "b": {"active_rows": 8, "rows": 8}}, 1.0),
+        ({"a": {"active_rows": 16}, "not loaded": None}, 0.25),
+        ({"a": {"active_rows": 16}, "without replicas": {"rows": 0}}, 0.25),
+        ({"not loaded": None}, 0.0),
     ],
 )
 def test_the_load_of_an_engine_is_that_of_its_busiest_model(models, load):
-    assert load_of(ServerLoad(0, 0, 0, models)) == load
+    metrics = Metrics()
+    for name, decoder in models.items():
+        series = metrics.of_model(name)
+        if decoder is not None:
+            series.watch(FakeDecoder(**{"rows": 64, **decoder}), [])
+    assert load_of(metrics) == load
