@@ -25,33 +25,23 @@ class RowMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
-    """The results that a decode step has to return.
+    """The results that a decode step has to return."""
 
-    Attributes:
-        num_candidates: number of candidates for each row.
-        log_probs: whether to return the candidates' log-probabilities.
-        logits: whether to return the logits of the whole vocabulary.
-    """
-
-    num_candidates: int = 1
-    log_probs: bool = True
-    logits: bool = False
+    num_candidates: int = 1  # for each row
+    log_probs: bool = True  # whether to return those of the candidates
+    logits: bool = False  # whether to return those of the whole vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The results of a decode step for n rows. The arrays belong to the backend and are valid until its next step.
 
-    Attributes:
-        token_ids: the K best next tokens, best first, [n, K]. The lower id comes first between equal logits. K is
-            `num_candidates`, or the size of the vocabulary if that is smaller.
-        log_probs: natural log-probabilities of `token_ids`, [n, K], if requested.
-        logits: logits of the whole vocabulary, [n, V], if requested.
+    K is `num_candidates`, or the size of the vocabulary if that is smaller.
     """
 
-    token_ids: IntArray
-    log_probs: FloatArray | None = None
-    logits: FloatArray | None = None
+    token_ids: IntArray  # the best next tokens, best first, [n, K]; the lower id comes first between equal logits
+    log_probs: FloatArray | None = None  # natural log-probabilities of `token_ids`, [n, K], if requested
+    logits: FloatArray | None = None  # logits of the whole vocabulary, [n, V], if requested
 
 
 BEST_TOKEN = StepNeeds()  # with its log-probability

@@ -12,17 +12,11 @@ _ALIGNMENT = 128
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One run of the encoder.
+    """One run of the encoder."""
 
-    Attributes:
-        numbers: numbers of the sources in the run.
-        longest: the length that the sources are padded to [tokens].
-        start: where the run's output begins [tokens].
-    """
-
-    numbers: list[int]
-    longest: int
-    start: int
+    numbers: list[int]  # of the sources in the run
+    longest: int  # the length that the sources are padded to [tokens]
+    start: int  # where the run's output begins [tokens]
 
     @property
     def end(self) -> int:

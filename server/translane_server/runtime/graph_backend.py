@@ -4,50 +4,50 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.bundle.bundle import Bundle
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import BundleError, StartupError, first_line
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.runtime.cache import Cache, CacheShape, Staged
 from translane_server.runtime.encode_groups import Group, group_sources
+from translane_server.runtime.sessions import Sessions
 
+_ENCODE_TOKENS = 2048
 _WEIGHTS_AT_ONCE = 1 << 13  # bounds the memory of a run of the alignment graph
+
+
+class RowSizes(TypedDict):
+    """How many rows there are, and what fits into each: source tokens, and decoder steps."""
+
+    rows: int
+    source_capacity: int
+    target_capacity: int
+    encode_tokens: NotRequired[int]
+    """Most padded source tokens that are encoded ahead, but no less than one whole source; 2048 if it is not given."""
 
 
 class GraphBackend(ABC):
     """Runs a bundle's graphs over rows of its own. Implements `translane_server.runtime.backend.Backend`.
 
-    Args:
-        bundle: the bundle with the graphs.
-        rows: how many rows there are.
-        source_capacity: maximum source tokens of a row.
-        target_capacity: maximum decoder steps of a row.
-        encode_tokens: maximum padded source tokens that are encoded ahead; at least one whole source.
-        dtype: NumPy type of self-attention's keys and values.
-        cross_dtype: NumPy type of cross-attention's keys and values.
+    Self-attention's keys and values are of NumPy's type `dtype`, those of cross-attention are of `cross_dtype`.
     """
 
     run_cost: int  # how many padded source tokens cost as much as one more run of the encoder
+    steps_at_once: int
+    stops_between_steps = True
     _cache: Cache
     _source_lengths: Int32Array  # of every row, [R]
 
     def __init__(
-        self,
-        bundle: Bundle,
-        *,
-        rows: int,
-        source_capacity: int,
-        target_capacity: int,
-        encode_tokens: int,
-        dtype: np.dtype[np.generic],
-        cross_dtype: np.dtype[np.generic],
+        self, sessions: Sessions, sizes: RowSizes, dtype: np.dtype[np.generic], cross_dtype: np.dtype[np.generic]
     ) -> None:
-        architecture = bundle.manifest.architecture
-        self._bundle = bundle
+        self._bundle = sessions.bundle
+        architecture = self._bundle.manifest.architecture
+        rows, source_capacity = sizes["rows"], sizes["source_capacity"]
         self._shape = CacheShape(
             layers=architecture.decoder_layers,
             rows=rows,
@@ -55,11 +55,13 @@ class GraphBackend(ABC):
             head_size=architecture.head_size,
             query_width=architecture.heads * architecture.head_size,
             source_capacity=source_capacity,
-            target_capacity=target_capacity,
+            target_capacity=sizes["target_capacity"],
             dtype=dtype,
             cross_dtype=cross_dtype,
         )
+        encode_tokens = sizes.get("encode_tokens", _ENCODE_TOKENS)
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
+        self.has_attention = sessions.alignment is not None
         self._staged: dict[int, Staged] = {}  # sources that are encoded ahead, by number
 
     @property
@@ -73,18 +75,6 @@ class GraphBackend(ABC):
     @property
     def target_capacity(self) -> int:
         return self._shape.target_capacity
-
-    @property
-    @abstractmethod
-    def has_attention(self) -> bool: ...
-
-    @property
-    @abstractmethod
-    def steps_at_once(self) -> int: ...
-
-    @property
-    def stops_between_steps(self) -> bool:
-        return True
 
     @abstractmethod
     def decode_step(

@@ -7,9 +7,9 @@ memory, and it writes new keys and values in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,9 @@ from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candi
 from translane_server.runtime.buffers import EncodeBuffers, StepBuffers, bind_host
 from translane_server.runtime.cache import HostCache
 from translane_server.runtime.encode_groups import Group
-from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.graph_backend import GraphBackend, RowSizes
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
-
-_STEPS_AT_ONCE = 64  # bounds the tokens that are kept until the last step
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,55 +36,36 @@ class _Step:
     candidates: Candidates
 
 
+@dataclass(frozen=True, slots=True)
 class _Graphs:
-    """The graphs of some sessions, and what is bound to them.
+    """The graphs of some sessions, inputs of the encoder, and bound steps.
 
-    Attributes:
-        steps: bound steps, by number of rows, needs, and whether they are kept.
-        sources: inputs of the encoder.
+    The steps are by number of rows, needs, and whether they are kept.
     """
 
-    def __init__(self, sessions: Sessions, sources: EncodeBuffers) -> None:
-        self.encoder, self.decoder, self.greedy = sessions.encoder, sessions.decoder, sessions.greedy
-        self.steps: dict[tuple[int, StepNeeds, bool], _Step] = {}
-        self.sources = sources
+    sessions: Sessions
+    sources: EncodeBuffers
+    steps: dict[tuple[int, StepNeeds, bool], _Step] = field(default_factory=dict)
 
 
 class OrtBackend(GraphBackend):
     """Runs a bundle's graphs over rows in main memory.
 
-    Args:
-        sessions: the graphs.
-        rows: how many rows there are.
-        source_capacity: maximum source tokens of a row.
-        target_capacity: maximum decoder steps of a row.
-        encode_tokens: maximum padded source tokens that are encoded ahead.
-        all_threads: the graphs on more threads, which run while they may. The results are the same, bit for bit.
+    `all_threads` are the graphs on more threads, which run while they may. The results are the same, bit for bit.
 
     Raises:
         DeviceError: there is too little memory for the rows.
     """
 
     run_cost = 6  # from 5 (7 million parameters) to 8 (77 million), int8 or fp32
+    steps_at_once = 64  # bounds the tokens that are kept until the last step
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        *,
-        rows: int,
-        source_capacity: int,
-        target_capacity: int,
-        encode_tokens: int = 2048,
-        all_threads: AllThreads | None = None,
-    ) -> None:
+    def __init__(self, sessions: Sessions, *, all_threads: AllThreads | None = None, **sizes: Unpack[RowSizes]) -> None:
         bundle = sessions.bundle
         graphs = bundle.manifest.graphs
         super().__init__(
-            bundle,
-            rows=rows,
-            source_capacity=source_capacity,
-            target_capacity=target_capacity,
-            encode_tokens=encode_tokens,
+            sessions,
+            sizes,
             dtype=np.dtype(COMPUTED_IN[bundle.manifest.precision]),
             # Cross-attention's keys and values do not change after the encoder has run, so a smaller type may do.
             cross_dtype=np.dtype(graphs.cross_dtype),
@@ -103,7 +82,7 @@ class OrtBackend(GraphBackend):
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
         asks = any(tensor.name == "with_log_probs" for tensor in graphs.decoder.inputs)
         self._buffers = StepBuffers(
-            rows,
+            self.rows,
             self._vocab_size,
             asks_for_log_probs=asks,
             vocabulary_blocks=graphs.vocabulary_blocks,
@@ -112,16 +91,8 @@ class OrtBackend(GraphBackend):
         self._alignment = sessions.alignment
         alignment = bundle.manifest.alignment
         self._keys = cache.cross_keys(alignment.layer) if alignment else None  # that the alignment compares
-        self._query = np.zeros((rows, self._shape.query_width), self._shape.dtype)  # of the last step
+        self._query = np.zeros((self.rows, self._shape.query_width), self._shape.dtype)  # of the last step
         self._shortlists = self._open_shortlists(sessions)
-
-    @property
-    def has_attention(self) -> bool:
-        return self._alignment is not None
-
-    @property
-    def steps_at_once(self) -> int:
-        return _STEPS_AT_ONCE
 
     def decode_step(
         self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
@@ -219,8 +190,9 @@ class OrtBackend(GraphBackend):
         if self._buffers.reserve(available):
             for each in self._graphs:
                 each.steps.clear()
-        is_greedy = bool(graphs.greedy) and available == BEST_TOKEN_ALONE and not keeps  # it returns no query
-        session = graphs.greedy if is_greedy else graphs.decoder
+        sessions = graphs.sessions
+        is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps  # it returns no query
+        session = sessions.greedy if is_greedy else sessions.decoder
         binding = self._bind(session, n, available, is_greedy=is_greedy, keeps=keeps)
         step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
         graphs.steps[n, needs, keeps] = step
@@ -302,11 +274,11 @@ class OrtBackend(GraphBackend):
         graphs = self._graphs[self._are_free()]
         graphs.sources.write(sources, longest)
         binding = graphs.sources.binding(batch, longest, start, partial(self._bind_encoder, graphs))
-        graphs.encoder.run_with_iobinding(binding)
+        graphs.sessions.encoder.run_with_iobinding(binding)
 
     def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Any:
         """Bind a run over so many sources, padded to `longest`, to the addresses of its inputs and outputs."""
-        binding = graphs.encoder.io_binding()
+        binding = graphs.sessions.encoder.io_binding()
         graphs.sources.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
         for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):

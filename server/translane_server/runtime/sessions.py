@@ -258,12 +258,7 @@ class Sessions:
 
 @dataclass(frozen=True)
 class AllThreads:
-    """The same graphs on more threads, for the times in which no other replica needs the processors.
+    """The same graphs on more threads, for the times in which no other replica needs the processors."""
 
-    Attributes:
-        sessions: the graphs of plain steps.
-        are_free: whether the graphs may run now. It is asked before every run.
-    """
-
-    sessions: Sessions
-    are_free: Callable[[], bool]
+    sessions: Sessions  # of plain steps
+    are_free: Callable[[], bool]  # whether the graphs may run now. It is asked before every run

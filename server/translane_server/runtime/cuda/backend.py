@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
 from translane_server.runtime.cuda.step_memory import QUERIES_AT_ONCE, STEPS_AT_ONCE, StepMemory
 from translane_server.runtime.cuda.steps import StepGraphs, buckets
 from translane_server.runtime.encode_groups import Group
-from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.graph_backend import GraphBackend, RowSizes
 from translane_server.runtime.sessions import Sessions
 
 # The most frequent needs besides the best token alone: its log-probability, or the candidates of four beams.
@@ -28,15 +29,7 @@ class CudaBackend(GraphBackend):
     """Runs a bundle's graphs over rows in device memory.
 
     All work is queued on one stream. During decoding, the host waits for the stream at the end of `encode_ahead`, at
-    the end of a step, and before it captures a step.
-
-    Args:
-        sessions: the graphs, on CUDA.
-        rows: how many rows there are.
-        source_capacity: maximum source tokens of a row.
-        target_capacity: maximum decoder steps of a row.
-        encode_tokens: maximum padded source tokens that are encoded ahead.
-        capture: whether steps are captured as CUDA graphs.
+    the end of a step, and before it captures a step. With `capture`, steps are captured as CUDA graphs.
 
     Raises:
         DeviceError: the device cannot hold the rows, or cannot run the server's kernels.
@@ -45,33 +38,17 @@ class CudaBackend(GraphBackend):
     # An estimate, not measured: launching a run's kernels takes half a millisecond, and a token of a base-size model
     # takes a microsecond.
     run_cost = 512
+    steps_at_once = STEPS_AT_ONCE
+    stops_between_steps = False  # the host does not wait between them
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        *,
-        rows: int,
-        source_capacity: int,
-        target_capacity: int,
-        encode_tokens: int = 2048,
-        capture: bool = True,
-    ) -> None:
+    def __init__(self, sessions: Sessions, *, capture: bool = True, **sizes: Unpack[RowSizes]) -> None:
         bundle = sessions.bundle
         ids = bundle.manifest.special_ids
         half = np.dtype(np.float16)  # NumPy has no bfloat16; its size is the same
-        super().__init__(
-            bundle,
-            rows=rows,
-            source_capacity=source_capacity,
-            target_capacity=target_capacity,
-            encode_tokens=encode_tokens,
-            dtype=half,
-            cross_dtype=half,
-        )
+        super().__init__(sessions, sizes, dtype=half, cross_dtype=half)
         assert sessions.cuda
         self._sessions = sessions
         self._runtime = sessions.cuda
-        self._has_attention = sessions.alignment is not None
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
         self._runtime.load_kernels(load_ptx(), NAMES)
         kernels = Kernels(self._runtime)
@@ -88,17 +65,9 @@ class CudaBackend(GraphBackend):
         )
         self._bindings = StepBindings(sessions, cache, kernels, self._memory)
         self._steps = StepGraphs(self._runtime, self._bindings, capture=capture)
-        self._buckets = buckets(rows)
-        self._bucket_of = [next(size for size in self._buckets if size >= n) for n in range(rows + 1)]
+        self._buckets = buckets(self.rows)
+        self._bucket_of = [next(size for size in self._buckets if size >= n) for n in range(self.rows + 1)]
         self._source_lengths = self._memory.inputs.source_lengths
-
-    @property
-    def has_attention(self) -> bool:
-        return self._has_attention
-
-    @property
-    def steps_at_once(self) -> int:
-        return STEPS_AT_ONCE
 
     def decode_step(
         self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
@@ -137,10 +106,6 @@ class CudaBackend(GraphBackend):
             self._bindings.bind_alignment(row, queries[some], self._source_lengths[row : row + 1], weights[some])()
             self._runtime.synchronize()
         return weights
-
-    @property
-    def stops_between_steps(self) -> bool:
-        return False  # the host does not wait between them
 
     def decode_ahead(
         self,

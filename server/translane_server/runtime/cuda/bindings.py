@@ -26,15 +26,10 @@ Run = Callable[[], None]
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step that is bound and can be queued.
+    """A step that is bound and can be queued."""
 
-    Attributes:
-        run: queues the part of the step that can be repeated: with the same inputs, a second run changes nothing.
-        follow: queues the rest of the step, or None if there is no rest.
-    """
-
-    run: Run
-    follow: Run | None = None
+    run: Run  # queues the part of the step that can be repeated: with the same inputs, a second run changes nothing
+    follow: Run | None = None  # queues the rest of the step, or None if there is no rest
 
     def queue(self) -> None:
         """Queue the whole step, kernel by kernel."""

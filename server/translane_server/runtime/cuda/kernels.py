@@ -64,23 +64,14 @@ LANE = 16  # bytes that a thread copies at once
 
 @dataclass(frozen=True)
 class Blocks:
-    """Keys and values in contiguous blocks [R, H, C, D], one after the other in the device's memory.
+    """Keys and values in contiguous blocks [R, H, C, D], one after the other in the device's memory."""
 
-    Attributes:
-        address: address of the first block.
-        count: number of blocks; every decoder layer has one block of keys and one of values.
-        rows: R.
-        heads: H.
-        capacity: C, in positions.
-        position_bytes: size of one position of one head, a multiple of 16. A half-precision head has such a size if its
-            head size is a multiple of 8.
-    """
-
-    address: int
-    count: int
-    rows: int
-    heads: int
-    capacity: int
+    address: int  # of the first block
+    count: int  # every decoder layer has one block of keys and one of values
+    rows: int  # R
+    heads: int  # H
+    capacity: int  # C, in positions
+    # of one head, a multiple of 16: a half-precision head has such a size if its head size is a multiple of 8
     position_bytes: int
 
     def __post_init__(self) -> None:

@@ -37,18 +37,11 @@ def buckets(rows: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Step:
-    """A step that is ready to run.
+    """A step that is ready to run."""
 
-    Attributes:
-        bound: queues the step kernel by kernel. It owns memory that the graph reads.
-        candidates: where the step leaves its candidates.
-        graph: the handle of the step's CUDA graph, or None if the step is not captured.
-        queue: queues the step.
-    """
-
-    bound: BoundStep
-    candidates: CandidateMemory
-    graph: int | None
+    bound: BoundStep  # queues the step kernel by kernel. It owns memory that the graph reads
+    candidates: CandidateMemory  # where the step leaves its candidates
+    graph: int | None  # the handle of its CUDA graph; None if it is not captured
     queue: Callable[[], None]
 
 
