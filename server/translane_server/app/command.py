@@ -20,10 +20,6 @@ _INTERRUPTED = 130  # 128 + SIGINT
 def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code; with `--check`, once everything is looked at.
 
-    Args:
-        argv: command-line arguments, without the name of the program.
-        environ: environment variables.
-
     Raises:
         StartupError: the server cannot start.
         CommandError, ModuleNotFoundError: a package does not load, or is missing.

@@ -60,10 +60,9 @@ def _shown(value: object) -> str:
 def tell_manager(address: str | None, state: str) -> None:
     """Tell a service manager of the server's state. One that cannot be told is no reason to end: the log says so.
 
-    Args:
-        address: path of a unix datagram socket, or the name of an abstract one after "@"; the manager hands it over in
-            the variable NOTIFY_SOCKET. Without an address nobody is told anything.
-        state: as https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html has it.
+    The address is the path of a unix datagram socket, or the name of an abstract one after "@"; the manager hands it
+    over in the variable NOTIFY_SOCKET. Without it nobody is told anything. For the state, see
+    https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html.
     """
     if not address:
         return

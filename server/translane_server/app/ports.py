@@ -27,8 +27,7 @@ _MOST_CONNECTIONS = 4096
 def connection_limit(asked: int | None) -> int:
     """How many connections the server may take. Raises the process's limit of open descriptors as far as it can.
 
-    Args:
-        asked: the setting; None for as many as the descriptors allow, 4096 at most.
+    Where nothing is asked for, it is as many as the descriptors allow, 4096 at most.
     """
     descriptors = _raised_limit()
     reserve = min(max(descriptors // 4, _LEAST_RESERVE), _LARGEST_RESERVE)

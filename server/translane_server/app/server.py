@@ -44,17 +44,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class Server:
     """Listens after `start`, translates after `open`, and ends with `stop`. All calls come from one event loop.
 
-    Args:
-        settings: settings of the server.
-        models: the models to serve; they are not loaded.
-        metrics: the metrics of the server.
-        tracer: begins the spans of calls; None if calls are not traced.
-
-    Attributes:
-        keys: the keys that callers need; None if they need none.
-        port: the port of gRPC; 0 before `start`, as the others.
-        metrics_port: the port of metrics.
-        http_port: the port of JSON; 0 if there is none.
+    The models are not loaded. Ports are 0 before `start`, and that of JSON stays 0 if there is none.
 
     Raises:
         StartupError: a certificate or the file of keys is wrong.

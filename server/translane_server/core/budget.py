@@ -18,12 +18,8 @@ class WorkEndedError(Exception):
 class Budget:
     """How long work may go on. The work calls `check` between its pieces; another thread may call `end`.
 
-    Processor time counts, not time on the clock. So whether a request is refused does not depend on what else the
-    machine does.
-
-    Args:
-        seconds: processor time that the work may take.
-        clock: processor time of the calling thread [seconds].
+    Processor time of the working thread counts, not time on the clock [seconds]. So whether a request is refused does
+    not depend on what else the machine does.
     """
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.thread_time) -> None:

@@ -28,11 +28,7 @@ class Stamp(NamedTuple):
 
 
 class FileChanges:
-    """Tells when files have changed. It has to be made before the files are read, so that it misses no change.
-
-    Args:
-        paths: the files.
-    """
+    """Tells when files have changed. It has to be made before the files are read, so that it misses no change."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)
@@ -61,12 +57,7 @@ class Followed(Protocol):
 
 
 async def follow(all_followed: Sequence[Followed], interval: float = INTERVAL) -> None:
-    """Read changed files again, on a thread, for ever.
-
-    Args:
-        all_followed: what is read from files.
-        interval: time from one look at the files to the next [seconds].
-    """
+    """Read changed files again, on a thread, for ever. The files are looked at every `interval` seconds."""
     while True:
         await asyncio.sleep(interval)
         for followed in all_followed:

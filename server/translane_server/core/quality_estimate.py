@@ -33,9 +33,7 @@ UNCALIBRATED = Calibration()
 def estimated_quality(log_probs: Sequence[float], calibration: Calibration = UNCALIBRATED) -> float:
     """Return the estimated quality of a translation, 0 … 1.
 
-    Args:
-        log_probs: natural log-probability of each generated token under the model, with the end-of-sentence token.
-        calibration: how the mean probability becomes the estimate.
+    `log_probs` are the natural log-probabilities of its tokens under the model, with the end-of-sentence token.
     """
     if not log_probs:
         return NOTHING_GENERATED

@@ -9,12 +9,7 @@ EMPTY, COPY, RATIO = "empty translation", "copy of the source", "lengths too dif
 def suspicion(source: str, translation: str, source_pieces: int, translation_pieces: int, max_ratio: float) -> str:
     """Return the first rule that makes a pair suspect; "" if none does.
 
-    Args:
-        source: the source text.
-        translation: its translation.
-        source_pieces: tokens of the source, the end of the sentence included.
-        translation_pieces: tokens of the translation, the end of the sentence included.
-        max_ratio: how many times as many tokens one side may have as the other.
+    The pieces of a text count with the end of the sentence. One side may have `max_ratio` times as many as the other.
     """
     if not translation:
         return EMPTY

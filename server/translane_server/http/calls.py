@@ -48,21 +48,14 @@ _LONGEST_TIMEOUT = 1e9
 
 @dataclass(frozen=True)
 class Rpcs:
-    """What all RPCs of a port share.
+    """What all RPCs of a port share."""
 
-    Attributes:
-        answering: admits, answers and counts calls.
-        pool: reads and writes large JSON; asked for with each message, because models that are loaded anew change it.
-        message_bytes: largest message in its binary form [bytes].
-        texts: most texts of a request.
-        caller_header: the header in which a proxy names the caller; empty if the address does.
-    """
-
-    answering: Answering
+    answering: Answering  # admits, answers and counts calls
+    # reads and writes large JSON; asked for with each message, because models that are loaded anew change it
     pool: Callable[[], TokenizerPool]
-    message_bytes: int
-    texts: int
-    caller_header: str = ""
+    message_bytes: int  # largest message in its binary form [bytes]
+    texts: int  # most texts of a request
+    caller_header: str = ""  # the header in which a proxy names the caller; empty if the address does
 
     async def read(self, body: bytes, kind: type[Message], caller: str) -> Message:
         """Return the message of a body.
@@ -104,22 +97,14 @@ class Rpcs:
 
 @dataclass(frozen=True)
 class Rpc:
-    """An RPC at a path, as an ASGI application.
+    """An RPC at a path, as an ASGI application."""
 
-    Attributes:
-        rpcs: what it shares with others.
-        method: the method.
-        handler: handles a message; see `Answering.answer`. It returns a message, or the bytes of an answer.
-        request: type of the message. A GET has none, and stands for an empty one.
-        expansion: see `Transport`.
-    """
+    expansion: ClassVar[int] = BYTES_OF_JSON  # see `Transport`
 
-    expansion: ClassVar[int] = BYTES_OF_JSON
-
-    rpcs: Rpcs
+    rpcs: Rpcs  # what it shares with others
     method: Method
-    handler: Handler
-    request: type[Message]
+    handler: Handler  # handles a message; see `Answering.answer`. It returns a message, or the bytes of an answer
+    request: type[Message]  # of the message. A GET has none, and stands for an empty one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -40,17 +40,9 @@ _STATUSES_OF_REASONS: Mapping[str, int] = {
 
 
 class RefusedError(Exception):
-    """A request gets an error.
+    """A request gets an error: a status as JSON in the `body`.
 
-    Args:
-        status: what the caller is told.
-        http_status: HTTP's status, where there is a better one than that of `status`.
-        headers: further headers.
-
-    Attributes:
-        http_status: HTTP's status.
-        headers: HTTP's headers.
-        body: the status as JSON.
+    `http_status` is HTTP's status, where there is a better one than that of `status`.
     """
 
     def __init__(

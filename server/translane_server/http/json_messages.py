@@ -44,17 +44,11 @@ _EXPECTED = {
 
 
 def read_json(body: bytes, message: type[_Message], texts: int, budget: Budget) -> _Message:
-    """Return the message of a body.
-
-    Args:
-        body: the message as JSON, in UTF-8.
-        message: type of the message.
-        texts: most texts of a request.
-        budget: checked between pieces of the work.
+    """Return the message of a body of JSON, in UTF-8. The budget is checked between pieces of the work.
 
     Raises:
-        InvalidRequestError: `body` is not JSON, or not of this type, or has too many values. A field that the type does
-            not have is an error, so a typing mistake never goes unnoticed.
+        InvalidRequestError: `body` is not JSON, or not of this type, or has too many values for a request of so many
+            texts. A field that the type does not have is an error, so a typing mistake never goes unnoticed.
         OverBudgetError, WorkEndedError: as `Budget.check`.
     """
     most = _VALUES + _VALUES_OF_A_TEXT * texts

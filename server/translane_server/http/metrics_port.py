@@ -32,17 +32,7 @@ Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
 class MetricsPort(HttpServer):
-    """Listens from the start, and shows the metrics after `start`. A connection has one answer.
-
-    Args:
-        registry: the metrics.
-        host: address or name to listen on.
-        port: port to listen on; 0 takes a free one.
-        tls: the certificate of the port; None without TLS.
-
-    Raises:
-        OSError: the server cannot listen on the port.
-    """
+    """Listens from the start, and shows the metrics after `start`. A connection has one answer. See `HttpServer`."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         bounds = Bounds(_CONNECTIONS, _REQUEST_TIME, idle=0, age=-1, ends_oldest=True)

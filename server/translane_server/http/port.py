@@ -81,17 +81,7 @@ def http_port(
     connections: int,
     certificates: Certificates | None = None,
 ) -> HttpServer:
-    """Return the port, which listens.
-
-    Args:
-        settings: settings of the server.
-        metrics: counts requests.
-        answering: admits and answers calls.
-        service: handles calls.
-        models: the models of the server, whose pool of tokenizers reads and writes large JSON, too.
-        health: knows the health of the server.
-        connections: most connections.
-        certificates: the certificate of the port; None without TLS.
+    """Return the port, which listens. The models' pool of tokenizers reads and writes large JSON, too.
 
     Raises:
         OSError: the server cannot listen on the port.

@@ -52,38 +52,23 @@ _DROPPED_BODIES = 8
 
 @dataclass
 class Bounds:
-    """Bounds of the connections of a port.
+    """Bounds of the connections of a port."""
 
-    Attributes:
-        connections: most connections (≥ 1).
-        patience: how long a client may take for its TLS handshake; to send all headers of a request, from their first
-            byte on; to take something of an answer; and to take the rest of its last answer [seconds].
-        idle: time without a request after which a connection is closed [seconds].
-        age: time after which a connection is closed with its next answer [seconds].
-        body_bytes: largest body of a request [bytes].
-        ends_oldest: whether a connection beyond the most ends the oldest one, and not itself.
-    """
-
-    connections: int
+    connections: int  # most connections (≥ 1)
+    # how long a client may take for its TLS handshake; to send all headers of a request, from their first byte on;
+    # to take something of an answer; and to take the rest of its last answer [seconds]
     patience: float
-    idle: float
-    age: float
-    body_bytes: int = 0
-    ends_oldest: bool = False
+    idle: float  # time without a request after which a connection is closed [seconds]
+    age: float  # time after which a connection is closed with its next answer [seconds]
+    body_bytes: int = 0  # largest body of a request [bytes]
+    ends_oldest: bool = False  # whether a connection beyond the most ends the oldest one, and not itself
 
 
 class HttpServer:
-    """Listens from the start, and answers after `start`.
-
-    Args:
-        application: an ASGI application; each answer gets the headers that all have.
-        host: address or name to listen on.
-        port: port to listen on; 0 takes a free one.
-        bounds: bounds of the connections.
-        tls: the certificate of the port; None without TLS.
+    """Listens from the start, and answers by an ASGI application after `start`. All its answers get further headers.
 
     Attributes:
-        port: the port.
+        port: the port; where 0 was asked for, a free one.
         connections: the open connections and what holds each, the oldest first. A connection counts from its
             acceptance, so one that never ends its TLS handshake counts as well.
 
@@ -218,12 +203,7 @@ async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 class Connection(H11Protocol):
-    """An HTTP/1.1 connection.
-
-    Args:
-        config: uvicorn's settings.
-        state: the connections and tasks of the port.
-        bounds: bounds of the port; another age holds at once.
+    """An HTTP/1.1 connection. Another age of the port's bounds holds at once.
 
     Attributes:
         caller: the name in the client's certificate; empty without one.

@@ -29,7 +29,7 @@ _SHORT_TIME = 0.05
 
 
 class LineHandler(logging.Handler):
-    """Writes lines to a file descriptor, in order.
+    """Writes lines to a file descriptor, in order. The caller closes it.
 
     At first, a call waits a moment until its line is written, and leaves the line to later calls if that does not
     suffice. This needs no thread, so it is right for replicas, which fork. Between `start` and `stop`, a thread writes,
@@ -37,9 +37,6 @@ class LineHandler(logging.Handler):
 
     Lines that the descriptor refuses, as a full disk does, are dropped and counted too. Before the next line that is
     written, the log says how many lines are missing.
-
-    Args:
-        descriptor: file descriptor; the caller closes it.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -39,12 +39,7 @@ def configure_logging(
 ) -> None:
     """Write the server's records from `level` up, and other packages' warnings, to standard error.
 
-    No call waits for the reader of standard error; see `log_writer`.
-
-    Args:
-        log_format: the shape of lines.
-        level: the least severe level to log.
-        always: keys and values of every line.
+    Every line has the keys and values `always`. No call waits for the reader of standard error; see `log_writer`.
     """
     handler: logging.Handler
     try:
@@ -75,11 +70,7 @@ def logged_always() -> Mapping[str, Any]:
 
 
 class _Formatter(logging.Formatter):
-    """Adds the same keys and values to every line.
-
-    Args:
-        always: the keys and values.
-    """
+    """Adds the same keys and values to every line."""
 
     default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
@@ -148,16 +139,9 @@ _ALWAYS_TOLD = ("model", "reason", "field", "request_id")  # of what a call's ha
 def log_call(
     method: str, code: str, seconds: float, caller: str, size: int, peer: str, noted: Mapping[str, Any]
 ) -> None:
-    """Log the end of a call that `is_logged`.
+    """Log the end of a call that `is_logged`, with what its handler has `noted`.
 
-    Args:
-        method: the name of the method.
-        code: the status code.
-        seconds: how long the call took.
-        caller: the holder of its key, or the name under which its calls share their limits.
-        size: bytes of the request.
-        peer: the other end of the connection.
-        noted: what the call's handler has noted.
+    The caller is the holder of its key, or the name under which its calls share their limits. The size is in bytes.
     """
     line: dict[str, Any] = {"method": method, "code": code, "milliseconds": round(seconds * 1000, 3), "caller": caller}
     if _log.isEnabledFor(logging.DEBUG):

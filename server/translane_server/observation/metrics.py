@@ -230,13 +230,9 @@ class Count:
 
 
 class Distribution:
-    """Counts values by size. Only one thread observes, so there is no lock.
+    """Counts values by size, and sums them. Only one thread observes, so there is no lock.
 
-    Args:
-        bounds: upper bounds of the buckets, without infinity.
-
-    Attributes:
-        sum: sum of all values.
+    The bounds are the upper ones of the buckets, without infinity.
     """
 
     __slots__ = ("_bounds", "_counts", "_exemplars", "sum")
@@ -299,17 +295,10 @@ class Decoder(Protocol):
 
 
 class ModelMetrics:
-    """The series of one model. Its versions share them: a reload does not interrupt a counter.
+    """The series of one model, which join those of all models by name.
 
-    Args:
-        name: the model's name.
-        models: the series of all models, by the models' names. The new ones join them.
-
-    Attributes:
-        ok: how long the requests took that were translated or scored [seconds].
-        description: the labels of the version that is served.
-        decoder: what decodes with the version that is loaded; None if none is.
-        memory: memory of its replicas when it was loaded [bytes]; 0 if it is not known.
+    Its versions share them: a reload does not interrupt a counter. The `description` is the labels of the version that
+    is served. The `decoder` decodes with the one that is loaded; None if none is.
     """
 
     def __init__(self, name: str, models: dict[str, ModelMetrics]) -> None:
@@ -317,7 +306,7 @@ class ModelMetrics:
         self._models = models
         models[name] = self
         self.requests: Answers = Tally()
-        self.ok, self._failed = (Distribution(_REQUEST_BUCKETS) for _ in range(2))
+        self.ok, self._failed = (Distribution(_REQUEST_BUCKETS) for _ in range(2))  # [seconds]
         self.request_duration_seconds = {("ok",): self.ok, ("failed",): self._failed}
         self.request_texts, self.step_rows = Distribution(_TEXT_BUCKETS), Distribution(_ROW_BUCKETS)
         self.queue_duration_seconds, self.time_to_first_token_seconds = (
@@ -334,7 +323,7 @@ class ModelMetrics:
         self.decoder: Decoder | None = None
         self._replicas: list[ProcessCollector] = []
         self._cache: tuple[Callable[[], int], Callable[[], int]] | None = None
-        self.memory = 0
+        self.memory = 0  # of the replicas when the version was loaded [bytes]; 0 if it is not known
 
     def answered(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
         """Count a request to translate or score that was answered after so many seconds."""

@@ -53,9 +53,6 @@ class Tracer:
     Spans wait in a bounded queue. A thread of its own sends them. Where a receiver is slow or away, the oldest spans
     are dropped. The SDK reads `OTEL_*` variables from the environment.
 
-    Args:
-        exporters: send spans.
-
     Raises:
         ValueError: a variable has a value that the SDK refuses.
     """
@@ -72,10 +69,8 @@ class Tracer:
     def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> CallTrace:
         """Begin the span of a call that has just arrived.
 
-        Args:
-            method: the method's full name, such as `translane.v1.TranslationService/Translate`.
-            metadata: keys and values that the caller sent. gRPC's keys are in small letters.
-            peer: gRPC's name of the connection's other end.
+        The method has its full name, such as `translane.v1.TranslationService/Translate`. gRPC's keys of metadata are
+        in small letters. `peer` is gRPC's name of the connection's other end.
         """
         carrier: dict[str, list[str]] = defaultdict(list)
         for key, value in metadata:
@@ -134,14 +129,8 @@ class CallTrace:
     ) -> None:
         """Record what one model did, in a call that is recorded. Times are in seconds of `time.perf_counter`.
 
-        Args:
-            model: the model's name.
-            version: the model's version.
-            sentences: how each sentence was decoded.
-            started: when the request was accepted.
-            reading: when the model was ready, and began to read the texts.
-            submitted: when the sentences were submitted.
-            ended: when the answer was ready.
+        The request was accepted when it `started`. The model was ready, and began to read the texts, at `reading`; the
+        sentences were `submitted` then. The answer was ready when it `ended`.
         """
         ends = [submitted + sum(sentence[:3]) for sentence in sentences]
         attributes = {

@@ -30,27 +30,16 @@ _OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 
 class SentenceRun(NamedTuple):
-    """How a sentence was decoded: its times in each phase [seconds], and numbers.
+    """How a sentence was decoded: its times in each phase [seconds], and numbers."""
 
-    Attributes:
-        queue: time of waiting for a row.
-        encode: time of the encoder run.
-        decode: time from the row to the last token.
-        steps: decoder steps in which the sentence took part.
-        row_steps: sum of the rows of these steps, those of other sentences included.
-        source_tokens: tokens of the source.
-        rows: most rows that the sentence takes.
-        tokens: tokens of its hypotheses.
-    """
-
-    queue: float
-    encode: float
-    decode: float
-    steps: int
-    row_steps: int
+    queue: float  # waiting for a row
+    encode: float  # the encoder run
+    decode: float  # from the row to the last token
+    steps: int  # decoder steps in which the sentence took part
+    row_steps: int  # sum of the rows of these steps, those of other sentences included
     source_tokens: int
-    rows: int
-    tokens: int
+    rows: int  # most rows that the sentence takes
+    tokens: int  # of its hypotheses
 
 
 current_trace: ContextVar[CallTrace | None] = ContextVar("current_trace", default=None)

@@ -95,25 +95,17 @@ class Backend(Protocol):
     def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         """Put the encoded source `sources[i]` into row `rows[i]`.
 
-        Args:
-            sources: numbers of encoded sources.
-            rows: the row of each source.
-            allowed: None for a row that may use every token. For others, the row uses the tokens that the model's
-                shortlist has for its source, and these. Empty stands for None for every row.
+        A row whose `allowed` is None may use every token; without `allowed`, every row may. For others, the row uses
+        the tokens that the model's shortlist has for its source, and these.
         """
 
     def decode_step(
         self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN, keep: int | None = None
     ) -> Candidates:
-        """Feed each of the first n rows one token.
+        """Feed each of the first n rows one token, [n], whose position in its row, from 0, is in `positions`, [n].
 
         The result of a row depends neither on the other rows nor on `needs`. A step may overwrite any row from n on.
-
-        Args:
-            token_ids: the token that each row is fed, [n].
-            positions: the position of that token in its row, from 0, [n].
-            needs: the results to return.
-            keep: the number under which the step is kept for `align`. None keeps nothing.
+        Under the number `keep`, the step is kept for `align`; None keeps nothing.
         """
 
     @property
@@ -123,38 +115,26 @@ class Backend(Protocol):
     def decode_ahead(
         self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
     ) -> IntArray:
-        """Run several greedy steps. Each step after the first feeds every row the best token of the step before.
+        """Run 1 … `steps_at_once` greedy steps; return the best tokens of every one that was made, [steps, n].
 
-        A row continues after its end-of-sentence token. The caller makes sure that every row has room for `steps` more
+        The first step feeds the tokens [n] at the positions [n], from 0. Each step after it feeds every row the best
+        token of the step before, until `stops` says of the tokens that a step chose, [n], that it was the last one. A
+        row continues after its end-of-sentence token. The caller makes sure that every row has room for `steps` more
         tokens.
 
-        Args:
-            token_ids: the token that each row is fed first, [n].
-            positions: the position of that token in its row, from 0, [n].
-            steps: number of steps, 1 … `steps_at_once`.
-            stops: whether the step that chose these tokens [n] is the last one.
-            keep: the number under which the first step is kept for `align`. Those that follow count on from it. None
-                keeps nothing.
-
-        Returns:
-            The best tokens of every step that was made, [steps, n]. The array is valid until the next step.
+        The first step is kept under the number `keep`, and those that follow count on from it; None keeps nothing. The
+        array is valid until the next step.
         """
 
     def align(self, row: int, first: int, rows: Sequence[int]) -> FloatArray:
-        """Return how much each of T following tokens of a hypothesis attends to each source position.
+        """Return how much each of T following tokens of a hypothesis attends to each source position, [T, C].
 
-        The steps that chose these tokens have been kept, and at most `target_capacity` - 1 steps since the first of
-        them. The result does not depend on what else was decoded.
+        The row `row` now decodes the hypothesis's source. The step that chose the first token was kept under the number
+        `first`, and those of the other tokens follow: at most `target_capacity` - 1 steps were kept since. `rows` are
+        the rows in which the tokens were chosen, [T]. The result does not depend on what else was decoded.
 
-        Args:
-            row: a row that now decodes the hypothesis's source.
-            first: the number under which the step that chose the first token was kept. Those of the other tokens
-                follow.
-            rows: the row in which each token was chosen, [T].
-
-        Returns:
-            Attention weights, averaged over the heads that the bundle names, [T, C] with the source capacity C. They
-            are zero from the source's length on.
+        The weights are averaged over the heads that the bundle names. C is the source capacity. They are zero from the
+        source's length on.
         """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

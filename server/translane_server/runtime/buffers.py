@@ -115,12 +115,7 @@ _MOST_BINDINGS = 1024  # a binding takes a few kilobytes, and about 30 µs to ma
 
 
 class EncodeBuffers:
-    """The sources of one encoder run, padded to the longest source.
-
-    Args:
-        tokens: maximum number of ids of a run, padding included.
-        pad: the id to pad with.
-    """
+    """The sources of one encoder run, padded to the longest one: at most `tokens` ids with the padding."""
 
     def __init__(self, tokens: int, pad: int) -> None:
         self._pad = pad

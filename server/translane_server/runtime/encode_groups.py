@@ -25,12 +25,9 @@ class Group:
 
 
 def group_sources(lengths: Sequence[int], capacity: int, run_cost: int) -> list[Group]:
-    """Group the first sources, as many as there is room for.
+    """Group the first sources, as many as fit into `capacity` padded tokens in all runs together. None is longer.
 
-    Args:
-        lengths: length of each source, at most `capacity` [tokens].
-        capacity: maximum padded tokens of all runs together.
-        run_cost: how many tokens of padding cost as much as one more run.
+    So many tokens of padding as `run_cost` cost as much as one more run.
     """
     low, high = 1, len(lengths)
     middle = high

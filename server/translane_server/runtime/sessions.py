@@ -121,12 +121,7 @@ def has_cuda() -> bool:
 
 
 def run_on_cuda(model: bytes, inputs: Mapping[str, Any], output: Any) -> Any:
-    """Run a model with every node on CUDA, and return its only output.
-
-    Args:
-        model: the serialized ONNX model.
-        inputs: arrays by the name of the input.
-        output: what the output holds before the run.
+    """Run a model with every node on CUDA, and return its only output, which holds `output` before the run.
 
     Raises:
         Exception: the run fails. onnxruntime's exceptions have no base class of their own.
@@ -154,24 +149,9 @@ def _load_cuda() -> None:
 class Sessions:
     """The bundle's graphs, loaded. With one operator thread, a graph runs on the thread that calls it.
 
-    Args:
-        bundle: the bundle with the graphs.
-        device: where the graphs run.
-        threads: threads of one operator.
-        spinning: whether idle operator threads spin before they sleep. Steps are faster then, and idle threads use
-            processor time.
-        profile: a file name prefix for onnxruntime's profiles, or None.
-        plain_steps_only: whether to leave out the graphs of alignments and shortlists.
-
-    Attributes:
-        cuda: the runtime of the device, with the stream that the graphs run on; None on a CPU.
-        run_options: options for every run of a graph. On CUDA, a run is queued and the host goes on; None on a CPU.
-        encoder: the session of the encoder.
-        decoder: the session of the decoder.
-        greedy: the session of the greedy step; None if the bundle has no such graph.
-        alignment: the session of the alignment graph; None if the bundle has no such graph.
-        shortlist: the session of the step over shortlists, and the shortlist; None if the bundle has none.
-        threads: threads of one operator.
+    Graphs that the bundle lacks are None, and so are those of alignments and shortlists with `plain_steps_only`. If
+    idle threads spin before they sleep, steps are faster, and idle threads use processor time. `profile` is a file name
+    prefix for onnxruntime's profiles.
 
     Raises:
         BundleError: onnxruntime cannot load a graph.
@@ -192,8 +172,8 @@ class Sessions:
         self.device: Device = device
         self.threads = threads
         self._spinning = spinning
-        self.cuda: CudaRuntime | None = None
-        self.run_options: Any = None
+        self.cuda: CudaRuntime | None = None  # with the stream that the graphs run on
+        self.run_options: Any = None  # of every run. On CUDA, a run is queued and the host goes on
         if device == "cuda":
             _load_cuda()
             self.cuda = CudaRuntime()

@@ -30,17 +30,11 @@ _UNITS = float(1 << 32)
 
 
 class RowShortlists:
-    """The list of each of R rows; None for a row that may use every token.
-
-    Args:
-        rows: number of rows R.
-        vocab_size: number of target tokens V.
-        threads: threads of one operator.
+    """The list of each of R rows; None for a row that may use every token of the V that there are.
 
     Attributes:
         tokens: the tokens of the step, ascending; after `used` of them comes padding that no row may use, [U].
         outside: 0 for the tokens of a row's own list, -inf for all others, [n, U].
-        used: number of tokens without the padding.
     """
 
     def __init__(self, rows: int, vocab_size: int, threads: int) -> None:
@@ -123,14 +117,7 @@ class _Binding:
 class ShortlistStep:
     """Runs the step over shortlists, for the rows that have one.
 
-    Args:
-        session: the graph.
-        shortlist: the model's shortlist.
-        rows: number of rows R.
-        vocab_size: number of target tokens V.
-        special: tokens that every row may use.
-        threads: threads of one operator.
-        bind_rows: binds what a step over shortlists has in common with the plain step.
+    Every row may use the `special` tokens. `bind_rows` binds what the step has in common with the plain step.
     """
 
     def __init__(

@@ -83,12 +83,8 @@ def load_settings(
 ) -> SettingsT:
     """Build settings from arguments, environment variables and the settings file that either of them names.
 
-    Args:
-        cls: type of the settings.
-        argv: command-line arguments, without the name of the program.
-        environ: environment variables.
-        prog: name of the program; of one of its commands: both names, with a space between them.
-        env_prefix: prefix of the program's environment variables.
+    `argv` is without the name of the program. Of a program with commands, `prog` is both names, with a space between
+    them.
 
     Raises:
         SettingsError: a setting is unknown, missing or invalid; the message is one sentence.

@@ -35,23 +35,14 @@ _STORES = {
 
 @dataclass(frozen=True)
 class ModelUrl:
-    """The URL of a bundle. `parse` makes one.
+    """The URL of a bundle. `parse` makes one."""
 
-    Attributes:
-        scheme: https, http, s3 or hf.
-        host: the host, with the port if there is one; the bucket of s3; the owner of hf.
-        path: the folder, as the URL spells it; without a slash at its end.
-        query: what every request ends with, such as a signature.
-        user: name and password for the host, as the URL spells them.
-        digest: sha256 of the manifest; "" for whatever the URL leads to.
-    """
-
-    scheme: str
-    host: str
-    path: str
-    query: str = field(default="", repr=False)
-    user: str = field(default="", repr=False)
-    digest: str = ""
+    scheme: str  # https, http, s3 or hf
+    host: str  # the host, with the port if there is one; the bucket of s3; the owner of hf
+    path: str  # the folder, as the URL spells it; without a slash at its end
+    query: str = field(default="", repr=False)  # what every request ends with, such as a signature
+    user: str = field(default="", repr=False)  # name and password for the host, as the URL spells them
+    digest: str = ""  # sha256 of the manifest; "" for whatever the URL leads to
 
     @classmethod
     def parse(cls, text: str) -> ModelUrl:

@@ -87,12 +87,8 @@ _PLAIN_GAPS = frozenset({"", " ", "\u3000"})
 def target_gaps(gaps: Sequence[str], target_language: str) -> list[str]:
     """Return the gaps around the sentences of a translation to `target_language`, a BCP-47 tag.
 
-    A gap between sentences that is empty or a single space follows the habit of the target language. All other gaps
-    stay as they are.
-
-    Args:
-        gaps: the n + 1 gaps before, between and after n sentences of the source.
-        target_language: a BCP-47 tag.
+    `gaps` are the n + 1 gaps before, between and after n sentences of the source. A gap between sentences that is empty
+    or a single space follows the habit of the target language. All other gaps stay as they are.
     """
     if len(gaps) < 2:
         return list(gaps)

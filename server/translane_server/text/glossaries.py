@@ -131,11 +131,7 @@ class StoredGlossary:
 
 
 class StoredGlossaries:
-    """The glossaries of a server at one time. They never change; a change of a file makes other ones.
-
-    Args:
-        glossaries: the glossaries.
-    """
+    """The glossaries of a server at one time. They never change; a change of a file makes other ones."""
 
     def __init__(self, glossaries: Iterable[StoredGlossary] = ()) -> None:
         self._glossaries = sorted(glossaries, key=lambda each: (each.name, each.source, each.target))
@@ -167,12 +163,7 @@ class StoredGlossaries:
         return f"{shown(name)} is not a glossary of this server, which has none for {pair}"
 
     def _names(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> Sequence[str]:
-        """Return the names of the glossaries that fit any of the language pairs, in order.
-
-        Args:
-            sources: BCP-47 tags.
-            targets: BCP-47 tags.
-        """
+        """Return the names of the glossaries that fit any pair of these BCP-47 tags, in order."""
         found = [each.name for each in self._glossaries if _fits(each.source, sources) and _fits(each.target, targets)]
         return tuple(dict.fromkeys(found))
 

@@ -46,22 +46,16 @@ _LONGEST_INFLECTED = 64
 
 
 class Form(NamedTuple):
-    """The form in which words are compared.
+    """The form in which words are compared."""
 
-    Attributes:
-        ignore_case: whether upper and lower case are the same.
-        stemmer: the stemmer that leaves out the endings of words; "" for none.
-    """
-
-    ignore_case: bool = False
-    stemmer: str = ""
+    ignore_case: bool = False  # whether upper and lower case are the same
+    stemmer: str = ""  # the stemmer that leaves out the endings of words; "" for none
 
 
 class Words:
     """The n words of a text, in every form that is asked for. A space and a punctuation mark are words, too.
 
-    Args:
-        text: the text. Its Unicode normal form does not matter.
+    The Unicode normal form of the text does not matter.
     """
 
     def __init__(self, text: str) -> None:
@@ -142,14 +136,11 @@ class Glossary:
 
     Both the text and the terms are compared word by word, so a term that begins or ends within a word is never found.
     Of terms that overlap, the first one in the text is found. Of terms that begin at the same word, the longest one is
-    found, and a term that is written exactly so comes before one in another form.
+    found, and a term that is written exactly so comes before one in another form. Of several terms with the same
+    source, all are found.
 
-    Args:
-        terms: the terms, whose phrases have no white space around them. Of several terms with the same source, all are
-            found.
-        language: the language of the sources, a BCP-47 tag. It chooses the stemmer; without a stemmer, an inflected
-            term is found as it is written.
-        name: the name under which the glossary is stored; "" for the terms of a request.
+    The phrases of the terms have no white space around them. The language of the sources, a BCP-47 tag, chooses the
+    stemmer; without a stemmer, an inflected term is found as it is written. The terms of a request have no name.
     """
 
     def __init__(self, terms: Iterable[Term] = (), language: str = "", name: str = "") -> None:
@@ -179,14 +170,11 @@ class Glossary:
         return len(self._terms)
 
     def find(self, words: Words, taken: bytearray) -> list[Term]:
-        """Return the terms that occur in a text, each once, in the order of the text.
+        """Return the terms that occur in a text of n words, each once, in the order of the text.
 
-        The time grows with the length of the text times the length of the longest source, and hardly with the terms.
-
-        Args:
-            words: the n words of the text.
-            taken: n flags: 1 for a word that is part of a term. No term is found there, and the words of the terms
-                that are found are taken afterwards.
+        `taken` has n flags: 1 for a word that is part of a term. No term is found there, and the words of the terms
+        that are found are taken afterwards. The time grows with the length of the text times the length of the longest
+        source, and hardly with the terms.
         """
         found: dict[int, None] = {}
         until = 0  # no word from the place to here is taken
@@ -243,17 +231,10 @@ class _SourceTable:
 
 
 class _Text:
-    """A text in the form of a table. It finds the longest source at a place.
+    """A text in the form of a table. It finds the longest source at a place, one of the `starts` where any may begin.
 
     A source that a text begins with comes before the text, and each source between the two begins with it. So the
     longest one is the last source before the text, or else the longest that this source begins with, and so on.
-
-    Args:
-        table: the sources.
-        words: the words of the text.
-
-    Attributes:
-        starts: the places where a source may begin.
     """
 
     def __init__(self, table: _SourceTable, words: Sequence[str]) -> None:

@@ -26,18 +26,13 @@ def is_of_tokenizers(error: BaseException) -> bool:
 class JsonVocabulary:
     """Implements `Vocabulary` with a tokenizer.json, without the tokens that it puts around texts.
 
-    A text never gives special tokens. The name of a special token is plain text. If the library finds the name in the
-    vocabulary all the same, the name is unknown. Special tokens add nothing to a text, except for the unknown token.
+    A text never gives special tokens: those of the file, and the ids in `special`. The name of a special token is plain
+    text. If the library finds the name in the vocabulary all the same, the name is unknown. Special tokens add nothing
+    to a text, except for the unknown token. The translation model has `size` ids.
 
     The library's own decoder differs from `Tokenizer.decode`: it keeps the first space if tokens are bytes, and
     otherwise drops every space of the first token. A vocabulary of words (WordLevel) without a decoder has a space
     before each word.
-
-    Args:
-        content: content of tokenizer.json.
-        size: how many ids the translation model has.
-        unknown: the unknown token's id.
-        special: ids that no text gives and that add nothing to a text, besides the file's special tokens.
 
     Raises:
         ValueError: the library cannot read the file, or the file's decoder is not supported.

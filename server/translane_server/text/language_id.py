@@ -39,18 +39,13 @@ class LanguageIdentifier:
         self._model: Any = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
 
     def find(self, texts: Sequence[str], candidates: Sequence[str], budget: Budget = UNLIMITED) -> list[str]:
-        """Return the most probable of `candidates` for each text; the first one for a text without letters.
+        """Return the most probable of the tags `candidates` for each text; the first one for a text without letters.
 
         Of candidates that differ in script or region only, the one that a bare tag means is returned (see `lookup`), or
         else the first one. The first one is also returned if the model knows none of the candidates.
 
-        Args:
-            texts: any texts; the first 1,000 characters of each are looked at.
-            candidates: tags of languages, one at least.
-            budget: is checked between the texts.
-
         Raises:
-            OverBudgetError, WorkEndedError: see `Budget.check`.
+            OverBudgetError, WorkEndedError: see `Budget.check`, which is called between the texts.
         """
         tags: dict[str, list[str]] = {}
         for tag in candidates:

@@ -27,39 +27,24 @@ class Mark:
 
     A pair of tags that goes on before or after the text, as one around two sentences does, has no `opening` or no
     `closing` there, and starts or ends with the text.
-
-    Attributes:
-        start: where the part that the mark encloses starts, in the text without marks [characters].
-        end: where the part ends; `start` for a single thing.
-        opening: what is written before the part; all of a single thing.
-        closing: what is written after the part; "" for a single thing.
-        parent: the number of the mark that encloses this one; -1 for none. A parent comes before its children.
-        is_single: whether the mark is a single thing, which encloses nothing.
-        space_before: whether white space was between the text before a single thing and the thing.
-        space_after: whether white space was between a single thing and the text after the thing.
     """
 
-    start: int
-    end: int
-    opening: str
-    closing: str = ""
-    parent: int = -1
-    is_single: bool = True
-    space_before: bool = False
-    space_after: bool = False
+    start: int  # where the part that the mark encloses starts, in the text without marks [characters]
+    end: int  # where the part ends; `start` for a single thing
+    opening: str  # what is written before the part; all of a single thing
+    closing: str = ""  # what is written after the part; "" for a single thing
+    parent: int = -1  # the number of the mark that encloses this one; -1 for none. A parent comes before its children
+    is_single: bool = True  # whether the mark is a single thing, which encloses nothing
+    space_before: bool = False  # whether white space was between the text before a single thing and the thing
+    space_after: bool = False  # whether white space was between a single thing and the text after the thing
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """A text without its marks, and the marks, in the order in which they start.
-
-    Attributes:
-        text: what is translated.
-        marks: n marks. Of marks that start at the same place, the outer one comes first.
-    """
+    """A text without its marks, and the marks, in the order in which they start."""
 
     text: str
-    marks: Sequence[Mark] = ()
+    marks: Sequence[Mark] = ()  # n marks. Of marks that start at the same place, the outer one comes first
 
 
 _CLOSING_SIGNS = frozenset(",.;:!?…%)]}”’»，。；：！？、）】》」』")
@@ -108,23 +93,14 @@ class Role(Enum):
 
 
 class Tag(NamedTuple):
-    """A tag or a single thing at a place of the block's text.
+    """A tag or a single thing at a place of the block's text."""
 
-    Attributes:
-        place: where it is [characters].
-        role: what it is.
-        number: the same number for both tags of a pair.
-        text: how it is written.
-        is_empty: whether its pair encloses no text.
-        spaces: whether white space is before and after a single thing.
-    """
-
-    place: int
+    place: int  # [characters]
     role: Role
-    number: int
-    text: str
-    is_empty: bool = True
-    spaces: tuple[bool, bool] = (False, False)
+    number: int  # the same for both tags of a pair
+    text: str  # as it is written
+    is_empty: bool = True  # whether its pair encloses no text
+    spaces: tuple[bool, bool] = (False, False)  # whether white space is before and after a single thing
 
 
 def tags_of(marks: Sequence[Mark]) -> Iterator[Tag]:
@@ -195,12 +171,9 @@ def _single(text: str, part: Kept, number: int) -> Tag:
 
 
 def marks_of(tags: Sequence[Tag], in_sentence: Callable[[int], int], length: int) -> tuple[Mark, ...]:
-    """Return the tags of a sentence as marks.
+    """Return the tags of a sentence, which are in order, as marks.
 
-    Args:
-        tags: the tags, in order.
-        in_sentence: turns a place of the block into a place of the sentence.
-        length: how long the sentence is [characters].
+    `in_sentence` turns a place of the block into a place of the sentence, whose length is in characters.
     """
     closing = {tag.number: tag for tag in tags if tag.role is Role.CLOSES}
     marks: list[Mark] = []
@@ -229,17 +202,11 @@ Escape = Callable[[str], str]
 
 
 class TakenOut(NamedTuple):
-    """A sentence without what is kept.
+    """A sentence without what is kept."""
 
-    Attributes:
-        marked: the text that is translated, and its marks.
-        lengths: the length of the text up to the end of each part that is left [characters].
-        starts: where each part that is left starts in the block.
-    """
-
-    marked: MarkedText
-    lengths: Sequence[int]
-    starts: Sequence[int]
+    marked: MarkedText  # the text that is translated, and its marks
+    lengths: Sequence[int]  # the length of the text up to the end of each part that is left [characters]
+    starts: Sequence[int]  # where each part that is left starts in the block
 
     def in_block(self, place: int) -> int:
         """Return where the character at `place` of the text is in the block."""
@@ -248,11 +215,9 @@ class TakenOut(NamedTuple):
 
 
 class MarkedBlock:
-    """A block of text, its marks, and its parts that are kept.
+    """A block of text, its marks, and its parts that are kept, in order.
 
-    Args:
-        block: the block.
-        kept: the parts, in order. None overlaps another or has an end of a mark within it.
+    No part overlaps another or has an end of a mark within it.
     """
 
     def __init__(self, block: MarkedText, kept: Sequence[Kept] = ()) -> None:
@@ -269,10 +234,7 @@ class MarkedBlock:
     def sentence(self, start: int, end: int, last: int = -1) -> TakenOut:
         """Return the sentence `text[start:end]` without what is kept. No kept part lies across its ends.
 
-        Args:
-            start: where the sentence starts.
-            end: where it ends.
-            last: where the sentence before it ends; -1 for the first sentence.
+        The sentence before it ends at `last`, which is -1 for the first sentence.
         """
         kept = self.kept_in(start, end)
         if not kept and not self._tags:
@@ -297,9 +259,7 @@ class MarkedBlock:
     def gaps(self, sentences: Sequence[Span], escape: Escape = str) -> list[str]:
         """Return the n + 1 texts before, between and after n sentences, with their tags.
 
-        Args:
-            sentences: the sentences.
-            escape: is applied to the text between tags.
+        `escape` is applied to the text between tags.
         """
         found = []
         for number in range(len(sentences) + 1):

@@ -53,9 +53,7 @@ class Kept(NamedTuple):
 def without_overlaps(parts: Iterable[Kept], over: Sequence[Kept] = ()) -> list[Kept]:
     """Return the parts from left to right, without parts that overlap one that starts before them, or a longer one.
 
-    Args:
-        parts: parts in any order.
-        over: parts that are kept in any case. They are in order, and none overlaps another.
+    The parts `over` are kept in any case. They are in order, and none overlaps another.
     """
     found = list(over)
     end, number = 0, 0
@@ -137,12 +135,9 @@ class PreservePatternError(ValueError):
 
 
 class PreservePatterns:
-    """What a request preserves besides what rules find.
+    """What a request preserves besides what rules find, as regular expressions.
 
     A pattern matches within a line. Of matches that start together the longest one counts. Empty matches do not count.
-
-    Args:
-        patterns: regular expressions.
 
     Raises:
         PreservePatternError: a pattern is no regular expression of RE2, matches an empty text, or is too large.
@@ -170,9 +165,7 @@ class PreservePatterns:
     def find(self, text: str, budget: Budget = UNLIMITED) -> list[Kept]:
         """Return what the patterns match, from left to right; of matches that overlap, the one that starts first.
 
-        Args:
-            text: any text.
-            budget: is checked after each match.
+        The budget is checked after each match.
         """
         found = []
         for line in _LINE.finditer(text):
@@ -237,19 +230,12 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 @dataclass(frozen=True)
 class _Rule:
-    """A rule, which finds nothing in a text without `sign`.
+    """A rule, which finds nothing in a text without `sign`."""
 
-    Attributes:
-        sign: what a text has wherever the rule finds something.
-        pattern: what the rule finds.
-        kind: what the found parts are.
-        trims: whether a found part is an address, so that signs at its end may belong to the sentence.
-    """
-
-    sign: str
+    sign: str  # what a text has wherever the rule finds something
     pattern: Any  # of `re` or of `regex`
     kind: Kind = Kind.OTHER
-    trims: bool = False
+    trims: bool = False  # whether a found part is an address, so that signs at its end may belong to the sentence
 
     def find(self, text: str) -> Iterator[Kept]:
         """Yield the parts that the rule finds."""

@@ -14,10 +14,12 @@ _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how a piece spells a space
 class SentencePieceVocabulary:
     """Implements `Vocabulary` with SentencePiece (Kudo and Richardson 2018, https://aclanthology.org/D18-2012).
 
-    Without `ids`, a piece has SentencePiece's id. With `ids`, a piece that is missing in `ids` is unknown. A part of a
-    text that is in `ids` has its id, even if the SentencePiece model has no such piece. The reason is Marian: the two
-    sides of a model share their ids, and each side has pieces that only the SentencePiece model of the other side
-    knows. A text never gives special tokens, even if the text spells their names.
+    Without `ids`, a piece has SentencePiece's id, and so has the unknown token. With `ids`, a piece that is missing in
+    `ids` is unknown. A part of a text that is in `ids` has its id, even if the SentencePiece model has no such piece.
+    The reason is Marian: the two sides of a model share their ids, and each side has pieces that only the SentencePiece
+    model of the other side knows. A text never gives special tokens, even if the text spells their names:
+    SentencePiece's control pieces and the ids in `special`, which add nothing to a text. Neither does an id without a
+    piece, of the `size` ids that the translation model has.
 
     SentencePiece's own decoder differs from `Tokenizer.decode` in three cases:
 
@@ -27,13 +29,6 @@ class SentencePieceVocabulary:
 
     Vocabularies that mark spaces at the end of words are not supported. Vocabularies with rules for denormalization are
     not supported, either.
-
-    Args:
-        processor: splits texts into pieces.
-        size: how many ids the translation model has. An id without a piece adds nothing to a text.
-        unknown: the id of the unknown token; None means SentencePiece's.
-        ids: the id of each piece.
-        special: ids that no text gives and that add nothing to a text, besides SentencePiece's control pieces.
     """
 
     def __init__(

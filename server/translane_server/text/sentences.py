@@ -99,14 +99,9 @@ def sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) ->
 
 
 def _ends_around(line: str, first: int, unseen: Sequence[Kept], language: str, budget: Budget) -> Iterator[int]:
-    """Yield the end of each sentence of `line`, as if its tags and emoji were not there.
+    """Yield the end of each sentence of `line`, as if its tags and emoji `unseen`, in order, were not there.
 
-    Args:
-        line: a line.
-        first: where it starts in the text.
-        unseen: the tags and emoji, in order; their places are those of the text.
-        language: selects the abbreviations.
-        budget: is checked between the pieces of the work.
+    The line starts at `first` in the text, and the places of `unseen` are those of the text.
     """
     if not unseen:
         yield from _sentence_ends(line, language, budget)
@@ -194,28 +189,17 @@ class LongCharacterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SplitLimits:
-    """Limits of the sentences that a text is cut into.
+    """Limits of the sentences that a text is cut into."""
 
-    Attributes:
-        tokens: maximum tokens of a sentence.
-        characters: maximum characters of a sentence. A longer one is not tokenized, but halved first.
-        sentences: maximum sentences of the text.
-    """
-
-    tokens: int
-    characters: int
-    sentences: int
+    tokens: int  # of a sentence
+    characters: int  # of a sentence. A longer one is not tokenized, but halved first
+    sentences: int  # of the text
 
 
 class Halving:
     """Halves sentences until they are within the limits.
 
-    Args:
-        text: the text of the sentences, in which nothing is left of the kept parts.
-        encode: returns the tokens of parts of the text.
-        limits: the limits of the sentences.
-        kept: parts that are not cut and do not count.
-        budget: is checked between the pieces of the work.
+    Nothing is left of the `kept` parts in the text. They are not cut and do not count.
     """
 
     def __init__(self, text: str, encode: Encode, limits: SplitLimits, kept: Sequence[Kept], budget: Budget) -> None:
@@ -301,18 +285,13 @@ _MASK = "w"
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text as n sentences.
+    """A text as n sentences."""
 
-    Attributes:
-        spans: where each sentence starts and ends in the text [characters], without white space around it. What stands
-            between sentences is not translated: white space, and numbers and signs of list items.
-        source_ids: the tokens of each sentence.
-        halved: how many sentences were too long.
-    """
-
+    # where each sentence starts and ends in the text [characters], without white space around it. What stands
+    # between sentences is not translated: white space, and numbers and signs of list items
     spans: tuple[Span, ...]
-    source_ids: tuple[tuple[int, ...], ...]
-    halved: int = 0
+    source_ids: tuple[tuple[int, ...], ...]  # of each sentence
+    halved: int = 0  # how many sentences were too long
 
 
 def split_text(
@@ -325,20 +304,15 @@ def split_text(
     kept: Sequence[Kept] = (),
     whole: bool = False,
 ) -> SplitText:
-    """Cut `text` into sentences.
+    """Cut `text`, which has no surrogates, into sentences. With `whole`, it is one sentence, unless it is too long.
 
     A sentence of too many tokens or characters is halved: after the clause that ends next to its middle, or else at
     white space, or else between any two characters. A sentence of too many tokens that cannot be halved without
-    splitting a character stays too long.
+    splitting a character stays too long. The `kept` parts of the text, in order, are not cut, and their characters do
+    not count.
 
-    Args:
-        text: any text without surrogates. Texts of the protocol have none.
-        language: a BCP-47 tag, which selects the abbreviations. An unknown language counts as English.
-        encode: returns the tokens of parts of the text.
-        limits: the limits of the sentences.
-        budget: is checked between the pieces of the work.
-        kept: parts of the text, in order, that are not cut and whose characters do not count.
-        whole: the text is one sentence, unless it is too long.
+    The language, a BCP-47 tag, selects the abbreviations. An unknown language counts as English. The budget is checked
+    between the pieces of the work.
 
     Raises:
         TooManySentencesError: the text has more sentences.

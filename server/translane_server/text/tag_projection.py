@@ -30,32 +30,22 @@ _PUNCTUATION = 0.25
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
-    """A translation as tokens, with the part of the source text that each token comes from.
-
-    Attributes:
-        text: the translation.
-        pieces: T texts, one for each token. They concatenate to the translation, but for white space at its ends.
-        sources: T spans of the source text [characters]; None for a token that comes from no part of it.
-    """
+    """A translation as tokens, with the part of the source text that each token comes from."""
 
     text: str
+    # T texts, one for each token. They concatenate to the translation, but for white space at its ends
     pieces: Sequence[str]
+    # T spans of the source text [characters]; None for a token that comes from no part of it
     sources: Sequence[tuple[int, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A part of the translation that no mark cuts: a word, white space or a sign.
+    """A part of the translation that no mark cuts: a word, white space or a sign."""
 
-    Attributes:
-        end: where it ends [characters].
-        sources: the numbers of the source places that it comes from.
-        weight: how much its alignment counts.
-    """
-
-    end: int
-    sources: tuple[int, ...]
-    weight: float
+    end: int  # where it ends [characters]
+    sources: tuple[int, ...]  # the numbers of the source places that it comes from
+    weight: float  # how much its alignment counts
 
 
 def atoms_of(target: AlignedText, numbers: Mapping[int, int]) -> list[Atom]:
@@ -102,13 +92,9 @@ def place(
 ) -> str:
     """Return the translation of `marked.text` with the marks of `marked`.
 
-    The time grows with the number of target tokens times that of different places with marks.
-
-    Args:
-        marked: a sentence without its marks.
-        target: the translation of `marked.text`.
-        spaced: whether the target language writes spaces between words.
-        escape: is applied to each part of the translation between marks.
+    `spaced` says whether the target language writes spaces between words. `escape` is applied to each part of the
+    translation between marks. The time grows with the number of target tokens times that of different places with
+    marks.
     """
     if not marked.marks:
         return escape(target.text)
@@ -306,13 +292,7 @@ class _Placing:
         return sorted(children, key=lambda number: (*spans[number], number), reverse=True)
 
     def _needs_space(self, mark: Mark, place: int, *, before: bool) -> bool:
-        """Whether a space is needed between a single thing and the text before or after it, at a place of the target.
-
-        Args:
-            mark: the single thing.
-            place: characters of the translation before it.
-            before: whether the space before it is meant.
-        """
+        """Whether a single thing at a place of the translation needs a space before it, or after it."""
         neighbour = self._target[place - 1 : place] if before else self._target[place : place + 1]
         if not neighbour or neighbour.isspace():
             return False

@@ -45,19 +45,12 @@ class Vocabulary(Protocol):
 
 @dataclass(eq=False)
 class Tokenizer:
-    """Turns text into token ids and back. All methods are safe to call from several threads at once.
-
-    Attributes:
-        source: the vocabulary of source texts.
-        target: the vocabulary of target texts.
-        eos: the end-of-sentence id at the end of sources; None if sources do not end with it.
-        skips_blank: whether a source of white space has no tokens, even if the vocabulary gives it some.
-    """
+    """Turns text into token ids and back. All methods are safe to call from several threads at once."""
 
     source: Vocabulary
     target: Vocabulary
-    eos: int | None
-    skips_blank: bool = False
+    eos: int | None  # the id at the end of sources; None if sources have no such end
+    skips_blank: bool = False  # whether a source of white space has no tokens, even if the vocabulary gives it some
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:
@@ -114,13 +107,7 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 def tokenize(encode: Encode, texts: Sequence[str], budget: Budget) -> list[list[int]]:
-    """Return the tokens of each text.
-
-    Args:
-        encode: returns the tokens of texts.
-        texts: the texts.
-        budget: is checked before each part.
-    """
+    """Return the tokens of each text. The budget is checked before each part."""
     if not texts:
         return []
     if sum(map(len, texts)) <= _PART:
@@ -183,12 +170,7 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
 def make_tokenizer(
     entry: entries.SentencePieceTokenizerEntry | entries.JsonTokenizerEntry, ids: ModelIds, read: Callable[[str], bytes]
 ) -> Tokenizer:
-    """Return the tokenizer that `entry` of a manifest describes.
-
-    Args:
-        entry: names the tokenizer's files.
-        ids: ids of the translation model.
-        read: returns the content of a file.
+    """Return the tokenizer that `entry` of a manifest describes. `read` returns the content of a file.
 
     Raises:
         ValueError: a file is wrong or cannot be read. The error names the file.
@@ -280,8 +262,7 @@ class Detokenizer:
     def push(self, surfaces: Sequence[bytes]) -> str:
         """Return the delta that can be sent now; it may be empty.
 
-        Args:
-            surfaces: what the next tokens add to the text, as UTF-8; see `TargetVocabulary.surfaces`.
+        `surfaces` is what the next tokens add to the text, as UTF-8; see `Vocabulary.surfaces`.
         """
         limit = len(self._unsent)
         for surface in surfaces:

@@ -13,11 +13,9 @@ _WORD = regex.compile(r"[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{M}]+)*")
 
 
 def token_spans(text: str, surfaces: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Return the part of `text` that each token stands for [characters]; None for a token that stands for none.
+    """Return the part of `text` that each of S tokens stands for [characters]; None for a token that stands for none.
 
-    Args:
-        text: the text.
-        surfaces: what each of S tokens stands for; see `Tokenizer.source_surfaces`.
+    `surfaces` is what each token stands for; see `Tokenizer.source_surfaces`.
     """
     found: list[tuple[int, int] | None] = []
     place = 0
@@ -46,13 +44,7 @@ def unknown_parts(text: str, ids: Sequence[int], surfaces: Sequence[str], unknow
     """Return the parts of `text` that are unknown, from left to right.
 
     A part with letters of a script that writes spaces is extended to whole words. Parts with only white space between
-    them are one.
-
-    Args:
-        text: a text.
-        ids: its S tokens.
-        surfaces: what each token stands for.
-        unknown: the id of the unknown token.
+    them are one. The text has S tokens: their ids, what each stands for, and the id of the unknown one.
     """
     parts: list[tuple[int, int]] = []
     for id_, span in zip(ids, token_spans(text, surfaces), strict=False):

@@ -39,14 +39,7 @@ class BoundStep:
 
 
 class StepBindings:
-    """Binds decoder steps over the first rows of the cache.
-
-    Args:
-        sessions: the graphs.
-        cache: the rows.
-        kernels: feed the tokens of a greedy step back.
-        memory: inputs and outputs of steps, besides the rows.
-    """
+    """Binds decoder steps over the first rows of the cache."""
 
     def __init__(
         self,
@@ -67,13 +60,10 @@ class StepBindings:
         self._half = self._graphs.cross_dtype
 
     def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory, *, feeds_back: bool) -> BoundStep:
-        """Bind a step over the first `rows` rows.
+        """Bind a step over the first `rows` rows, which leaves its candidates in `candidates`.
 
-        Args:
-            rows: number of rows.
-            needs: the results of the step; None if the step is the greedy graph, which returns no query.
-            candidates: where the step leaves its candidates.
-            feeds_back: whether the step feeds every row its best token.
+        Without `needs`, the step is the greedy graph, which returns no query. With `feeds_back`, the step feeds every
+        row its best token.
         """
         run = self._bind_scored(rows, needs, candidates) if needs else self._bind_greedy(rows, candidates)
         return BoundStep(run, self._feed_back(rows, candidates) if feeds_back else None)

@@ -18,15 +18,9 @@ _MOST_BINDINGS = 1024  # a binding takes a few kilobytes
 
 
 class CudaEncoder:
-    """Runs the encoder over groups of sources.
+    """Runs the encoder over groups of sources, of `tokens` ids at most, with the padding.
 
-    Args:
-        sessions: the graphs.
-        runtime: the runtime of the device.
-        cache: the rows; the encoder writes to the cache's staging memory.
-        tokens: maximum number of ids of all groups together, padding included.
-        pad: the id to pad with.
-        element_type: ONNX's type number of keys and values.
+    `element_type` is ONNX's type number of keys and values.
     """
 
     def __init__(

@@ -193,10 +193,7 @@ class Kernels:
     def move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
         """Copy rows over other rows in every block, in the order given. A launch takes up to 320 moves.
 
-        Args:
-            own: self-attention's keys and values of decoded positions.
-            cross: cross-attention's keys and values of encoded positions.
-            moves: see `RowMove`.
+        `own` has self-attention's keys and values of decoded positions, `cross` has cross-attention's of encoded ones.
         """
         for first in range(0, len(moves), MOVES):
             self._move_rows(own, cross, moves[first : first + MOVES])
@@ -231,14 +228,10 @@ class Kernels:
         sources: Sequence[Staged],
         rows: Sequence[int],
     ) -> None:
-        """Copy the valid positions of encoded sources into rows. A launch takes up to 240 sources.
+        """Copy the valid positions of encoded sources into rows, all different. A launch takes up to 240 sources.
 
-        Args:
-            cross: keys and values of cross-attention.
-            staging_address: address of the first staging block; each block of `cross` has one staging block.
-            staging_block_bytes: size of a staging block.
-            sources: where each source lies in every staging block.
-            rows: the row of each source; all rows are different.
+        Each block of `cross`, the keys and values of cross-attention, has a staging block of so many bytes. The first
+        one is at `staging_address`, and each source lies at the same place in all of them.
         """
         assert len(sources) == len(rows) == len(set(rows)), "a row of its own for each source"
         assert staging_address % LANE == staging_block_bytes % LANE == 0, "threads copy 16 bytes at once"

@@ -138,18 +138,9 @@ class FloatRows:
 
 
 class StepMemory:
-    """Inputs and outputs of steps over R rows, without the keys and values.
+    """Inputs and outputs of steps over R rows, without the keys and values. Free rows are fed `start_id`.
 
     Memory for outputs that few requests need is reserved when a step first returns them.
-
-    Args:
-        runtime: the runtime of the device.
-        shape: sizes of the rows' keys and values.
-        vocab_size: V, the size of the target vocabulary.
-        start_id: a token to feed free rows.
-
-    Attributes:
-        inputs: the inputs of every step.
     """
 
     def __init__(self, runtime: CudaRuntime, shape: CacheShape, *, vocab_size: int, start_id: int) -> None:

@@ -46,13 +46,7 @@ class Step:
 
 
 class StepGraphs:
-    """Makes steps, and keeps them.
-
-    Args:
-        runtime: the runtime of the device.
-        bindings: bind the graphs of the bundle.
-        capture: whether to capture steps as CUDA graphs. Otherwise the kernels are queued one by one.
-    """
+    """Makes steps, and keeps them. Without `capture`, their kernels are queued one by one."""
 
     def __init__(self, runtime: CudaRuntime, bindings: StepBindings, *, capture: bool) -> None:
         self._runtime = runtime

@@ -16,34 +16,20 @@ MOST_TEXTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """One text to translate.
-
-    Attributes:
-        text: the text.
-        format: what it is written in. All texts of a document have the same format.
-        line: the line of the file where it begins, the first one being 1.
-    """
+    """One text to translate."""
 
     text: str
-    format: Format
-    line: int
+    format: Format  # what it is written in. All texts of a document have the same format
+    line: int  # the line of the file where it begins, the first one being 1
 
 
 class Document:
-    """A file, and its texts to translate. It can be pickled.
+    """A file, and its texts to translate. It can be pickled."""
 
-    Attributes:
-        texts: n texts, in the order of the file.
-    """
-
-    texts: Sequence[DocumentText]
+    texts: Sequence[DocumentText]  # n of them, in the order of the file
 
     def render(self, translations: Sequence[str], budget: Budget = UNLIMITED) -> bytes:
-        """Return the file with n translations in place of the texts.
-
-        Args:
-            translations: one for each text.
-            budget: is checked between the pieces of the work.
+        """Return the file with n translations in place of the texts. The budget is checked between pieces of the work.
 
         Raises:
             DocumentError: the file's encoding lacks a character of a translation, or a translation breaks the file.
@@ -54,16 +40,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A part of a file that is, or may be, written anew. A reader of the result finds the place again.
+    """A part of a file that is, or may be, written anew. A reader of the result finds the place again."""
 
-    Attributes:
-        start: where it starts in the file's text [characters].
-        end: where it ends.
-        texts: what is translated there: where each text begins in the file, and the text. Without texts, it stays.
-    """
-
-    start: int
-    end: int
+    start: int  # where it starts in the file's text [characters]
+    end: int  # where it ends
+    # what is translated there: where each text begins in the file, and the text. Without texts, it stays
     texts: Sequence[tuple[int, str]] = ()
 
     def write(self, translations: Sequence[str]) -> str:
@@ -78,23 +59,14 @@ ReadPlaces = Callable[[TextFile, bool, Budget], Iterator[Place]]
 
 @dataclass(frozen=True)
 class PlacesDocument(Document):
-    """A document whose texts stand in places.
-
-    Attributes:
-        file: the file.
-        texts: the texts of all places.
-        places: the places that have texts.
-        number: how many places there are with those that stay.
-        read: reads the places of a file.
-        replace: whether translations that are there are replaced.
-    """
+    """A document whose texts stand in places."""
 
     file: TextFile
-    texts: Sequence[DocumentText]
-    places: Sequence[Place]
-    number: int
+    texts: Sequence[DocumentText]  # the texts of all places
+    places: Sequence[Place]  # the places that have texts
+    number: int  # how many places there are with those that stay
     read: ReadPlaces
-    replace: bool
+    replace: bool  # whether translations that are there are replaced
 
     @classmethod
     def of(cls, read: ReadPlaces, form: Format, file: TextFile, replace: bool, budget: Budget) -> PlacesDocument:

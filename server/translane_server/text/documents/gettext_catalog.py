@@ -30,21 +30,13 @@ _WIDTH = 79  # characters of a line at most, as gettext's tools write them
 
 @dataclass(slots=True)
 class _String:
-    """A keyword and its text, which may go on in the lines below.
+    """A keyword and its text, which may go on in the lines below."""
 
-    Attributes:
-        keyword: msgid, or msgstr[1].
-        line: the number of the line where it is.
-        start: where it starts in the file [characters].
-        end: where its last line ends.
-        parts: what each line says.
-    """
-
-    keyword: str
-    line: int
-    start: int
-    end: int
-    parts: list[str]
+    keyword: str  # msgid, or msgstr[1]
+    line: int  # the number of the line where it is
+    start: int  # where it starts in the file [characters]
+    end: int  # where its last line ends
+    parts: list[str]  # what each line says
 
     @property
     def text(self) -> str:

@@ -36,19 +36,12 @@ Read = Callable[[TextFile, bool, Budget], Document]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of document.
-
-    Attributes:
-        read: reads a file.
-        declared: finds the name of the encoding at the start of a file.
-        has_translations: whether a file may have translations already, which can be replaced.
-        preserve: regular expressions of what is preserved in the texts, beside what the caller says.
-    """
+    """A kind of document."""
 
     read: Read
-    declared: re.Pattern[bytes] | None = None
-    has_translations: bool = False
-    preserve: tuple[str, ...] = ()
+    declared: re.Pattern[bytes] | None = None  # finds the name of the encoding at the start of a file
+    has_translations: bool = False  # whether a file may have translations already, which can be replaced
+    preserve: tuple[str, ...] = ()  # regular expressions of what is preserved in the texts, beside what the caller says
 
 
 class _Line(Place):
@@ -93,17 +86,14 @@ KINDS: Mapping[str, Kind] = {
 def parse(
     content: bytes, mime_type: str, *, replace_translations: bool = False, budget: Budget = UNLIMITED
 ) -> Document:
-    """Find what is translated in a file.
+    """Find what is translated in a file of the kind `mime_type`, a key of `KINDS`.
 
-    Args:
-        content: the file.
-        mime_type: its kind, a key of `KINDS`.
-        replace_translations: translate also what has a translation already. Only some kinds have any.
-        budget: how long this may take; it is checked between the pieces of the work.
+    With `replace_translations`, what has a translation already is translated, too. Only some kinds have any. The budget
+    is checked between the pieces of the work.
 
     Raises:
-        DocumentError: the file is not of its kind or cannot be decoded, has too many texts, is of no known kind, or
-            can have no translations to replace.
+        DocumentError: the file is not of its kind or cannot be decoded, has too many texts, is of no known kind, or can
+            have no translations to replace.
         OverBudgetError, WorkEndedError: see `Budget.check`.
     """
     kind = KINDS.get(mime_type)

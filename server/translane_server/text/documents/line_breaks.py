@@ -10,14 +10,10 @@ from unicodedata import east_asian_width
 
 @dataclass(frozen=True, slots=True)
 class BrokenLines:
-    """A text, and the places where it was broken into lines.
+    """A text, and the places where it was broken into lines."""
 
-    Attributes:
-        text: the lines, with a space between them, and nothing between characters of scripts that write no spaces.
-        breaks: where each break is in the text: the place of the space, or of the character after the break.
-    """
-
-    text: str
+    text: str  # the lines, with a space between them, and nothing between characters of scripts that write no spaces
+    # where each break is in the text: the place of the space, or of the character after the break
     breaks: tuple[int, ...]
 
     @classmethod

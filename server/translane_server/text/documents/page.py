@@ -30,14 +30,7 @@ ParsePage = Callable[[str, Budget], Page]
 
 @dataclass(frozen=True)
 class PageDocument(Document):
-    """A page.
-
-    Attributes:
-        file: the file.
-        texts: the blocks.
-        page: the page, parsed.
-        parse: parses a page.
-    """
+    """A page."""
 
     file: TextFile
     texts: Sequence[DocumentText]

@@ -106,21 +106,13 @@ class _Cue(Place):
 
 @dataclass(frozen=True, slots=True)
 class _Speech:
-    """Lines of a cue that are one text.
+    """Lines of a cue that are one text."""
 
-    Attributes:
-        source: the lines as they are in the file.
-        before: tags and a dash before the text.
-        lines: the text as it is in the file; empty where there is nothing to translate.
-        after: tags and white space after the text.
-        is_webvtt: whether the text has entities.
-    """
-
-    source: Sequence[str]
-    before: str
-    lines: BrokenLines
-    after: str
-    is_webvtt: bool
+    source: Sequence[str]  # the lines as they are in the file
+    before: str  # tags and a dash before the text
+    lines: BrokenLines  # the text as it is in the file; empty where there is nothing to translate
+    after: str  # tags and white space after the text
+    is_webvtt: bool  # whether the text has entities
 
     @classmethod
     def of(cls, lines: Sequence[str], *, is_webvtt: bool) -> _Speech:

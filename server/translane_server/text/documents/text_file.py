@@ -47,30 +47,19 @@ _LINE = re.compile(r"[^\r\n]*(\r\n|\r|\n|\Z)")
 
 
 class Span(NamedTuple):
-    """A line of a text, without its end.
+    """A line of a text, without its end."""
 
-    Attributes:
-        start: where it starts in the text [characters].
-        end: where it ends.
-    """
-
-    start: int
-    end: int
+    start: int  # where it starts in the text [characters]
+    end: int  # where it ends
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """The text of a file.
-
-    Attributes:
-        text: the text.
-        encoding: how it is encoded.
-        mark: the byte order mark, which is no part of the text.
-    """
+    """The text of a file."""
 
     text: str
     encoding: str
-    mark: bytes = b""
+    mark: bytes = b""  # the byte order mark, which is no part of the text
 
     @property
     def line_end(self) -> str:
@@ -99,9 +88,7 @@ class TextFile:
 def decode(content: bytes, declared: re.Pattern[bytes] | None = None) -> TextFile:
     """Return the text of a file: UTF-8, unless a byte order mark or the file says otherwise.
 
-    Args:
-        content: the file.
-        declared: a pattern whose first group is the name of the encoding at the start of a file.
+    The first group of `declared` is the name of the encoding at the start of a file.
 
     Raises:
         DocumentError: the file is not in its encoding, or the encoding is none that is read.

@@ -136,12 +136,7 @@ class _Characters:
 
 
 class _Reader:
-    """Finds the units of a file.
-
-    Args:
-        data: the file in UTF-8.
-        budget: is checked at each element.
-    """
+    """Finds the units of a file in UTF-8. The budget is checked at each element."""
 
     def __init__(self, data: bytes, budget: Budget) -> None:
         self.units = list[_Unit]()

@@ -28,23 +28,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A part of a line.
-
-    Attributes:
-        kind: what it is.
-        start: where it starts in the source [characters].
-        end: where it ends.
-        text: of a text: what it says, without entities.
-        name: of a tag: what it shares with its partner.
-        is_word: of a single thing: whether readers read it as a part of the sentence, as they do code.
-    """
+    """A part of a line."""
 
     kind: Kind
-    start: int
-    end: int
-    text: str = ""
-    name: str = ""
-    is_word: bool = False
+    start: int  # where it starts in the source [characters]
+    end: int  # where it ends
+    text: str = ""  # of a text: what it says, without entities
+    name: str = ""  # of a tag: what it shares with its partner
+    is_word: bool = False  # of a single thing: whether readers read it as a part of the sentence, as they do code
 
 
 # A text with more blocks, tags in a block, or tags within each other is refused.
@@ -76,14 +67,10 @@ class References:
     """How the marks of a document's blocks name its tags: by a number between two characters that its text lacks.
 
     So all else that comes back, translated or preserved, is text and is escaped.
-
-    Attributes:
-        start: the character before a number.
-        end: the character after a number.
     """
 
-    start: str = _NONCHARACTERS[0]
-    end: str = _NONCHARACTERS[1]
+    start: str = _NONCHARACTERS[0]  # the character before a number
+    end: str = _NONCHARACTERS[1]  # the character after a number
 
     @classmethod
     def absent_from(cls, text: str) -> References:
@@ -114,17 +101,11 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a block's translation: a tag, or the text between two tags.
+    """A part of a block's translation: a tag, or the text between two tags."""
 
-    Attributes:
-        text: the tag, or the text without escapes.
-        is_tag: whether it is a tag.
-        is_closing: whether it is the second tag of a pair.
-    """
-
-    text: str
+    text: str  # the tag, or the text without escapes
     is_tag: bool = False
-    is_closing: bool = False
+    is_closing: bool = False  # whether it is the second tag of a pair
 
 
 # Source text, and the numbers of blocks between.
@@ -135,24 +116,17 @@ Write = Callable[[int, Sequence[Part]], str]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text as blocks to translate.
+    """A text as blocks to translate."""
 
-    Attributes:
-        blocks: n blocks: a paragraph, a heading, a table's cell, an attribute. Their texts are plain: entities are
-            decoded, and white space is collapsed. Their marks stand for tags.
-        starts: where each block starts in the text [characters].
-        template: the text with the blocks' numbers in their places.
-        tags: what the blocks' marks stand for. A tag with a translated attribute has the number of its block.
-        write: writes a block's translation in the text's format. It can be pickled.
-        references: how marks name tags.
-    """
-
+    # n blocks: a paragraph, a heading, a table's cell, an attribute. Their texts are plain: entities are decoded,
+    # and white space is collapsed. Their marks stand for tags
     blocks: Sequence[MarkedText]
-    starts: Sequence[int]
-    template: Template
+    starts: Sequence[int]  # where each block starts in the text [characters]
+    template: Template  # the text with the blocks' numbers in their places
+    # what the blocks' marks stand for. A tag with a translated attribute has the number of its block
     tags: Sequence[Template]
-    write: Write
-    references: References
+    write: Write  # writes a block's translation in the text's format. It can be pickled
+    references: References  # how marks name tags
 
     def escape(self, text: str) -> str:
         """Return text that can be taken for no mark of a block."""
@@ -161,9 +135,8 @@ class Document:
     def render(self, translations: Sequence[str]) -> str:
         """Return the text with n translations in place of the blocks.
 
-        Args:
-            translations: for each block, its translation with the block's marks. All that is no mark is text, which
-                has been through `escape` and which the format's own rules escape here.
+        Each translation has the marks of its block. All that is no mark is text, which has been through `escape` and
+        which the format's own rules escape here.
         """
         assert len(translations) == len(self.blocks)
         written: dict[int, str] = {}

@@ -31,19 +31,12 @@ _ATTRIBUTE = re.compile(
 
 
 class PlacedToken(NamedTuple):
-    """A token of a text.
+    """A token of a text."""
 
-    Attributes:
-        token: the token; a text has its words in `text`.
-        text: what a token of text says.
-        start: where the token starts in the text that it is of [characters].
-        end: where it ends.
-    """
-
-    token: turbohtml.Token
-    text: str
-    start: int
-    end: int
+    token: turbohtml.Token  # the token; a text has its words in `text`
+    text: str  # what a token of text says
+    start: int  # where the token starts in the text that it is of [characters]
+    end: int  # where it ends
 
 
 def tokens(source: str) -> tuple[list[PlacedToken], int]:
@@ -108,14 +101,9 @@ def translates(name: str, token: turbohtml.Token, *, inherited: bool) -> bool:
 def attribute_values(
     token: turbohtml.Token, names: Collection[str], source: str, start: int, end: int
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield the values of attributes of a start tag, with their places in the source, quotes included.
+    """Yield the values of some attributes of a start tag, with their places in the source, quotes included.
 
-    Args:
-        token: the tag.
-        names: the attributes.
-        source: the text that the tag is of.
-        start: where the tag starts in it.
-        end: where the tag ends.
+    The tag is `source[start:end]`.
     """
     values = {key: value for key, value in reversed(token.attrs or ()) if key in names and value}
     for match in _ATTRIBUTE.finditer(source, start + 1 + len(token.tag or ""), end - 1) if values else ():
@@ -174,34 +162,21 @@ def escape_html(text: str) -> str:
 
 @dataclass(slots=True)
 class _Open:
-    """An element that is open.
-
-    Attributes:
-        name: its name.
-        is_translated: whether its text is translated.
-        is_foreign: whether its content is that of a picture or a formula.
-    """
+    """An element that is open."""
 
     name: str
-    is_translated: bool
-    is_foreign: bool
+    is_translated: bool  # whether its text is translated
+    is_foreign: bool  # whether its content is that of a picture or a formula
 
 
 @dataclass(slots=True)
 class _Protected:
-    """A part of the source that is not translated, while it is read.
+    """A part of the source that is not translated, while it is read."""
 
-    Attributes:
-        start: where it starts in the source.
-        depth: how many elements are open around it.
-        is_word: whether it is a part of a sentence.
-        can_move: whether it is an element in a line whose tags all pair up.
-    """
-
-    start: int
-    depth: int
-    is_word: bool
-    can_move: bool
+    start: int  # where it starts in the source
+    depth: int  # how many elements are open around it
+    is_word: bool  # whether it is a part of a sentence
+    can_move: bool  # whether it is an element in a line whose tags all pair up
 
 
 class _Reader:

@@ -125,29 +125,19 @@ _EDGE_AT_END = re.compile(r";0[aA][xX]#&|;061#&|;psbn&|[ \t\r\n\f\u00a0]")  # of
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of the source that is translated as one.
+    """A part of the source that is translated as one."""
 
-    Attributes:
-        start: where it starts in the source [characters].
-        end: where it ends.
-        marked: what is translated.
-    """
-
-    start: int
-    end: int
+    start: int  # where it starts in the source [characters]
+    end: int  # where it ends
     marked: MarkedText
 
 
 def blocks_of(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Block]:
-    """Yield what is translated of a line. All else, such as white space and images at the ends, stays where it is.
+    """Yield what is translated of a line of `source`. All else, such as white space at the ends, stays where it is.
 
-    A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there.
-
-    Args:
-        source: the text that the line is of.
-        items: the line.
-        refer: gives what stands for a tag.
-        free: whether a tag means the same whatever tags are beside it. If so, tags around all of a block stay there.
+    A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there. `refer` gives what
+    stands for a tag. If a tag means the same whatever tags are beside it (`free`), tags around all of a block stay
+    there.
 
     Raises:
         MarkupError: a block has too many marks, or too many within each other.

@@ -44,12 +44,9 @@ _TASK = re.compile(r"\[[ xX]\][ \t]+")
 
 
 def parse_markdown(text: str, budget: Budget = UNLIMITED, most_signs: int = _MOST_SIGNS) -> Document:
-    """Find what is translated of a Markdown document.
+    """Find what is translated of a Markdown document. The budget is checked at each paragraph, heading and cell.
 
-    Args:
-        text: the document.
-        budget: is checked at each paragraph, heading and cell.
-        most_signs: how many signs of markup the text may have. A paragraph never has more than the default.
+    The text may have `most_signs` signs of markup. A paragraph never has more than the default.
 
     Raises:
         MarkupError: the text has too many blocks or signs of markup, or a paragraph has too many signs or brackets.
@@ -76,17 +73,11 @@ def _cells(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Where the content of a paragraph, a heading or a cell stands in the source.
+    """Where the content of a paragraph, a heading or a cell stands in the source."""
 
-    Attributes:
-        content: the content, as the parser has it.
-        starts: places in the content from which on it goes on in the source elsewhere.
-        places: where in the source.
-    """
-
-    content: str
-    starts: Sequence[int]
-    places: Sequence[int]
+    content: str  # as the parser has it
+    starts: Sequence[int]  # places in the content from which on it goes on in the source elsewhere
+    places: Sequence[int]  # where in the source
 
     def place(self, offset: int) -> int:
         """Return the place in the source of a place in the content."""

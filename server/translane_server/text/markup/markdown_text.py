@@ -52,14 +52,10 @@ def _with_end(rule: Any) -> Any:
 
 
 def items_of(line: str, references: dict[str, Any]) -> list[Item] | None:
-    """Return the items of a line, with their places in it.
+    """Return the items of a line, with their places in it; the line may have line breaks, and nothing around it.
 
-    Args:
-        line: the line, without what is around it. It may have line breaks.
-        references: the link reference definitions of the document, as the parser has them.
-
-    Returns:
-        None if the parser does not say where its tokens stand. Nothing of such a line is translated.
+    The link reference definitions are those of the document, as the parser has them. Returns None if the parser does
+    not say where its tokens stand. Nothing of such a line is translated.
     """
     markdown = parser()
     env: dict[str, Any] = {"references": references, "ends": {}}
@@ -196,30 +192,21 @@ _EMPHASIS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "del"}
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is around a block.
+    """What is around a block."""
 
-    Attributes:
-        starts_line: whether a line starts with it, so that its first characters may begin another kind of block.
-        in_heading: whether it is in a heading. A heading may end with "#", or have "---" below.
-        in_cell: whether it is in a table's cell.
-        bar: how "|" is written. A line with one is the head of a table if "---" follows.
-        backquotes: lengths of runs of backquotes that the block has, and that are in its line once.
-    """
-
+    # whether a line starts with it, so that its first characters may begin another kind of block
     starts_line: bool = False
-    in_heading: bool = False
-    in_cell: bool = False
-    bar: str = "\\|"
+    in_heading: bool = False  # whether it is in a heading. A heading may end with "#", or have "---" below
+    in_cell: bool = False  # whether it is in a table's cell
+    bar: str = "\\|"  # how "|" is written. A line with one is the head of a table if "---" follows
+    # lengths of runs of backquotes that the block has, and that are in its line once
     backquotes: frozenset[int] = frozenset()
 
 
 def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surroundings) -> str:
     """Return what stands in the source for a translation.
 
-    Args:
-        parts: the translation.
-        references: the link reference definitions of the document, as the parser has them.
-        around: what is around the block.
+    The link reference definitions are those of the document, as the parser has them.
     """
     parts = _apart([part if part.is_tag else replace(part, text=_SPACE.sub(" ", part.text)) for part in parts])
     written = _written(parts, around)
@@ -292,11 +279,7 @@ def _written(parts: Sequence[Part], around: Surroundings) -> str:
 def _escaped(text: str, before: str, after: str, alone: Collection[int]) -> str:
     """Return text with escapes, which stands between two characters; "" is the end of a line.
 
-    Args:
-        text: the text.
-        before: the character before it.
-        after: the character after it.
-        alone: lengths of runs of backquotes that start no code.
+    Runs of backquotes whose lengths are in `alone` start no code.
     """
     runs = {place: match for match in _BACKQUOTES.finditer(text) for place in range(*match.span())}
     whole = f"{before}{text}{after}"

@@ -57,21 +57,13 @@ class _What(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """What the parser finds: a tag, text, a comment or a processing instruction.
+    """What the parser finds: a tag, text, a comment or a processing instruction."""
 
-    Attributes:
-        what: which of them.
-        start: where it starts in the text [characters].
-        end: where it ends.
-        text: an element's name without its prefix, or what a text says.
-        attributes: those of a start tag.
-    """
-
-    what: _What
-    start: int
-    end: int
-    text: str
-    attributes: Mapping[str, str]
+    what: _What  # which of them
+    start: int  # where it starts in the text [characters]
+    end: int  # where it ends
+    text: str  # an element's name without its prefix, or what a text says
+    attributes: Mapping[str, str]  # those of a start tag
 
 
 # An event, where it starts in bytes, what it says in parts, and its attributes.
