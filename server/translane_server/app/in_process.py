@@ -22,6 +22,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import AsyncExitStack, aclosing
@@ -157,11 +158,9 @@ class AsyncTranslator:
         **request: Unpack[DocumentOptions],
     ) -> TranslatedDocument:
         """Translate a file; see `Translator.translate_document`."""
-        given: dict[str, Any] = dict(request)
-        timeout = _checked_timeout(given.pop("timeout", None))
-        ticket = Ticket(priority=given.pop("priority", 0), most_sentences=2 * self._most)
-        others = {name: given.pop(name) for name in (*_LANGUAGES, "replace_translations") if name in given}
-        asked = DocumentRequest(*checked_document(content, mime_type), **others, options=checked_options(given))
+        fields, others, timeout = _split(request, "replace_translations")
+        ticket = Ticket(priority=others.pop("priority", 0), most_sentences=2 * self._most)
+        asked = DocumentRequest(*checked_document(content, mime_type), **fields, options=checked_options(others))
 
         async def translated() -> TranslatedDocument:
             try:
@@ -228,11 +227,10 @@ class AsyncTranslator:
         return ask, timeout
 
     def _scoring(self, request: ScoreOptions) -> tuple[_Ask[tuple[str, str], Score], float | None]:
-        given: dict[str, Any] = dict(request)
-        timeout = _checked_timeout(given.pop("timeout", None))
-        if unknown := given.keys() - {*_LANGUAGES, "return_tokens"}:
+        fields, unknown, timeout = _split(request, "return_tokens")
+        if unknown:
             raise TypeError(f"unknown option {min(unknown)!r}")
-        without_pairs = ScoringRequest((), **given)
+        without_pairs = ScoringRequest((), **fields)
 
         async def ask(pairs: Sequence[tuple[str, str]], offset: int) -> list[Score]:
             pairs = [checked_pair(pair, f"inputs[{number}]") for number, pair in enumerate(pairs, offset)]
@@ -245,10 +243,7 @@ class AsyncTranslator:
         return ask, timeout
 
     async def _patiently(
-        self,
-        call: Callable[[Registry], Awaitable[_Answer]],
-        asked: TranslationRequest | ScoringRequest,
-        offset: int,
+        self, call: Callable[[Registry], Awaitable[_Answer]], asked: TranslationRequest | ScoringRequest, offset: int
     ) -> _Answer:
         """Make a call, again while others fill the queue."""
         while True:
@@ -545,22 +540,24 @@ def _read(
     texts: Sequence[str], request: TranslateOptions, *, streamed: bool = False
 ) -> tuple[TranslationRequest, Ticket, float | None]:
     """The request, its priority and its timeout. Raises TypeError and ValueError as `Client` does."""
-    given: dict[str, Any] = dict(request)
-    timeout = _checked_timeout(given.pop("timeout", None))
-    ticket = Ticket(priority=given.pop("priority", 0))
-    languages = {name: given.pop(name) for name in _LANGUAGES if name in given}
-    format_ = given.pop("format", Format.TEXT)
+    fields, others, timeout = _split(request, "format")
+    ticket = Ticket(priority=others.pop("priority", 0))
+    format_ = fields.pop("format", Format.TEXT)
     format_message(format_)  # refuses one that there is not
     asked = TranslationRequest(
-        texts, **languages, options=checked_options(given), format=Format(format_), streamed=streamed
+        texts, **fields, options=checked_options(others), format=Format(format_), streamed=streamed
     )
     return asked, ticket, timeout
 
 
-def _checked_timeout(timeout: float | None) -> float | None:
+def _split(request: Mapping[str, Any], *names: str) -> tuple[dict[str, Any], dict[str, Any], float | None]:
+    """The languages and the fields `names` of what a caller says, all else, and the timeout."""
+    others = dict(request)
+    timeout = others.pop("timeout", None)
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
-    return None if timeout is None or math.isinf(timeout) else timeout
+    fields = {name: others.pop(name) for name in (*_LANGUAGES, *names) if name in others}
+    return fields, others, None if timeout is None or math.isinf(timeout) else timeout
 
 
 def _error(error: RequestError, offset: int = 0) -> TranslaneError:

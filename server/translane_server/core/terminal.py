@@ -13,13 +13,18 @@ _SHOWN_NAMES, _SHOWN_CHARACTERS = 12, 60
 
 
 def printable(text: str, most: int = MOST_CHARACTERS) -> str:
-    r"""Return `text` on one line: other characters than printable ones are escaped, as in "\x1b" and "\n".
+    """Return `text` on one line. Where it has more than `most` characters, it loses its middle.
 
-    A text of more than `most` characters loses its middle. Applied again, the function changes nothing.
+    Applied again, the function changes nothing.
     """
     if len(text) > most:
         end = min(_KEPT_AT_THE_END, most // 2)
         text = f"{text[: most - end - len(_GAP)]}{_GAP}{text[len(text) - end :]}"
+    return on_one_line(text)
+
+
+def on_one_line(text: str) -> str:
+    r"""Return `text` with escapes for all that is not printable, such as "\x1b" and "\n"."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -10,12 +10,7 @@ from google.rpc import code_pb2, error_details_pb2
 from google.rpc.status_pb2 import Status
 
 from translane_server.api.status import status_of
-from translane_server.core.errors import (
-    FieldViolation,
-    InvalidRequestError,
-    MessageTimeoutError,
-    MessageTooLargeError,
-)
+from translane_server.core.errors import FieldViolation, InvalidRequestError, MessageTimeoutError, MessageTooLargeError
 from translane_server.http.json_messages import write_json
 
 JSON_TYPE = "application/json"

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from translane_server.core.terminal import on_one_line
 from translane_server.observation.log_writer import LineHandler
 from translane_server.observation.tracing import trace_ids
 
@@ -89,7 +90,7 @@ class PlainFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         values = self._data(record)
         line = " ".join(
-            [self.formatTime(record), record.levelname, _one_line(record.getMessage())]
+            [self.formatTime(record), record.levelname, on_one_line(record.getMessage())]
             + [f"{key}={_plain(value)}" for key, value in values.items()]
         )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -111,18 +112,12 @@ class JsonFormatter(_Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def _one_line(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return value
     if type(value) is int or type(value) is float:
         return repr(value)
-    return _one_line(json.dumps(value, ensure_ascii=False, default=str))
+    return on_one_line(json.dumps(value, ensure_ascii=False, default=str))
 
 
 _log = logging.getLogger(__name__)

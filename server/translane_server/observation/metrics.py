@@ -170,9 +170,7 @@ class Metrics(Collector):
         build = Info("translane_build", "The versions of Translane and of ONNX Runtime, as labels.", registry=registry)
         build.info({"version": version("translane"), "onnxruntime": _runtime_version()})
         self.key_rejected = counter(
-            "translane_key_rejected_total",
-            "Requests with a key that were refused before decoding.",
-            ("key", "reason"),
+            "translane_key_rejected_total", "Requests with a key that were refused before decoding.", ("key", "reason")
         )
         self.key_sentences = counter("translane_key_sentences_total", "Sentences of requests with a key.", ("key",))
         self.watch_calls(lambda: 0, lambda: 0, 0)

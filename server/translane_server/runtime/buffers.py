@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -111,9 +111,6 @@ def bind_host(bind: Any, name: str, array: npt.NDArray[Any], shape: tuple[int, .
     bind(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
 
 
-_MOST_BINDINGS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
-
-
 class EncodeBuffers:
     """The sources of one encoder run, padded to the longest one: at most `tokens` ids with the padding."""
 
@@ -121,7 +118,6 @@ class EncodeBuffers:
         self._pad = pad
         self._source_ids: IntArray = np.zeros(tokens, np.int64)
         self._source_lengths: Int32Array = np.ones(tokens, np.int32)
-        self._bindings: dict[tuple[int, int, int], Any] = {}  # by number of sources, padded length, and `start`
 
     def write(self, sources: Sequence[Sequence[int]], longest: int) -> None:
         """Write the inputs of the next run: `sources`, each padded to `longest` tokens."""
@@ -136,20 +132,3 @@ class EncodeBuffers:
         """Bind the inputs of a run over so many sources of `longest` tokens."""
         bind_host(binding.bind_input, "source_ids", self._source_ids, (sources, longest))
         bind_host(binding.bind_input, "source_lengths", self._source_lengths, (sources,))
-
-    def binding(self, sources: int, longest: int, start: int, make: Callable[[int, int, int], Any]) -> Any:
-        """Return the binding of a run over so many sources of `longest` tokens whose output begins at `start`.
-
-        `make` makes a binding when it is first needed.
-        """
-        key = sources, longest, start
-        binding = self._bindings.get(key)
-        if binding is None:
-            if len(self._bindings) >= _MOST_BINDINGS:
-                self._bindings.clear()
-            binding = self._bindings[key] = make(*key)
-        return binding
-
-    def clear(self) -> None:
-        """Drop the bindings."""
-        self._bindings.clear()

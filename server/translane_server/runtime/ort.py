@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
@@ -25,6 +25,8 @@ from translane_server.runtime.graph_backend import GraphBackend, RowSizes
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
 
+_MOST_RUNS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -38,14 +40,16 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Graphs:
-    """The graphs of some sessions, inputs of the encoder, and bound steps.
+    """The graphs of some sessions, inputs of the encoder, and what is bound to both.
 
-    The steps are by number of rows, needs, and whether they are kept.
+    Steps are by number of rows, needs, and whether they are kept. Runs of the encoder are by number of sources, padded
+    length, and where their output begins.
     """
 
     sessions: Sessions
     sources: EncodeBuffers
     steps: dict[tuple[int, StepNeeds, bool], _Step] = field(default_factory=dict)
+    runs: dict[tuple[int, int, int], Any] = field(default_factory=dict)
 
 
 class OrtBackend(GraphBackend):
@@ -82,10 +86,7 @@ class OrtBackend(GraphBackend):
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
         asks = any(tensor.name == "with_log_probs" for tensor in graphs.decoder.inputs)
         self._buffers = StepBuffers(
-            self.rows,
-            self._vocab_size,
-            asks_for_log_probs=asks,
-            vocabulary_blocks=graphs.vocabulary_blocks,
+            self.rows, self._vocab_size, asks_for_log_probs=asks, vocabulary_blocks=graphs.vocabulary_blocks
         )
         self._source_lengths = self._buffers.source_lengths
         self._alignment = sessions.alignment
@@ -201,7 +202,7 @@ class OrtBackend(GraphBackend):
     def close(self) -> None:
         for graphs in self._graphs:
             graphs.steps.clear()
-            graphs.sources.clear()
+            graphs.runs.clear()
         if self._shortlists:
             self._shortlists.clear()
 
@@ -273,7 +274,7 @@ class OrtBackend(GraphBackend):
         batch = len(sources)
         graphs = self._graphs[self._are_free()]
         graphs.sources.write(sources, longest)
-        binding = graphs.sources.binding(batch, longest, start, partial(self._bind_encoder, graphs))
+        binding = graphs.runs.get((batch, longest, start)) or self._bind_encoder(graphs, batch, longest, start)
         graphs.sessions.encoder.run_with_iobinding(binding)
 
     def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Any:
@@ -283,6 +284,9 @@ class OrtBackend(GraphBackend):
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
         for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
             binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
+        if len(graphs.runs) >= _MOST_RUNS:
+            graphs.runs.clear()
+        graphs.runs[sources, longest, start] = binding
         return binding
 
     def _bind(self, session: Any, n: int, needs: StepNeeds, *, is_greedy: bool, keeps: bool) -> Any:

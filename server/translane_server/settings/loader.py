@@ -74,12 +74,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 def load_settings(
-    cls: type[SettingsT],
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    prog: str,
-    env_prefix: str,
+    cls: type[SettingsT], argv: Sequence[str], environ: Mapping[str, str], *, prog: str, env_prefix: str
 ) -> SettingsT:
     """Build settings from arguments, environment variables and the settings file that either of them names.
 

@@ -48,7 +48,8 @@ def read_name(file_name: str) -> GlossaryName:
     if len(parts) == len(GlossaryName._fields):
         found = GlossaryName(*parts)
         tags = (found.source, found.target)
-        if _is_name(found.name) and all(len(tag) <= LONGEST_TAG and _TAG.fullmatch(tag) for tag in tags):
+        is_name = len(found.name) <= _LONGEST_NAME and _NAME.fullmatch(found.name)
+        if is_name and all(len(tag) <= LONGEST_TAG and _TAG.fullmatch(tag) for tag in tags):
             return found
     raise GlossaryError("its name must be NAME.SOURCE.TARGET.tsv with two language tags, such as medical.de.en.tsv")
 
@@ -76,10 +77,6 @@ def read_terms(content: bytes) -> Iterator[Term]:
         except GlossaryError as error:
             raise GlossaryError(f"line {number}: {error}") from None
         yield term
-
-
-def _is_name(name: str) -> bool:
-    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def _lines(content: bytes) -> Iterator[tuple[int, str]]:

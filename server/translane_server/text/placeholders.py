@@ -311,12 +311,7 @@ _RULES = (
     _Rule("__", re.compile(r"(?<![A-Za-z0-9_])__[A-Za-z0-9]++__(?![A-Za-z0-9_])")),
     # letters and digits that only a program reads
     _Rule("-", re.compile("(?<![A-Za-z0-9-])[A-Z]{1,10}+-[0-9]{3,12}(?:-[0-9A-Z]{1,12}+){0,4}(?![A-Za-z0-9])")),
-    _Rule(
-        "-",
-        re.compile(
-            "(?<![A-Za-z0-9-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![A-Za-z0-9])",
-        ),
-    ),
+    _Rule("-", re.compile("(?<![A-Za-z0-9-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![A-Za-z0-9])")),
     _Rule("", re.compile("(?<![A-Za-z0-9])(?=[0-9]{0,64}+[a-f])(?=[a-f]{0,64}+[0-9])[0-9a-f]{7,64}+(?![A-Za-z0-9])")),
     _Rule(".", re.compile(r"(?<![A-Za-z0-9.])[vV][0-9]{1,5}+(?:\.[0-9]{1,5}+){1,5}(?:-[A-Za-z0-9]{1,20}+)?(?!\w)")),
     _Rule("#", re.compile("#(?<![A-Za-z0-9&]#)(?=[A-Fa-f]{0,6}+[0-9])[0-9A-Fa-f]{6}(?![A-Za-z0-9])")),

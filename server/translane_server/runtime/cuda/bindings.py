@@ -41,13 +41,7 @@ class BoundStep:
 class StepBindings:
     """Binds decoder steps over the first rows of the cache."""
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        cache: CudaCache,
-        kernels: Kernels,
-        memory: StepMemory,
-    ) -> None:
+    def __init__(self, sessions: Sessions, cache: CudaCache, kernels: Kernels, memory: StepMemory) -> None:
         self._sessions = sessions
         self._graphs = sessions.bundle.manifest.graphs
         self._alignment = sessions.bundle.manifest.alignment

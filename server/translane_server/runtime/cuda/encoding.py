@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class CudaEncoder:
         self._ids: IntArray = self._memory.host[: 8 * tokens].view(np.int64)
         self._lengths: Int32Array = self._memory.host[8 * tokens :].view(np.int32)
         self._lengths_address = self._memory.address + 8 * tokens
-        self._bindings: dict[tuple[int, int, int], Any] = {}  # by number of sources, padded length, and start
+        self._binding = lru_cache(_MOST_BINDINGS)(self._bind)
 
     def queue(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
         """Queue the encoder over `groups` of `sources`.
@@ -57,16 +58,7 @@ class CudaEncoder:
 
     def close(self) -> None:
         """Drop the bindings, which refer to the graph."""
-        self._bindings.clear()
-
-    def _binding(self, count: int, longest: int, start: int) -> Any:
-        key = count, longest, start
-        binding = self._bindings.get(key)
-        if binding is None:
-            if len(self._bindings) >= _MOST_BINDINGS:
-                self._bindings.clear()
-            binding = self._bindings[key] = self._bind(count, longest, start)
-        return binding
+        self._binding.cache_clear()
 
     def _bind(self, count: int, longest: int, start: int) -> Any:
         binding, shape, device = self._sessions.encoder.io_binding(), self._cache.shape, self._sessions.device

@@ -10,7 +10,7 @@ import pytest
 from unit.server.text.documents.translated import same, texts, translated
 
 from translane_server.text.documents import DocumentError
-from translane_server.text.documents.line_breaks import BrokenLines
+from translane_server.text.documents.subtitles import BrokenLines
 
 SRT = """\ufeff1
 00:00:01,000 --> 00:00:02,000 X1:100 X2:200
