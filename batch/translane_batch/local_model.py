@@ -15,7 +15,7 @@ from translane_server.bundle.devices import PRECISIONS
 from translane_server.core.errors import SettingsError
 from translane_server.models.folders import versions
 from translane_server.models.remote_model import remote_models
-from translane_server.settings.loader import what_is_wrong
+from translane_server.settings.loader import first_problem
 from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings
 
@@ -80,4 +80,4 @@ def server_settings(settings: BatchSettings) -> ServerSettings:
             log_level="warning",
         )
     except ValidationError as error:
-        raise SettingsError(what_is_wrong(error.errors()[0])) from None
+        raise SettingsError(first_problem(error)) from None

@@ -17,7 +17,6 @@ from translane_server.workers.messages import ModelSetup
 from translane_server.workers.placement import Placement
 from translane_server.workers.processes import process_workers
 
-ENCODE_TOKENS = 2048  # the default of a server of one replica
 NEVER = -1  # an end-of-sentence id that no model predicts
 
 
@@ -58,7 +57,6 @@ class TranslaneDecoder:
             threads=threads,
             source_capacity=min(source_tokens, limits.source_tokens),
             target_capacity=min(target_tokens, limits.target_tokens),
-            encode_tokens=ENCODE_TOKENS,
             log_level="warning",
         )
         ids = bundle.manifest.special_ids

@@ -60,7 +60,7 @@ from translane_server.core.errors import InvalidRequestError, QueueFullError, Re
 from translane_server.models.build import loaded_models
 from translane_server.models.checkpoints import with_bundles
 from translane_server.models.registry import Registry
-from translane_server.settings.loader import what_is_wrong
+from translane_server.settings.loader import first_problem
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names
@@ -523,9 +523,7 @@ def _settings(model: str | Path | Sequence[str | Path], workers: int | None, giv
     try:
         return ServerSettings(model=places, replicas=workers, **given)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = "".join(f"{each}: " for each in problem["loc"][:1]).replace("replicas", "workers")
-        raise SettingsError(f"{name}{what_is_wrong(problem)}") from None
+        raise SettingsError(first_problem(error).replace("replicas: ", "workers: ", 1)) from None
 
 
 def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -205,11 +205,7 @@ class Server:
 
 
 def _listen(port: GrpcPort, host: str, number: int, certificates: Certificates | None = None) -> None:
-    """Let `port` listen.
-
-    Raises:
-        StartupError: the server cannot listen there.
-    """
+    """Let `port` listen. StartupError: the server cannot listen there."""
     with listening_on(host, number):
         port.listen(address_of(host, number), certificates.grpc_credentials() if certificates else None)
 

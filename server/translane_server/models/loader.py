@@ -286,7 +286,6 @@ def make_dispatcher(
         threads=plan.threads,
         source_capacity=described.limits.tokens.source,
         target_capacity=described.limits.tokens.target,
-        encode_tokens=settings.encode_tokens,
         log_format=settings.log_format,
         log_level=settings.log_level,
         log_always=logged_always(),

@@ -14,7 +14,7 @@ from translane_server.ray_serve.calls import Ingress
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.router import Router
 from translane_server.ray_serve.settings import EngineSettings
-from translane_server.settings.loader import what_is_wrong
+from translane_server.settings.loader import first_problem
 
 ROUTER = "router"
 _ROUTERS = 2  # one goes on where the other ends
@@ -52,10 +52,7 @@ def _settings(group: str, values: Mapping[str, Any]) -> EngineSettings:
     try:
         return EngineSettings.model_validate(values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"])
-        where = f"groups.{group}: {name}" if name else f"groups.{group}"
-        raise SettingsError(f"{where}: {what_is_wrong(problem)}") from None
+        raise SettingsError(f"groups.{group}: {first_problem(error)}") from None
 
 
 def _deployment(cls: type[Ingress], name: str, behind: Sequence[EngineSettings], **options: Any) -> Deployment:

@@ -228,16 +228,23 @@ def _kinds(annotation: Any) -> list[Any]:
 
 def _sentence(cls: type[Settings], problem: ErrorDetails, origins: Mapping[str, str], env_prefix: str) -> str:
     if not problem["loc"]:  # several settings contradict each other, and the message names them
-        return what_is_wrong(problem)
+        return _what_is_wrong(problem)
     name = str(problem["loc"][0])
     if problem["type"] == "missing":
         return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
     if name in cls.model_fields and _flag(cls.model_fields[name]).unquoted:
         problem["type"] = UNQUOTED
-    return f"{origins.get(name, name)}: {what_is_wrong(problem)}"
+    return f"{origins.get(name, name)}: {_what_is_wrong(problem)}"
 
 
-def what_is_wrong(problem: ErrorDetails) -> str:
+def first_problem(error: ValidationError) -> str:
+    """The sentence about the first wrong setting, for settings that did not come by `load_settings`."""
+    problem = error.errors()[0]
+    name = "".join(f"{part}: " for part in problem["loc"][:1])
+    return name + _what_is_wrong(problem)
+
+
+def _what_is_wrong(problem: ErrorDetails) -> str:
     """The end of a sentence about settings: what pydantic says, and the value if a single one is wrong."""
     message = problem["msg"].removeprefix("Value error, ")
     if not problem["loc"]:

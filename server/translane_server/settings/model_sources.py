@@ -123,11 +123,7 @@ def users_cache(environ: Mapping[str, str]) -> Path | None:
 
 
 def place_of(text: str, name: str = "") -> ModelPlace | RemotePlace:
-    """Read a folder or a URL, of any scheme.
-
-    Raises:
-        ValueError: it is not the URL of a model.
-    """
+    """Read a folder or a URL, of any scheme. ValueError: it is not the URL of a model."""
     is_url = re.match("[A-Za-z][A-Za-z0-9+.-]*://", text)
     return RemotePlace(ModelUrl.parse(text), name) if is_url else ModelPlace(Path(text), name)
 

@@ -20,7 +20,7 @@ from pydantic import (
 
 from translane.arguments import hint
 from translane_server.bundle.manifest import MODEL_NAME
-from translane_server.settings.loader import Flag, Settings, flag_name, what_is_wrong
+from translane_server.settings.loader import Flag, Settings, first_problem, flag_name
 from translane_server.settings.model_sources import ModelPlace, RemotePlace, read_folder, read_places
 
 ENV_PREFIX = "TRANSLANE_"
@@ -67,7 +67,6 @@ class ModelSettings:
     replicas: int | None
     threads: int | None
     max_batch_size: int | None
-    encode_tokens: int
     max_beam_size: int | None
     max_source_tokens: int | None
     max_target_tokens: int | None
@@ -194,8 +193,6 @@ class ServerSettings(Settings):
     """Threads of each replica; by default its part of the CPUs granted."""
     max_batch_size: Annotated[int | None, Field(ge=1, le=4096)] = None
     """Most hypotheses that decode at once, in all replicas together; by default 64, or more for many replicas."""
-    encode_tokens: _Count = 2048
-    """Source tokens, padding included, that a replica encodes between two of its decoder steps."""
     replica_timeout: Annotated[float, Flag("SECONDS"), Field(ge=0, le=86400)] = 5.0
     """Seconds after which a replica that hangs is replaced; 0 waits for ever."""
     cache_bytes: Annotated[int, Flag("BYTES", heading="cache"), Field(ge=0, le=2**40)] = 0
@@ -266,45 +263,29 @@ class ServerSettings(Settings):
         return tuple(origin for origin in origins if origin)
 
     @model_validator(mode="after")
-    def _a_model_is_named(self) -> ServerSettings:
+    def _fit_together(self) -> ServerSettings:
         if not self.model and self.models is None:
             raise ValueError(
                 "MODEL is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
                 " models"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _ports_differ(self) -> ServerSettings:
         flags: dict[int, str] = {}
         for name in _PORTS:
             port, flag = getattr(self, name), flag_name(type(self), name)
             if port and flags.setdefault(port, flag) != flag:
                 raise ValueError(f"{flags[port]} and {flag} are both {port}, and each needs a port of its own")
-        return self
-
-    @model_validator(mode="after")
-    def _certificates_are_whole(self) -> ServerSettings:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing, given = ("--tls-cert", "--tls-key") if self.tls_cert is None else ("--tls-key", "--tls-cert")
             raise ValueError(f"{given} needs {missing}: TLS takes a certificate and its key")
         if self.tls_cert is None and (self.tls_client_ca or self.metrics_tls):
             name = "--tls-client-ca" if self.tls_client_ca else "--metrics-tls"
             raise ValueError(f"{name} needs --tls-cert and --tls-key")
-        return self
-
-    @model_validator(mode="after")
-    def _a_full_message_fits(self) -> ServerSettings:
         if self.max_bytes_in_flight * self.caller_share < self.max_message_bytes:
             raise ValueError(
                 f"--max-bytes-in-flight ({self.max_bytes_in_flight}) times --caller-share ({self.caller_share:g})"
                 f" must be at least --max-message-bytes ({self.max_message_bytes}),"
                 " or a message of that size could never be accepted"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _models_can_translate(self) -> ServerSettings:
         for name in ("", *self.model_settings):
             self.of_model(name)
         return self
@@ -329,7 +310,5 @@ class ServerSettings(Settings):
         try:
             changed = type(self).model_validate(dict(self) | {"model_settings": {}} | dict(table))
         except ValidationError as error:
-            problem = error.errors()[0]
-            key = "".join(f".{part}" for part in problem["loc"][:1])
-            raise ValueError(f"model_settings.{name}{key}: {what_is_wrong(problem)}") from None
+            raise ValueError(f"model_settings.{name}: {first_problem(error)}") from None
         return changed.of_model(name)

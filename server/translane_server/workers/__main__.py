@@ -93,7 +93,6 @@ def _open(setup: WorkerSetup, sessions: Sessions, activity: Activity | None = No
             rows=setup.rows,
             source_capacity=model.source_capacity,
             target_capacity=model.target_capacity,
-            encode_tokens=model.encode_tokens,
             all_threads=all_threads,
         )
         backend.warm_up()

@@ -47,7 +47,6 @@ class ModelSetup:
         threads: number of ONNX Runtime's threads in each replica.
         source_capacity: maximum number of source tokens of a sentence.
         target_capacity: maximum number of decode steps of a sentence.
-        encode_tokens: maximum number of source tokens, with padding, that are encoded between two decode steps.
         name: the name under which the model is served, for the log.
         log_format: see `logs.configure_logging`.
         log_level: see `logs.configure_logging`.
@@ -59,7 +58,6 @@ class ModelSetup:
     threads: int
     source_capacity: int
     target_capacity: int
-    encode_tokens: int
     name: str = ""
     log_format: Literal["plain", "json"] = "plain"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -127,7 +127,10 @@ def test_a_table_changes_settings_of_one_model(tmp_path):
     [
         ("thread = 4", r"^model_settings.m: unknown key thread; did you mean threads\?$"),
         ("port = 4", r"^model_settings.m: unknown key port$"),
-        ("max_batch_size = 0", r"^model_settings.m.max_batch_size: input should be greater than or equal to 1, not 0$"),
+        (
+            "max_batch_size = 0",
+            r"^model_settings.m: max_batch_size: input should be greater than or equal to 1, not 0$",
+        ),
         ("max_beam_size = 9", r"^model_settings.m: --max-beam-size \(9\) must be at most --max-batch-size \(8\)"),
         ("max_queue_size = 9", r"^model_settings.m: --max-queue-size \(9\) must be at least"),
     ],

@@ -14,7 +14,7 @@ from translane_server.workers.worker_process import Activity
 
 
 def setup_of(folder: Path, lone_threads: int) -> WorkerSetup:
-    model = ModelSetup(load_bundle(folder), "cpu", 1, 32, 32, 256)
+    model = ModelSetup(load_bundle(folder), "cpu", 1, 32, 32)
     return WorkerSetup(0, 4, VOCABULARY, model, lone_threads)
 
 
