@@ -84,11 +84,7 @@ class Rpcs:
         return await self.pool().build(size, lambda _budget: write_json(message), caller)
 
     def begin(self, scope: Scope, method: Method) -> Call:
-        """Return the call of a request whose headers have come.
-
-        Raises:
-            RefusedError: a header is wrong.
-        """
+        """Return the call of a request whose headers have come. RefusedError: a header is wrong."""
         connection: Connection = scope["state"]["connection"]
         metadata = _metadata(scope, self.caller_header.lower().encode())
         request_id = request_id_in(scope["headers"])

@@ -60,11 +60,7 @@ def read_json(body: bytes, message: type[_Message], texts: int, budget: Budget) 
 
 
 def message_of(tree: dict[str, Any], message: type[_Message]) -> _Message:
-    """Return the message that an object of JSON stands for.
-
-    Raises:
-        InvalidRequestError: the object is none of this type.
-    """
+    """Return the message that an object of JSON stands for. InvalidRequestError: the object is none of this type."""
     made = message()
     try:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)

@@ -53,11 +53,7 @@ class LineHandler(logging.Handler):
         self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Let a thread write from now on.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Let a thread write from now on. RuntimeError: no thread can be started."""
         self._stopping.clear()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -137,11 +133,7 @@ class LineHandler(logging.Handler):
 
 @contextlib.contextmanager
 def written_in_background() -> Iterator[None]:
-    """Let a thread write the log within the `with` block.
-
-    Raises:
-        RuntimeError: no thread can be started.
-    """
+    """Let a thread write the log within the `with` block. RuntimeError: no thread can be started."""
     with contextlib.ExitStack() as stack:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, LineHandler):

@@ -88,11 +88,7 @@ def traces(environ: Mapping[str, str]) -> Iterator[Tracer | None]:
 
 
 def _tracer(names: tuple[str, ...], environ: Mapping[str, str]) -> Tracer:
-    """Make what makes spans.
-
-    Raises:
-        ValueError: a package is missing, or a variable is wrong.
-    """
+    """Make what makes spans. ValueError: a package is missing, or a variable is wrong."""
     try:
         from translane_server.observation.spans import Tracer
     except ModuleNotFoundError as error:

@@ -296,25 +296,19 @@ class MarkedBlock:
 
     def _after_closing_at(self, place: int) -> int:
         """Return the number of the first tag at `place` or after it, behind those that close something before it."""
-        low, high = bisect_left(self._places, place), bisect_right(self._places, place)
-        closing = [
-            number
-            for number in range(low, high)
-            if self._tags[number].role is Role.CLOSES and not self._tags[number].is_empty
-        ]
+        low, _, closing = self._tags_at(place, Role.CLOSES)
         return closing[-1] + 1 if closing else low
 
     def _opening_at(self, place: int) -> int:
         """Return the number of the first tag at `place` that opens something after it, or of the first tag behind."""
+        _, high, opening = self._tags_at(place, Role.OPENS)
+        return opening[0] if opening else high
+
+    def _tags_at(self, place: int, role: Role) -> tuple[int, int, list[int]]:
+        """Return the numbers of the first tag at `place` and of the first one behind, and of those around any text."""
         low, high = bisect_left(self._places, place), bisect_right(self._places, place)
-        return next(
-            (
-                number
-                for number in range(low, high)
-                if self._tags[number].role is Role.OPENS and not self._tags[number].is_empty
-            ),
-            high,
-        )
+        at = [n for n in range(low, high) if self._tags[n].role is role and not self._tags[n].is_empty]
+        return low, high, at
 
 
 def _apart(text: str, spaced: bool) -> str:

@@ -108,11 +108,6 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 def tokenize(encode: Encode, texts: Sequence[str], budget: Budget) -> list[list[int]]:
     """Return the tokens of each text. The budget is checked before each part."""
-    if not texts:
-        return []
-    if sum(map(len, texts)) <= _PART:
-        budget.check()
-        return encode(texts)
     encoded = []
     for part in _parts(texts):
         budget.check()
@@ -154,11 +149,7 @@ class ModelIds:
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:
-    """Return the tokenizer of `bundle`.
-
-    Raises:
-        BundleError: the tokenizer's files do not match the manifest.
-    """
+    """Return the tokenizer of `bundle`. BundleError: the tokenizer's files do not match the manifest."""
     manifest, sizes = bundle.manifest, bundle.manifest.architecture
     ids = ModelIds(manifest.special_ids, sizes.source_vocab_size, sizes.target_vocab_size, manifest.language_templates)
     try:

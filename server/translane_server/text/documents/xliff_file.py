@@ -15,6 +15,7 @@ from translane_server.core.budget import Budget
 from translane_server.text.documents.document import Place, is_worth_translating, trimmed
 from translane_server.text.documents.text_file import DocumentError, TextFile
 from translane_server.text.markup.document import MOST_DEPTH
+from translane_server.text.markup.xliff import Characters
 
 ENCODING = re.compile(rb"""\A<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9_.:-]+)["']""")
 """Finds the name of the encoding."""
@@ -58,7 +59,7 @@ def read_xliff(file: TextFile, replace: bool, budget: Budget) -> Iterator[Place]
     data = file.text.encode()
     reader = _Reader(data, budget)
     reader.read()
-    counted = _Characters(data)
+    counted = Characters(data)
     for unit in reader.units:
         source = unit.elements.get("seg-source") or unit.elements.get("source")
         if source is None:
@@ -119,20 +120,6 @@ def _with(tag: str, attributes: str) -> str:
 
 def _text(data: bytes, element: _Element) -> str:
     return data[element.tag_end : element.content_end].decode()
-
-
-class _Characters:
-    """Turns places in bytes, which only grow, into places in characters."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._bytes = self._characters = 0
-
-    def at(self, place: int) -> int:
-        """Return the place in characters."""
-        self._characters += len(self._data[self._bytes : place].decode())
-        self._bytes = place
-        return self._characters
 
 
 class _Reader:

@@ -108,7 +108,7 @@ def _events(text: str) -> list[_Event]:
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise MarkupError(f"is no well-formed XML: {reason}", error.lineno, _column(text, error)) from None
-    return _placed(text, data, found)
+    return _placed(data, found)
 
 
 def _column(text: str, error: expat.ExpatError) -> int:
@@ -118,17 +118,24 @@ def _column(text: str, error: expat.ExpatError) -> int:
     return min(column, len(lines[error.lineno - 1]) + 1) if error.lineno <= len(lines) else column
 
 
-def _placed(text: str, data: bytes, found: Sequence[_Found]) -> list[_Event]:
+class Characters:
+    """Turns places in bytes of UTF-8, which only grow, into places in characters."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._bytes = self._characters = 0
+
+    def at(self, place: int) -> int:
+        """Return the place in characters."""
+        self._characters += len(self._data[self._bytes : place].decode())
+        self._bytes = place
+        return self._characters
+
+
+def _placed(data: bytes, found: Sequence[_Found]) -> list[_Event]:
     """Turn the parser's places, which count bytes of the text within its root, to places in the text."""
-    places = [place for _, place, _, _ in found]
-    if len(data) != len(text) + 2 * len(_ROOT) + 5:
-        characters, before, converted = 0, 0, []
-        for place in places:
-            characters += len(data[before:place].decode("utf-8"))
-            before = place
-            converted.append(characters)
-        places = converted
-    places = [place - len(_ROOT) - 2 for place in places]
+    characters = Characters(data)
+    places = [characters.at(place) - len(_ROOT) - 2 for _, place, _, _ in found]
     return [
         _Event(what, start, end, "".join(said), attributes)
         for (what, _, said, attributes), (start, end) in zip(found[1:-1], pairwise(places[1:]), strict=True)

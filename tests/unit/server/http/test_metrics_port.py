@@ -158,35 +158,6 @@ def test_the_event_loop_of_ray_keeps_as_few_connections(registry):
         runner.run(scrape())
 
 
-async def test_a_slow_request_ends(registry, monkeypatch):
-    monkeypatch.setattr(metrics_port, "_REQUEST_TIME", 0.05)
-    async with opened(registry) as port:
-        with connect(port) as connection:
-            connection.sendall(REQUEST[:-2])
-            assert await all_of(connection) == b""
-
-
-async def test_an_answer_that_nobody_takes_ends(registry, monkeypatch):
-    monkeypatch.setattr(metrics_port, "_REQUEST_TIME", 0.05)
-    long = Counter("long", "Long.", ("label",), registry=registry)
-    for number in range(200):
-        long.labels(f"{number} " + "x" * 100_000)
-    async with opened(registry) as port:
-        with connect(port) as connection:
-            connection.sendall(REQUEST)
-            await asyncio.sleep(1)
-            assert len(await all_of(connection)) < 20_000_000
-
-
-@pytest.mark.parametrize("sent", [b"GET /" + b"x" * 20000, b"GET / HTTP/1.0\r\n" + b"x: y\r\n" * 4000])
-async def test_a_large_request_ends(port, sent):
-    with connect(port) as connection:
-        with suppress(ConnectionError):  # it may be closed before all is sent
-            connection.sendall(sent)
-        assert b"sentences_total" not in await all_of(connection)
-    assert b"sentences_total 3.0" in (await answer(port))[0]
-
-
 @pytest.mark.parametrize(
     "sent", [b"POST /metrics HTTP/1.0\r\n\r\n", b"POST / HTTP/1.1\r\nHost: here\r\n\r\n", b"nonsense\r\n\r\n"]
 )
