@@ -22,7 +22,6 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import AsyncExitStack, aclosing
@@ -158,9 +157,11 @@ class AsyncTranslator:
         **request: Unpack[DocumentOptions],
     ) -> TranslatedDocument:
         """Translate a file; see `Translator.translate_document`."""
-        fields, others, timeout = _split(request, "replace_translations")
-        ticket = Ticket(priority=others.pop("priority", 0), most_sentences=2 * self._most)
-        asked = DocumentRequest(*checked_document(content, mime_type), **fields, options=checked_options(others))
+        given: dict[str, Any] = dict(request)
+        timeout = _checked_timeout(given.pop("timeout", None))
+        ticket = Ticket(priority=given.pop("priority", 0), most_sentences=2 * self._most)
+        others = {name: given.pop(name) for name in (*_LANGUAGES, "replace_translations") if name in given}
+        asked = DocumentRequest(*checked_document(content, mime_type), **others, options=checked_options(given))
 
         async def translated() -> TranslatedDocument:
             try:
@@ -227,10 +228,11 @@ class AsyncTranslator:
         return ask, timeout
 
     def _scoring(self, request: ScoreOptions) -> tuple[_Ask[tuple[str, str], Score], float | None]:
-        fields, unknown, timeout = _split(request, "return_tokens")
-        if unknown:
+        given: dict[str, Any] = dict(request)
+        timeout = _checked_timeout(given.pop("timeout", None))
+        if unknown := given.keys() - {*_LANGUAGES, "return_tokens"}:
             raise TypeError(f"unknown option {min(unknown)!r}")
-        without_pairs = ScoringRequest((), **fields)
+        without_pairs = ScoringRequest((), **given)
 
         async def ask(pairs: Sequence[tuple[str, str]], offset: int) -> list[Score]:
             pairs = [checked_pair(pair, f"inputs[{number}]") for number, pair in enumerate(pairs, offset)]
@@ -538,24 +540,22 @@ def _read(
     texts: Sequence[str], request: TranslateOptions, *, streamed: bool = False
 ) -> tuple[TranslationRequest, Ticket, float | None]:
     """The request, its priority and its timeout. Raises TypeError and ValueError as `Client` does."""
-    fields, others, timeout = _split(request, "format")
-    ticket = Ticket(priority=others.pop("priority", 0))
-    format_ = fields.pop("format", Format.TEXT)
+    given: dict[str, Any] = dict(request)
+    timeout = _checked_timeout(given.pop("timeout", None))
+    ticket = Ticket(priority=given.pop("priority", 0))
+    languages = {name: given.pop(name) for name in _LANGUAGES if name in given}
+    format_ = given.pop("format", Format.TEXT)
     format_message(format_)  # refuses one that there is not
     asked = TranslationRequest(
-        texts, **fields, options=checked_options(others), format=Format(format_), streamed=streamed
+        texts, **languages, options=checked_options(given), format=Format(format_), streamed=streamed
     )
     return asked, ticket, timeout
 
 
-def _split(request: Mapping[str, Any], *names: str) -> tuple[dict[str, Any], dict[str, Any], float | None]:
-    """The languages and the fields `names` of what a caller says, all else, and the timeout."""
-    others = dict(request)
-    timeout = others.pop("timeout", None)
+def _checked_timeout(timeout: float | None) -> float | None:
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
-    fields = {name: others.pop(name) for name in (*_LANGUAGES, *names) if name in others}
-    return fields, others, None if timeout is None or math.isinf(timeout) else timeout
+    return None if timeout is None or math.isinf(timeout) else timeout
 
 
 def _error(error: RequestError, offset: int = 0) -> TranslaneError:
