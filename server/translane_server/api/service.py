@@ -150,7 +150,7 @@ class TranslationService:
         call.accepted = time.monotonic()
         call.counted = models.metrics
         for each in call.counted:
-            each.request_texts.observe(texts)
+            each.request_texts.observe([texts])
         if self._closed:
             raise shutting_down()
         self._running += 1

@@ -246,13 +246,15 @@ class Distribution:
         """Number of values."""
         return sum(self._counts)
 
-    def observe(self, value: float, exemplar: dict[str, str] | None = None) -> None:
-        """Count a value. Its bucket shows the last exemplar that it got."""
-        bucket = bisect_left(self._bounds, value)
-        self._counts[bucket] += 1
-        self.sum += value
-        if exemplar:
-            self._exemplars[bucket] = Exemplar(exemplar, value, time.time())
+    def observe(self, values: Sequence[float], exemplar: dict[str, str] | None = None) -> None:
+        """Count values. The bucket of each shows the last exemplar that it got."""
+        bounds, counts = self._bounds, self._counts
+        for value in values:
+            bucket = bisect_left(bounds, value)
+            counts[bucket] += 1
+            self.sum += value
+            if exemplar:
+                self._exemplars[bucket] = Exemplar(exemplar, value, time.time())
 
     def buckets(self) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
         """Return the bound of each bucket, how many values are at most as large, and its exemplar if it has one."""
@@ -326,7 +328,7 @@ class ModelMetrics:
     def answered(self, code: str, protocol: str, seconds: float, exemplar: dict[str, str] | None = None) -> None:
         """Count a request to translate or score that was answered after so many seconds."""
         self.requests[code, protocol] += 1
-        (self.ok if code == "OK" else self._failed).observe(seconds, exemplar)
+        (self.ok if code == "OK" else self._failed).observe([seconds], exemplar)
 
     def watch(self, decoder: Decoder, pids: Pids) -> None:
         """Report the version that is loaded, by what decodes with it and the processes of its replicas."""
@@ -359,20 +361,20 @@ class ModelMetrics:
     def observe(self, measured: Measured) -> None:
         """Add what a replica has measured."""
         encodes, queue_times, steps, moves, first_token_times = measured
-        for seconds, tokens in encodes:
-            self.encode_duration_seconds.observe(seconds)
-            self.source_tokens.inc(tokens)
-        for seconds in queue_times:
-            self.queue_duration_seconds.observe(seconds)
-        for seconds, rows in steps:
-            self.decode_step_duration_seconds.observe(seconds)
-            self.step_rows.observe(rows)
-            self.row_steps.inc(rows)
-        for seconds, rows in moves:
-            self.row_move_duration_seconds.observe(seconds)
-            self.rows_moved.inc(rows)
-        for seconds in first_token_times:
-            self.time_to_first_token_seconds.observe(seconds)
+        if encodes:
+            self.encode_duration_seconds.observe([seconds for seconds, _ in encodes])
+            self.source_tokens.value += sum([tokens for _, tokens in encodes])
+        if queue_times:
+            self.queue_duration_seconds.observe(queue_times)
+        if steps:
+            self.decode_step_duration_seconds.observe([seconds for seconds, _ in steps])
+            self.step_rows.observe([rows for _, rows in steps])
+            self.row_steps.value += sum([rows for _, rows in steps])
+        if moves:
+            self.row_move_duration_seconds.observe([seconds for seconds, _ in moves])
+            self.rows_moved.value += sum([rows for _, rows in moves])
+        if first_token_times:
+            self.time_to_first_token_seconds.observe(first_token_times)
 
     def values(self) -> Mapping[str, _Value]:
         """Return the value of each family: one, or one for each value of another label."""

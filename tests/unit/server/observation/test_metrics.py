@@ -135,7 +135,7 @@ def test_buckets_are_those_of_prometheus(metrics, model):
     theirs = Histogram(name, meaning, ("model",), buckets=bounds, registry=registry).labels("m")
     chance = random.Random(1)
     for value in (*bounds, 0.0, 11.0, *(chance.lognormvariate(-3, 2) for _ in range(500))):
-        model.queue_duration_seconds.observe(value)
+        model.queue_duration_seconds.observe([value])
         theirs.observe(value)
     ours = [line for line in lines(metrics) if name in line]
     assert ours == generate_latest(registry).decode().splitlines()
