@@ -7,6 +7,7 @@ from collections import abc
 from dataclasses import dataclass, field
 
 from fakes.language_model import RandomBackend, RandomModel
+from translane_server.engine.hypotheses import returned_hypotheses
 from translane_server.engine.running_batch import RunningBatch, Update
 from translane_server.engine.search import Search
 from translane_server.engine.sequence import Hypothesis, Sentence, Sequence
@@ -90,7 +91,7 @@ def decode(
             decoded.committed[number] = decoded.committed.get(number, ()) + tokens.token_ids
         for search in update.done:
             assert search.sequence.number not in decoded.results
-            decoded.results[search.sequence.number] = batch.hypotheses(search)
+            decoded.results[search.sequence.number] = returned_hypotheses(search, backend.align)
     assert batch.reserved == 0
     assert batch.needs.num_candidates == 1
     return decoded

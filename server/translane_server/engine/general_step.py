@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from translane_server.core.arrays import FloatArray, IntArray
+from translane_server.engine.options import Kind
 from translane_server.engine.rows import RowTable
 from translane_server.engine.sampling import draw_tokens, first_tokens
-from translane_server.engine.search import Kind, Search
+from translane_server.engine.search import Search
 from translane_server.engine.token_ranking import RankedTokens
 from translane_server.runtime.backend import RowMove
 
@@ -94,7 +95,7 @@ class GeneralStep:
                 log_probs[number] = ranked.log_prob(row, forced[position]) if position < search.logits_until else 0.0
                 continue
             generated.append(number)
-            if search.kind is not Kind.GREEDY:
+            if search.options.kind is not Kind.GREEDY:
                 drawn.append(number)
             elif ranked.scores[row, 0] == -np.inf:  # everything is banned
                 tokens[number], log_probs[number] = eos, ranked.log_prob(row, eos)

@@ -122,6 +122,8 @@ def returned_hypotheses(search: Search, align: Align) -> tuple[Hypothesis, ...]:
         ended = search.beams.pool.hypotheses[: search.options.num_hypotheses]
     else:
         ended = sorted(search.ended, key=lambda each: (-(each.hypothesis.score or 0.0), each.hypothesis.token_ids))
+    if not search.options.alignment:
+        return tuple([each.hypothesis for each in ended])
     return tuple([each.hypothesis._replace(alignment=_alignment(search, 0, each.chosen_in, align)) for each in ended])
 
 

@@ -10,12 +10,13 @@ import itertools
 import logging
 import time
 from collections import abc, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
+from translane_server.engine.hypotheses import returned_hypotheses
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
 from translane_server.engine.sequence import (
@@ -26,46 +27,6 @@ from translane_server.engine.sequence import (
     TargetVocabulary,
 )
 from translane_server.runtime.backend import Backend, RowMove
-
-Item = TypeVar("Item")
-
-
-class PriorityQueue(Generic[Item]):
-    """A queue: higher priority first; equal priorities in order of arrival."""
-
-    def __init__(self) -> None:
-        self._arrivals = itertools.count()
-        self._heap: list[tuple[int, int, Item]] = []
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def __iter__(self) -> Iterator[Item]:
-        """Iterate over the items in their order, without removing them."""
-        return (item for _, _, item in sorted(self._heap))
-
-    @property
-    def first(self) -> Item | None:
-        """The next item; None if the queue is empty."""
-        return self._heap[0][2] if self._heap else None
-
-    def add(self, item: Item, priority: int) -> None:
-        """Add `item` behind all items of its priority."""
-        heappush(self._heap, (-priority, next(self._arrivals), item))
-
-    def pop(self) -> Item:
-        """Remove and return the next item."""
-        return heappop(self._heap)[2]
-
-    def remove(self, unwanted: Callable[[Item], bool]) -> int:
-        """Remove the items that are `unwanted`, and return their number."""
-        kept = [entry for entry in self._heap if not unwanted(entry[2])]
-        removed = len(self._heap) - len(kept)
-        if removed:
-            heapify(kept)
-            self._heap = kept
-        return removed
-
 
 _log = logging.getLogger(__name__)
 
@@ -118,12 +79,15 @@ class EngineLoop:
     ) -> None:
         self._backend = backend
         self._rows = backend.rows
+        self._steps_at_once = backend.steps_at_once
+        self._stops_between_steps = backend.stops_between_steps
         self._server = server
         self._at_work = at_work
         self._clock = clock
         self._vocabulary = vocabulary
         self._batch = self._empty_batch()
-        self._queue: PriorityQueue[Sequence] = PriorityQueue()
+        self._queue: list[tuple[int, int, Sequence]] = []  # a heap of (-priority, arrival, sequence)
+        self._arrivals = itertools.count()
         self._encoded: deque[tuple[Sequence, int]] = deque()  # sequences, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
@@ -164,7 +128,7 @@ class EngineLoop:
         for told in self._server.inputs(wait=idle):
             self._must_answer |= told.answer
             for sequence in told.sequences:
-                self._queue.add(sequence, sequence.priority)
+                heappush(self._queue, (-sequence.priority, next(self._arrivals), sequence))
             if told.cancelled:
                 self._cancel(set(told.cancelled))
         if idle:
@@ -172,15 +136,13 @@ class EngineLoop:
 
     def _cancel(self, numbers: set[int]) -> None:
         """Give up the sequences of these numbers that have not ended."""
-        waiting = [
-            sequence.number
-            for sequence in (*self._queue, *(sequence for sequence, _ in self._encoded))
-            if sequence.number in numbers
-        ]
-        if waiting:
-            self._queue.remove(lambda sequence: sequence.number in numbers)
-            self._encoded = deque(each for each in self._encoded if each[0].number not in numbers)
-        self._output.dropped.extend([*waiting, *self._batch.drop(numbers)])
+        dropped = self._output.dropped
+        dropped += [each.number for _, _, each in sorted(self._queue) if each.number in numbers]
+        dropped += [each.number for each, _ in self._encoded if each.number in numbers]
+        dropped += self._batch.drop(numbers)
+        self._queue = [entry for entry in self._queue if entry[2].number not in numbers]
+        heapify(self._queue)
+        self._encoded = deque(each for each in self._encoded if each[0].number not in numbers)
         self._newcomers = [search for search in self._newcomers if search.sequence.number not in numbers]
 
     def _step(self) -> None:
@@ -189,7 +151,7 @@ class EngineLoop:
         try:
             if batch.reserved < self._rows and (self._encoded or self._queue):
                 self._admit()
-            if batch.has_holes and (moves := batch.compact()):
+            if batch.holes and (moves := batch.compact()):
                 self._move(moves)
             if batch.reserved:
                 self._decode()
@@ -226,20 +188,20 @@ class EngineLoop:
         """
         if self._encoded:
             self._enter()
-        if not self._encoded and (first := self._queue.first) and self._batch.reserved + first.rows <= self._rows:
+        if not self._encoded and self._queue and self._batch.reserved + self._queue[0][2].rows <= self._rows:
             self._encode()
             self._enter()
 
     def _encode(self) -> None:
         queue, started = self._queue, self._clock()
         try:
-            count = self._backend.encode_ahead([sequence.sentence.source_ids for sequence in queue])
+            count = self._backend.encode_ahead([sequence.sentence.source_ids for _, _, sequence in sorted(queue)])
         except Exception as error:  # noqa: BLE001 any error of the runtime; the sentences that decode are not touched
-            self._fail([queue.pop() for _ in range(min(len(queue), self._rows))], error)
+            self._fail([heappop(queue)[2] for _ in range(min(len(queue), self._rows))], error)
             self._check_model(decoder=False)
             return
         self._encode_seconds = self._clock() - started
-        self._encoded += [(queue.pop(), source) for source in range(count)]
+        self._encoded += [(heappop(queue)[2], source) for source in range(count)]
         tokens = sum([len(sequence.sentence.source_ids) for sequence, _ in self._encoded])
         self._output.stats.encodes.append((self._encode_seconds, tokens))
 
@@ -247,7 +209,7 @@ class EngineLoop:
         """Put the encoded sentences back into the queue."""
         encoded, self._encoded = self._encoded, deque()
         for sequence, _ in encoded:
-            self._queue.add(sequence, sequence.priority)
+            heappush(self._queue, (-sequence.priority, next(self._arrivals), sequence))
 
     def _enter(self) -> None:
         """Give rows to the first encoded sentences, as many as fit."""
@@ -272,7 +234,7 @@ class EngineLoop:
     def _decode(self) -> None:
         batch, output, backend = self._batch, self._output, self._backend
         token_ids, positions = batch.inputs
-        steps = self._steps_ahead() if backend.steps_at_once > 1 else 1
+        steps = self._steps_ahead() if self._steps_at_once > 1 else 1
         started = self._clock()
         several = steps > 1
         if several:
@@ -291,11 +253,11 @@ class EngineLoop:
             self._newcomers = []
         if update.moves:
             self._move(update.moves)
-        for search, hypotheses in [(search, batch.hypotheses(search)) for search in self._ended]:
+        for search, hypotheses in [(search, returned_hypotheses(search, backend.align)) for search in self._ended]:
             timing = search.timing(now, batch.steps, batch.row_steps)
             output.ended.append((search.sequence.number, SentenceResult(hypotheses, timing)))
         self._ended = []
-        for search, tokens in batch.committed():
+        for search, tokens in batch.committed() if batch.streamed else ():
             output.committed.append((search.sequence.number, tokens))
 
     def _steps_ahead(self) -> int:
@@ -304,10 +266,10 @@ class EngineLoop:
         There are several only if no sentence can join before the last one: none waits, or all rows are in use and the
         backend stops when a sentence ends.
         """
-        may_join = not self._backend.stops_between_steps or self._batch.reserved < self._rows
+        may_join = not self._stops_between_steps or self._batch.reserved < self._rows
         if may_join and (self._encoded or self._queue):
             return 1
-        return max(1, min(self._backend.steps_at_once, self._batch.greedy_steps))
+        return max(1, min(self._steps_at_once, self._batch.greedy_steps))
 
     def _stops(self, token_ids: abc.Sequence[int]) -> bool:
         """Whether to stop after a step: a sentence has ended, or inputs have come."""

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 import pickle
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any
 
-_DISTINCT_OPTIONS = 256  # many requests have equal options, which are pickled once
+_DISTINCT_OPTIONS = 256  # many sentences have equal options, which are made once
+
+# Sampling among at most so many tokens reads the candidates of a step. A step finds the same number of candidates for
+# all rows, so rows that sample among more tokens read the logits.
+_MOST_CANDIDATES = 256
+
+
+class Kind(enum.Enum):
+    """How a search chooses its next tokens."""
+
+    GREEDY = "greedy"
+    SAMPLE_CANDIDATES = "sample among the best candidates"
+    SAMPLE_VOCABULARY = "sample among all tokens"
+    BEAM = "beam"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +39,11 @@ class Sampling:
     top_p: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DecodingOptions:
     """How to decode one sentence. Options that cannot be combined are refused before.
+
+    Many sentences share the same options, so what follows from options is found once.
 
     Attributes:
         max_length: maximum number of generated tokens. The end-of-sentence token counts; forced tokens do not. 0 only
@@ -71,31 +86,51 @@ class DecodingOptions:
     scores: bool = True
     shortlist: bool = False
 
-    @property
+    @cached_property
+    def kind(self) -> Kind:
+        """How a search chooses its next tokens."""
+        if self.beam_size > 1:
+            return Kind.BEAM
+        if self.sampling:
+            few = 0 < self.sampling.top_k <= _MOST_CANDIDATES
+            return Kind.SAMPLE_CANDIDATES if few else Kind.SAMPLE_VOCABULARY
+        return Kind.GREEDY
+
+    @cached_property
     def rows(self) -> int:
         """Maximum number of rows that decoding takes."""
         return max(self.beam_size, self.num_hypotheses)
 
-    @property
+    @cached_property
     def attention(self) -> bool:
         """Whether decoding needs the cross-attention weights of each step."""
         return self.alignment or self.coverage_penalty != 0.0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (_pickled(self),)
+    @cached_property
+    def rules(self) -> bool:
+        """Whether every token has to be looked at: an option is set that needs more than the best candidates."""
+        return any(getattr(self, name) != default for name, default in _RULED)
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The options for another process; see `unpacked_options`."""
+        return pickle.dumps(_values(self), pickle.HIGHEST_PROTOCOL)
 
 
+# Options that need no rule for every token. A row with any other option takes the general way through every step, so
+# that no fast way can pass over a new option.
+_WITHOUT_RULES = {
+    "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
+    "coverage_penalty", "sampling", "alternatives", "alignment", "scores", "shortlist",
+}  # fmt: skip
+_RULED = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _WITHOUT_RULES]
 _values = attrgetter(*[field.name for field in fields(DecodingOptions)])
 
 
 @lru_cache(_DISTINCT_OPTIONS)
-def _pickled(options: DecodingOptions) -> bytes:
-    return pickle.dumps(_values(options), pickle.HIGHEST_PROTOCOL)
-
-
-@lru_cache(_DISTINCT_OPTIONS)
-def _unpickled(values: bytes) -> DecodingOptions:
-    return DecodingOptions(*pickle.loads(values))  # noqa: S301 from this program
+def unpacked_options(packed: bytes) -> DecodingOptions:
+    """Restore options from `packed`."""
+    return DecodingOptions(*pickle.loads(packed))  # noqa: S301 from this program
 
 
 @dataclass(frozen=True, slots=True)

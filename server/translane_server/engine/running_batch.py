@@ -24,10 +24,11 @@ import numpy as np
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.engine.beam_step import BeamStep
 from translane_server.engine.general_step import GeneralStep
-from translane_server.engine.hypotheses import new_committed_tokens, returned_hypotheses, row_hypothesis
+from translane_server.engine.hypotheses import new_committed_tokens, row_hypothesis
+from translane_server.engine.options import Kind
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import Kind, Search, SearchFactory
-from translane_server.engine.sequence import CommittedTokens, Hypothesis, Sequence, TargetVocabulary
+from translane_server.engine.search import Search, SearchFactory
+from translane_server.engine.sequence import CommittedTokens, Sequence, TargetVocabulary
 from translane_server.engine.token_ranking import RankedTokens, rank_tokens
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Align, Candidates, RowMove, StepNeeds
 
@@ -59,6 +60,8 @@ class RunningBatch:
         align: returns attention weights of the steps that were kept; see `Backend`.
 
     Attributes:
+        holes: rows that no search uses. If there are any, `compact` must be called before the next step.
+        streamed: the searches whose committed tokens are reported.
         reserved: maximum number of rows that the sentences may take.
         steps: number of steps so far.
         row_steps: number of rows of these steps, in all.
@@ -71,13 +74,13 @@ class RunningBatch:
         self._factory = SearchFactory(vocabulary)
         self._start = vocabulary.decoder_start
         self._by_row: list[Search] = []
-        self._holes: list[int] = []  # rows that no search uses
+        self.holes: list[int] = []
         # Searches in order of arrival, by the work of a step. `_general` holds searches that are neither beams nor
         # greedy.
         self._beams: dict[Search, None] = {}
         self._general: dict[Search, None] = {}
         self._with_logits: dict[Search, None] = {}  # searches that may need logits
-        self._streamed: dict[Search, None] = {}
+        self.streamed: dict[Search, None] = {}
         # Numbers of searches: with greedy rows, with requested scores, and with steps that are kept.
         self._greedy = self._scored = self._attending = 0
         self._needs: StepNeeds | None = None  # needs of the next step; None if they have changed
@@ -86,12 +89,7 @@ class RunningBatch:
     @property
     def size(self) -> int:
         """Number of rows that decode."""
-        return len(self._by_row) - len(self._holes)
-
-    @property
-    def has_holes(self) -> bool:
-        """Whether `compact` must be called before the next step."""
-        return len(self._holes) > 0
+        return len(self._by_row) - len(self.holes)
 
     @property
     def inputs(self) -> tuple[IntArray, Int32Array]:
@@ -119,7 +117,7 @@ class RunningBatch:
         started = []
         self._needs = None
         for sequence in sequences:
-            row = self._holes.pop(0) if self._holes else len(self._by_row)  # the lowest hole
+            row = self.holes.pop(0) if self.holes else len(self._by_row)  # the lowest hole
             search = self._factory.begin(sequence, row)
             search.entered_step, search.entered_row_steps = self.steps, self.row_steps
             self._by_row[row : row + 1] = [search]
@@ -137,13 +135,13 @@ class RunningBatch:
             if search.logits_until:
                 self._with_logits[search] = None
             if sequence.streamed:
-                self._streamed[search] = None
+                self.streamed[search] = None
             started.append(search)
         return started
 
     def compact(self) -> list[RowMove]:
         """Move the last rows into the holes; return these moves."""
-        size, leaving = self.size, set(self._holes)
+        size, leaving = self.size, set(self.holes)
         holes = sorted(row for row in leaving if row < size)
         staying = [row for row in range(size, len(self._by_row)) if row not in leaving]
         for target, source in zip(holes, staying, strict=True):
@@ -156,7 +154,7 @@ class RunningBatch:
         ]
         table.copy(moves)
         del self._by_row[size:]
-        self._holes = []
+        self.holes = []
         return moves
 
     def advance(self, candidates: Candidates) -> Update:
@@ -179,16 +177,12 @@ class RunningBatch:
                 free += self._advance_beams(ranked, update)
             if greedy is not None:
                 free += self._advance_greedy(greedy, candidates, update)
-        self._holes += free
+        self.holes += free
         return update
-
-    def hypotheses(self, search: Search) -> tuple[Hypothesis, ...]:
-        """The hypotheses of a search that the last update has ended, best first. The backend has made the moves."""
-        return returned_hypotheses(search, self._align)
 
     def committed(self) -> list[tuple[Search, CommittedTokens]]:
         """The new committed tokens of streamed searches that have not ended. The backend has made the moves."""
-        found = [(search, new_committed_tokens(search, self._table, self._align)) for search in self._streamed]
+        found = [(search, new_committed_tokens(search, self._table, self._align)) for search in self.streamed]
         return [(search, tokens) for search, tokens in found if tokens]
 
     @property
@@ -197,7 +191,7 @@ class RunningBatch:
 
         0 if a row is not greedy, needs scores, or is streamed. There must be no holes.
         """
-        if self._beams or self._general or self._scored or self._streamed or not self._by_row:
+        if self._beams or self._general or self._scored or self.streamed or not self._by_row:
             return 0
         table, n = self._table, len(self._by_row)
         return int((table.limit[:n] - table.positions[:n]).min())
@@ -218,14 +212,14 @@ class RunningBatch:
         table.extend(token_ids, np.where(over, ends.argmax(axis=0) + 1, steps))
         over |= table.positions[:n] >= table.limit[:n]
         if free := over.nonzero()[0].tolist():
-            self._holes += self._finish_rows(free, update)
+            self.holes += self._finish_rows(free, update)
         return update
 
     def drop(self, numbers: Container[int]) -> list[int]:
         """Give up the sequences of these numbers. Return the numbers of those that were decoding."""
         dropped = [search for search in self._searches() if search.sequence.number in numbers]
         for search in dropped:
-            self._holes += search.rows
+            self.holes += search.rows
             self._end(search)
         return [search.sequence.number for search in dropped]
 
@@ -235,7 +229,7 @@ class RunningBatch:
         return [search.sequence for search in self._searches()]
 
     def _searches(self) -> list[Search]:
-        holes = set(self._holes)
+        holes = set(self.holes)
         return list(dict.fromkeys(search for row, search in enumerate(self._by_row) if row not in holes))
 
     def _find_needs(self) -> StepNeeds:
@@ -247,7 +241,7 @@ class RunningBatch:
             1 << (max(asked, default=1) - 1).bit_length(),  # a power of two, so that backends see few numbers
             log_probs=logits
             or self._scored > 0
-            or any(search.kind is not Kind.GREEDY for search in self._general)
+            or any(search.options.kind is not Kind.GREEDY for search in self._general)
             or len(self._beams) > 0,
             logits=logits,
         )
@@ -269,7 +263,7 @@ class RunningBatch:
         self._scored -= options.scores
         self._attending -= options.attention
         self._greedy -= not (search in self._beams or search in self._general)
-        for searches in (self._beams, self._general, self._with_logits, self._streamed):
+        for searches in (self._beams, self._general, self._with_logits, self.streamed):
             searches.pop(search, None)
 
     def _finish_rows(self, rows: abc.Sequence[int], update: Update) -> abc.Sequence[int]:

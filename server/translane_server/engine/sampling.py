@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.engine import processors
-from translane_server.engine.options import Sampling
+from translane_server.engine.options import Kind, Sampling
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import Kind, Search
+from translane_server.engine.search import Search
 from translane_server.engine.token_ranking import RankedTokens
 
 UIntArray = npt.NDArray[np.uint64]
@@ -220,7 +220,7 @@ def draw_tokens(
     tokens = np.zeros(len(rows), np.int64)
     log_probs = np.zeros(len(rows), np.float32)
     for kind, draw in _WAYS.items():
-        drawn = [number for number, search in enumerate(searches) if search.kind is kind]
+        drawn = [number for number, search in enumerate(searches) if search.options.kind is kind]
         if drawn:
             samplings = [sampling for each in drawn if (sampling := searches[each].options.sampling)]
             tokens[drawn], log_probs[drawn] = draw(ranked, _Draws(rows[drawn], samplings, streams[drawn], table), eos)
@@ -278,7 +278,7 @@ def first_tokens(
         banned, each token is `eos`.
     """
     (row,), count = search.rows, search.branches
-    if search.kind is not Kind.GREEDY:
+    if search.options.kind is not Kind.GREEDY:
         streams = np.arange(count)
         return *draw_tokens(ranked, np.full(count, row), [search] * count, streams, table, eos), streams
     there = (ranked.scores[row, :count] > -np.inf).nonzero()[0]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 from collections import abc
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,38 +11,18 @@ import numpy as np
 
 from translane_server.core.arrays import BoolArray
 from translane_server.engine.beam import HypothesisPool
-from translane_server.engine.options import DecodingOptions
+from translane_server.engine.options import DecodingOptions, Kind
 from translane_server.engine.phrases import RequiredPhrases, SuppressedPhrases, SurfaceIndex
 from translane_server.engine.sequence import Hypothesis, Sentence, Sequence, TargetVocabulary, Timing
 
-# Most candidates that sampling takes from a step. A step finds the same number of candidates for all rows, so rows that
-# sample among more tokens read the logits.
-_MOST_CANDIDATES = 256
 # Additional candidates for a row with rules, because some candidates may be banned.
 _SPARE_CANDIDATES = 8
 
 _ALWAYS = np.iinfo(np.int32).max
 
-# Options and fields of a sentence that need no rule for every token. A row with any other option or field takes the
-# general way through every step, so that no fast way can pass over a new option.
-_WITHOUT_RULES = {
-    "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
-    "coverage_penalty", "sampling", "alternatives", "alignment", "scores", "shortlist",
-}  # fmt: skip
-_RULED_OPTIONS = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _WITHOUT_RULES]
-_FIELDS_WITHOUT_RULES = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}
-_RULED_FIELDS = [
-    (name, Sentence._field_defaults[name]) for name in Sentence._fields if name not in _FIELDS_WITHOUT_RULES
-]
-
-
-class Kind(enum.Enum):
-    """How a search chooses its next tokens."""
-
-    GREEDY = "greedy"
-    SAMPLE_CANDIDATES = "sample among the best candidates"
-    SAMPLE_VOCABULARY = "sample among all tokens"
-    BEAM = "beam"
+# Fields of a sentence that need no rule for every token; see `DecodingOptions.rules`.
+_WITHOUT_RULES = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}
+_RULED = [(name, Sentence._field_defaults[name]) for name in Sentence._fields if name not in _WITHOUT_RULES]
 
 
 # A hypothesis as a linked list: the last token, its natural log-probability, the row in which it was chosen, and the
@@ -87,7 +66,6 @@ class Search:
         options: the options of the sentence.
         forced_ids: the tokens that the translation starts with.
         rows: rows of the live hypotheses; beams are best first. When the search has ended, rows with its source.
-        kind: how the search chooses its next tokens.
         limit: maximum number of tokens of a row, with forced tokens.
         uncounted: number of forced tokens that do not count as generated.
         eos_from: number of tokens before the end-of-sentence token may follow.
@@ -111,7 +89,6 @@ class Search:
     options: DecodingOptions
     forced_ids: tuple[int, ...]
     rows: list[int]
-    kind: Kind
     limit: int
     uncounted: int
     eos_from: int
@@ -130,35 +107,10 @@ class Search:
     entered_step: int = 0
     entered_row_steps: int = 0
 
-    @classmethod
-    def begin(cls, sequence: Sequence, row: int) -> Search:
-        """Make a search with one row. `SearchFactory` adds the rules that depend on the vocabulary."""
-        sentence, options = sequence.sentence, sequence.sentence.options
-        forced, kind = len(sentence.forced_ids), _kind_of(options)
-        uncounted = forced - sentence.counted_ids
-        logits_until = _logits_until(sentence, kind, uncounted)
-        search = cls(
-            sequence,
-            options,
-            sentence.forced_ids,
-            [row],
-            kind,
-            limit=max(uncounted + options.max_length, forced + min(options.max_length, 1)),
-            uncounted=uncounted,
-            eos_from=uncounted + options.min_length,
-            logits_until=logits_until,
-            keeps_history=logits_until > 0,
-        )
-        if kind is Kind.BEAM:
-            search.beams = LiveBeams(HypothesisPool(options))
-        elif options.sampling or options.alternatives:
-            search.branches = options.num_hypotheses
-        return search
-
     def is_greedy_from(self, position: int) -> bool:
         """Whether all rows take the best candidate of every step, once they have `position` tokens."""
         return (
-            self.kind is Kind.GREEDY
+            self.options.kind is Kind.GREEDY
             and self.branches == 1
             and position >= self.logits_until
             and position >= len(self.forced_ids)
@@ -168,12 +120,12 @@ class Search:
     def needed_candidates(self) -> int:
         """Number of allowed candidates that each row needs to choose its next token."""
         options = self.options
-        if self.kind is Kind.BEAM:
+        if options.kind is Kind.BEAM:
             return 2 * options.beam_size
-        if self.kind is Kind.SAMPLE_CANDIDATES:
+        if options.kind is Kind.SAMPLE_CANDIDATES:
             assert options.sampling is not None
             return options.sampling.top_k
-        return self.branches if self.kind is Kind.GREEDY else 1
+        return self.branches if options.kind is Kind.GREEDY else 1
 
     @property
     def asked_candidates(self) -> int:
@@ -198,30 +150,6 @@ class Search:
         )
 
 
-def _kind_of(options: DecodingOptions) -> Kind:
-    if options.beam_size > 1:
-        return Kind.BEAM
-    if options.sampling:
-        few = 0 < options.sampling.top_k <= _MOST_CANDIDATES
-        return Kind.SAMPLE_CANDIDATES if few else Kind.SAMPLE_VOCABULARY
-    return Kind.GREEDY
-
-
-def _logits_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
-    options, forced = sentence.options, len(sentence.forced_ids)
-    if kind is Kind.SAMPLE_VOCABULARY or _has_rules(sentence, options):
-        return _ALWAYS
-    told = forced if options.scores else 0  # the log-probability of a forced token comes from the logits
-    first = forced + 1 if sentence.word_follows else 0
-    return max(told, first, uncounted + options.min_length if options.min_length else 0)
-
-
-def _has_rules(sentence: Sentence, options: DecodingOptions) -> bool:
-    return any(getattr(options, name) != default for name, default in _RULED_OPTIONS) or any(
-        getattr(sentence, name) != default for name, default in _RULED_FIELDS
-    )
-
-
 _SHARED_PHRASES = 16  # sets of suppressed phrases in the cache; each takes masks of the vocabulary's size
 
 
@@ -241,9 +169,27 @@ class SearchFactory:
         self._phrases = lru_cache(_SHARED_PHRASES)(lambda phrases: SuppressedPhrases(phrases, self._index))
 
     def begin(self, sequence: Sequence, row: int) -> Search:
-        """Make the search of a sequence that begins in `row`."""
-        search = Search.begin(sequence, row)
-        if search.logits_until:
+        """Make the search of a sequence. It begins in `row`."""
+        sentence, options = sequence.sentence, sequence.sentence.options
+        forced = len(sentence.forced_ids)
+        uncounted = forced - sentence.counted_ids
+        logits_until = _logits_until(sentence, uncounted)
+        search = Search(
+            sequence,
+            options,
+            sentence.forced_ids,
+            [row],
+            limit=max(uncounted + options.max_length, forced + min(options.max_length, 1)),
+            uncounted=uncounted,
+            eos_from=uncounted + options.min_length,
+            logits_until=logits_until,
+            keeps_history=logits_until > 0,
+        )
+        if options.kind is Kind.BEAM:
+            search.beams = LiveBeams(HypothesisPool(options))
+        elif options.sampling or options.alternatives:
+            search.branches = options.num_hypotheses
+        if logits_until:
             self._set_rules(search)
         return search
 
@@ -259,3 +205,14 @@ class SearchFactory:
             search.phrases = self._phrases(options.suppressed_phrases)
         if sentence.required_phrases:
             search.required = RequiredPhrases(sentence.required_phrases, vocabulary.surfaces, vocabulary.eos)
+
+
+def _logits_until(sentence: Sentence, uncounted: int) -> int:
+    """The number of tokens with which a row has enough in the best candidates; before, it needs logits."""
+    options, forced = sentence.options, len(sentence.forced_ids)
+    has_rules = options.rules or any(getattr(sentence, name) != default for name, default in _RULED)
+    if has_rules or options.kind is Kind.SAMPLE_VOCABULARY:
+        return _ALWAYS
+    told = forced if options.scores else 0  # the log-probability of a forced token comes from the logits
+    first = forced + 1 if sentence.word_follows else 0
+    return max(told, first, uncounted + options.min_length if options.min_length else 0)

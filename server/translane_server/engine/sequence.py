@@ -9,7 +9,7 @@ from collections import abc
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from translane_server.engine.options import DecodingOptions, RequiredPhrase
+from translane_server.engine.options import DecodingOptions, RequiredPhrase, unpacked_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,15 @@ class Sequence:
 
     def to_wire(self) -> tuple[Any, ...]:
         """Plain values for another process; see `from_wire`."""
-        return (self.number, self.priority, self.submitted_at, self.streamed, *self.sentence)
+        source_ids, options, *others = self.sentence
+        return self.number, self.priority, self.submitted_at, self.streamed, source_ids, options.packed, *others
 
     @classmethod
     def from_wire(cls, values: abc.Sequence[Any]) -> Sequence:
         """Restore a sequence from `to_wire`."""
-        number, priority, submitted_at, streamed, *sentence = values
-        return cls(number, priority, submitted_at, streamed, Sentence._make(sentence))
+        number, priority, submitted_at, streamed, source_ids, packed, *others = values
+        sentence = Sentence(source_ids, unpacked_options(packed), *others)
+        return cls(number, priority, submitted_at, streamed, sentence)
 
     def cost(self, target_tokens: int = -1) -> int:
         """The work that the sequence takes: source tokens + rows * target tokens.
@@ -180,7 +182,7 @@ RowRun = tuple[float, int]
 
 
 class StepStats(NamedTuple):
-    """StepStats, in the order in which they were taken.
+    """Measurements, in the order in which they were taken.
 
     Attributes:
         encodes: runs of the encoder.
@@ -195,11 +197,6 @@ class StepStats(NamedTuple):
     steps: list[RowRun]
     moves: list[RowRun]
     first_token_times: list[float]
-
-    @classmethod
-    def none(cls) -> StepStats:
-        """No measurements."""
-        return cls([], [], [], [], [])
 
 
 class EngineInput(NamedTuple):
@@ -236,4 +233,4 @@ class EngineOutput(NamedTuple):
     @classmethod
     def none(cls) -> EngineOutput:
         """Nothing yet."""
-        return cls([], [], [], StepStats.none(), [])
+        return cls([], [], [], StepStats([], [], [], [], []), [])

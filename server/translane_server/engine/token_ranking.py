@@ -9,8 +9,9 @@ import numpy as np
 
 from translane_server.core.arrays import BoolArray, FloatArray, IntArray
 from translane_server.engine import processors
+from translane_server.engine.options import Kind
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import Kind, Search
+from translane_server.engine.search import Search
 from translane_server.runtime.backend import Candidates
 
 _NO_NUMBERS = np.zeros(0, np.float32)
@@ -96,7 +97,7 @@ def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int
         [search.options for search in searches],
         history=table.history[rows],
         lengths=positions + 1,
-        on_logits=np.array([search.kind is not Kind.BEAM for search in searches]),
+        on_logits=np.array([search.options.kind is not Kind.BEAM for search in searches]),
         eos_banned=positions < np.array([search.eos_from for search in searches]),
         eos=eos,
         masks={

@@ -154,11 +154,6 @@ def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
             assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
 
 
-def changed(options, shortlist):
-    values = {name: getattr(options, name) for name in DecodingOptions.__slots__}
-    return DecodingOptions(**{**values, "shortlist": shortlist})
-
-
 @pytest.mark.slow
 async def test_a_request_sets_use_shortlist(tmp_path, rules):
     bundle = make_bundle(tmp_path, rules, "fp32")

@@ -62,8 +62,9 @@ class Calls:
     `at_step[n]` is called before the n-th step of the decoder.
     """
 
-    def __init__(self, rows):
+    def __init__(self, rows, steps_at_once=1, *, stops=False):
         self.backend = FakeBackend(rows)
+        self.backend.steps_at_once, self.backend.stops_between_steps = steps_at_once, stops
         self.server = ScriptedServer()
         self.clock = itertools.count().__next__
         self.activities = Activity(0)
@@ -194,8 +195,7 @@ def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at
 
 
 def test_steps_are_taken_one_by_one_while_a_sentence_waits():
-    calls = Calls(rows=2)
-    calls.backend.steps_at_once = 4
+    calls = Calls(rows=2, steps_at_once=4)
     taken = []
     ahead = calls.backend.decode_ahead
     calls.backend.decode_ahead = lambda *arguments: taken.append(arguments[2]) or ahead(*arguments)
@@ -207,8 +207,7 @@ def test_steps_are_taken_one_by_one_while_a_sentence_waits():
 
 
 def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_the_next_one_joins():
-    calls = Calls(rows=2)
-    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls = Calls(rows=2, steps_at_once=8, stops=True)
     made = []
     ahead = calls.backend.decode_ahead
 
@@ -226,8 +225,7 @@ def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_t
 
 
 def test_a_backend_that_stops_between_steps_stops_for_inputs():
-    calls = Calls(rows=2)
-    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls = Calls(rows=2, steps_at_once=8, stops=True)
     calls.submit(10, 9, scores=False)
     calls.at_step[2] = lambda: calls.submit(11, 2, scores=False)
     calls.run()
@@ -237,8 +235,7 @@ def test_a_backend_that_stops_between_steps_stops_for_inputs():
 
 def test_what_a_free_row_waits_for_is_not_delayed_by_steps_ahead():
     """The encoder takes one sentence between two steps, and the batch has room for all."""
-    calls = Calls(rows=3)
-    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls = Calls(rows=3, steps_at_once=8, stops=True)
     calls.backend.encode_limit = 1
     for token in (10, 11, 12):
         calls.submit(token, 6, scores=False)
@@ -247,8 +244,7 @@ def test_what_a_free_row_waits_for_is_not_delayed_by_steps_ahead():
 
 
 def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():
-    calls = Calls(rows=2)
-    calls.backend.steps_at_once = 4
+    calls = Calls(rows=2, steps_at_once=4)
     calls.backend.target_capacity = 20
     taken = []
     ahead = calls.backend.decode_ahead
@@ -262,12 +258,14 @@ def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():
     assert all(position + steps <= 20 for position, steps in taken)
 
 
-def test_higher_priority_enters_first():
+def test_higher_priority_enters_first_and_equal_ones_in_order_of_arrival_whoever_is_cancelled():
     calls = Calls(rows=1)
-    calls.submit(10, length=2)
-    calls.submit(11, length=2, priority=5)
+    for token, priority in ((10, 0), (11, 5), (12, 0), (13, 5), (14, 0)):
+        calls.submit(token, length=2, priority=priority)
+    calls.cancel(12)
     calls.run()
-    assert calls.order == [11, 10]
+    assert calls.server.dropped == [12]
+    assert calls.order == [11, 13, 10, 14]
 
 
 def test_a_cancelled_sentence_frees_its_row_within_a_step_and_is_reported_once():

@@ -13,6 +13,7 @@ from fakes import sequences
 from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.sequences import enter, step
 from helpers import reference_decoding
+from translane_server.engine.hypotheses import returned_hypotheses
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.sequence import AlignedToken, Sentence
@@ -362,7 +363,7 @@ def test_committed_tokens_come_with_their_alignment():
             heard[search.sequence.number] += tokens.alignment
         for search in update.done:
             aligned = heard[search.sequence.number]
-            assert batch.hypotheses(search)[0].alignment[: len(aligned)] == aligned
+            assert returned_hypotheses(search, backend.align)[0].alignment[: len(aligned)] == aligned
             assert aligned
 
 
@@ -383,7 +384,7 @@ def test_dropping_a_sentence_frees_all_its_rows():
         done += step(batch, backend).done
     assert {search.sequence.number for search in done} == {0, 2}
     for search in done:
-        check(batch.hypotheses(search), expected(search.sequence.sentence))
+        check(returned_hypotheses(search, backend.align), expected(search.sequence.sentence))
 
 
 def text_of(token_ids):

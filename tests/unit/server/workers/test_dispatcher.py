@@ -75,7 +75,7 @@ class ObedientWorker(Worker):
         return self.state is State.STOPPED
 
     def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=()):
-        output = EngineOutput(ended, dropped, committed, stats or StepStats.none(), failed)
+        output = EngineOutput(ended, dropped, committed, stats or StepStats([], [], [], [], []), failed)
         self.received(self.connection, output)
 
     def fall(self):
@@ -226,7 +226,7 @@ async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(repl
     with pytest.raises(QueueFullError) as refused:
         await call(engine, 2)
     assert refused.value.retry_after == 0.1
-    replicas[0].report(stats=StepStats.none()._replace(queue_times=[0.5, 2.5]))
+    replicas[0].report(stats=StepStats([], [0.5, 2.5], [], [], []))
     with pytest.raises(QueueFullError) as refused:
         await call(engine, 2)
     assert refused.value.retry_after == 2.5
