@@ -149,10 +149,10 @@ class TokenizerPool:
     def _next(self) -> _Work[Any] | None:
         """Take the next work that may run now from those that wait."""
         small, large = self._waiting[False], self._waiting[True]
-        takes_large = bool(large) and sum(work.is_large for work in self._running) < self._most_large
-        if not small and not takes_large:
+        takes_large = large.size > 0 and sum(work.is_large for work in self._running) < self._most_large
+        if not small.size and not takes_large:
             return None
-        self._last_was_large = takes_large and not (small and self._last_was_large)
+        self._last_was_large = takes_large and not (small.size > 0 and self._last_was_large)
         return (large if self._last_was_large else small).pop()
 
     def _ended(self, work: _Work[Any], result: object, error: BaseException | None) -> None:

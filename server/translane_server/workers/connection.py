@@ -115,14 +115,14 @@ class WorkerConnection(asyncio.BufferedProtocol):
         except OSError as error:
             raise self._refusal(error) from None
         try:
-            await self._loop.connect_accepted_socket(lambda: self, ours)
+            transport, _ = await self._loop.connect_accepted_socket(lambda: self, ours)
         except BaseException:
             theirs.close()
             raise
         if self._stopping:
             theirs.close()
             raise StartupError(f"{self.name} was stopped before it started")
-        self._write(self._setup)
+        transport.write(framed(self._setup))
         self._launching = self._loop.run_in_executor(None, self._launch, theirs)
         await asyncio.shield(self._launching)
         await self._ready
@@ -191,14 +191,10 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._sends_soon = False
-        if self._sequences or self._cancelled or self._asks:
-            told = EngineInput(self._sequences, self._cancelled, self._asks)
-            self._sequences, self._cancelled, self._asks = [], [], False
-            self._write(pack_input(told))
-
-    def _write(self, message: object) -> None:
+        told = EngineInput(self._sequences, self._cancelled, self._asks)
+        self._sequences, self._cancelled, self._asks = [], [], False
         if self._transport:
-            self._transport.write(framed(message))
+            self._transport.write(framed(pack_input(told)))
 
     # Methods of asyncio.BufferedProtocol. A plain asyncio.Protocol would allocate new memory for each read.
 
@@ -210,23 +206,21 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         scheduled, self._sends_soon = self._sends_soon, True
-        self._received(self._buffer[:nbytes])
-        if not scheduled:  # new orders after an output are sent at once, without a turn of the event loop
-            self._flush()
-
-    def _received(self, data: memoryview) -> None:
-        for message in self._frames.feed(data):
+        for message in self._frames.feed(self._buffer[:nbytes]):
             self.heard += 1
             if self._serves:
                 self._on_output(self, unpack_output(message))
-            elif self._ready is None or self._ready.done():  # nobody waits for the answer any more
-                return
             else:
                 self._take_first(message)
+        if not scheduled:  # new orders after an output are sent at once, without a turn of the event loop
+            self._sends_soon = False
+            if self._sequences or self._cancelled or self._asks:
+                self._flush()
 
     def _take_first(self, message: Any) -> None:
         """Take the message of a worker that starts: it is ready, or tells what stops it."""
-        assert self._ready is not None, "somebody waits for the answer"
+        if self._ready is None or self._ready.done():  # nobody waits for the answer any more
+            return
         if isinstance(message, Ready):
             self._serves = True
             self._ready.set_result(None)

@@ -114,7 +114,7 @@ class Dispatcher:
     @property
     def rows(self) -> int:
         """Maximum number of hypotheses that decode at once, in all workers that do not rest."""
-        return sum(worker.capacity for worker in self._workers if not worker.is_resting)
+        return sum(worker.capacity for worker in self._workers if worker.state is not State.RESTING)
 
     @property
     def active_rows(self) -> int:
@@ -124,13 +124,13 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """Number of accepted sentences that wait for rows, here and in the workers."""
-        here = len(self._queue) + len(self._again) + len(self._alone)
-        return here + sum([worker.waiting for worker in self._workers])
+        here = self._queue.size + len(self._again) + len(self._alone)
+        return here + sum([len(worker.waiting) for worker in self._workers])
 
     @property
     def is_available(self) -> bool:
         """Whether a worker can decode."""
-        return not self._over and any(worker.is_up for worker in self._workers)
+        return not self._over and any(worker.state is State.UP for worker in self._workers)
 
     @property
     def is_failing(self) -> bool:
@@ -175,9 +175,9 @@ class Dispatcher:
         """
         if self._over:
             raise shutting_down()
-        if self.is_failing:
+        if self._first.state is not State.UP and self.is_failing:
             raise UnavailableError(_FAILING, _RETRY_FAILING)
-        limit, waiting, own = self.waiting_limit, self.waiting, self._queue.count(caller)
+        limit, waiting, own = self.waiting_limit, self.waiting, self._queue.of_callers.get(caller, 0)
         if waiting + sentences > limit:
             self._refuse(f"{waiting} sentences are waiting, {sentences} more would exceed the limit of {limit}")
         if own and 2 * (own + sentences) > limit - (waiting - own):
@@ -243,17 +243,17 @@ class Dispatcher:
             self._forget(request)
 
     def _accept(self, sentences: abc.Sequence[Sentence], priority: int, caller: str, *, streamed: bool) -> InFlight:
-        request = InFlight(len(sentences), streamed=streamed, caller=caller)
+        request = InFlight([None] * len(sentences), len(sentences), streamed=streamed, caller=caller)
         if not sentences:
             return request
         self.check_room(len(sentences), caller)
-        if any(map(self._quarantine.knows, sentences)):
+        if self._quarantine.knows_any(sentences):
             raise PoisonedError(_POISONED)
         self._requests.add(request)
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
         now = self._clock()
-        nobody_waits = not (len(self._queue) or self._again or self._alone or self._kept or self._settling)
-        workers = self._spares.usable()
+        nobody_waits = not (self._queue.size or self._again or self._alone or self._kept or self._settling)
+        workers = self._usable()
         for place, sentence in enumerate(sentences):
             sequence = AcceptedSequence(next(self._numbers), level, now, streamed, sentence, request, place)
             request.sequences.append(sequence)
@@ -263,7 +263,8 @@ class Dispatcher:
             sequence.entry = self._queue.add(sequence, caller, level=level, priority=priority, cost=sequence.cost())
         if not nobody_waits:
             self._dispatch()
-        self._spares.look(self)
+        if self._spares.workers:
+            self._spares.look(self)
         return request
 
     def _refuse(self, message: str) -> None:
@@ -293,16 +294,19 @@ class Dispatcher:
             sequence.request.add_committed(sequence.place, tokens)
         for number, result in output.ended:
             sequence = worker.remove(number)
-            self._charge(sequence, result)
+            if self._queue.size:
+                self._charge(sequence, result)
             sequence.request.finish(sequence.place, result)
         for number in output.dropped:
             worker.remove(number)
         if output.failed:
             failed = [worker.remove(number) for number in output.failed]
             self._repeat(failed, EngineError("a sentence of this request cannot be decoded; the server's log says why"))
-        if output.ended or output.dropped or output.failed or self._again or self._alone:
+        has_left = output.ended or output.dropped or output.failed
+        if self._again or self._alone or (has_left and (self._queue.size or self._kept)):
             self._dispatch()
-        self._spares.look(self)
+        if self._spares.workers:
+            self._spares.look(self)
         if output.stats.queue_times:
             self._last_wait = output.stats.queue_times[-1]
         self._observe(output.stats)
@@ -370,9 +374,15 @@ class Dispatcher:
             else:
                 (self._alone if sequence.is_suspect else self._again).append(sequence)
 
+    def _usable(self) -> list[Worker]:
+        """The workers that may get sequences now."""
+        up = [worker for worker in self._residents if worker.state is State.UP]
+        return up + self._spares.usable(up) if self._spares.workers else up
+
     def _send(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
         """Send a sequence to the worker with the fewest rows. Return whether it has room."""
-        worker = self._first if self._goes_first(sequence, workers) else min(workers, key=_rows, default=None)
+        goes_first = self._lone_rows and self._goes_first(sequence, workers)
+        worker = self._first if goes_first else min(workers, key=_rows, default=None)
         if worker is None or not worker.has_room_for(sequence):
             return False
         worker.send(sequence)
@@ -394,7 +404,7 @@ class Dispatcher:
         """Send sequences to the workers, as long as the workers have room."""
         if self._settling:
             return
-        workers = self._spares.usable()
+        workers = self._usable()
         if self._again or self._alone or self._kept:
             workers = self._dispatch_again(workers)
             if self._again:  # they go first
@@ -447,7 +457,7 @@ class Dispatcher:
 
     def _is_refused(self, sequence: AcceptedSequence) -> bool:
         """Refuse a sequence whose sentence was refused meanwhile."""
-        if not self._quarantine.knows(sequence.sentence):
+        if not self._quarantine.knows_any([sequence.sentence]):
             return False
         sequence.request.fail(PoisonedError(_POISONED))
         return True

@@ -82,22 +82,19 @@ class FairQueue(Generic[Item]):
     """Sentences that wait: higher levels first, and within a level a fair share for each caller.
 
     Entries of one caller and level leave by priority, and equal priorities in order of arrival.
+
+    Attributes:
+        size: number of entries.
+        of_callers: number of entries of each caller who has any.
     """
 
     def __init__(self) -> None:
         self._arrivals = itertools.count()
         self._levels: dict[int, _Level[Item]] = {}
         self._order: list[int] = []  # negated levels, so that the highest is first
-        self._of_callers: dict[str, int] = {}
-        self._size = 0
+        self.of_callers: dict[str, int] = {}
+        self.size = 0
         self._removed = 0  # removed entries that are still in a heap
-
-    def __len__(self) -> int:
-        return self._size
-
-    def count(self, caller: str) -> int:
-        """The number of entries of `caller`."""
-        return self._of_callers.get(caller, 0)
 
     def add(self, item: Item, caller: str, *, level: int = 0, priority: int = 0, cost: float = 1) -> Entry[Item]:
         """Add `item`.
@@ -121,8 +118,8 @@ class FairQueue(Generic[Item]):
         entry = Entry(item, cost, line)
         heappush(line.entries, (-priority, arrival, entry))
         line.size += 1
-        self._size += 1
-        self._of_callers[caller] = self._of_callers.get(caller, 0) + 1
+        self.size += 1
+        self.of_callers[caller] = self.of_callers.get(caller, 0) + 1
         return entry
 
     @property
@@ -164,19 +161,19 @@ class FairQueue(Generic[Item]):
             return False
         self._leave(entry)
         self._removed += 1  # it stays in its heap until it is first, or until the next pass
-        if self._removed > self._size + _FEW:
+        if self._removed > self.size + _FEW:
             self._purge()
         return True
 
     def _leave(self, entry: Entry[Item]) -> None:
         entry.is_waiting = False
         entry.line.size -= 1
-        self._size -= 1
+        self.size -= 1
         caller = entry.line.caller
-        if left := self._of_callers[caller] - 1:
-            self._of_callers[caller] = left
+        if left := self.of_callers[caller] - 1:
+            self.of_callers[caller] = left
         else:
-            del self._of_callers[caller]
+            del self.of_callers[caller]
 
     def _first_line(self) -> _Line[Item] | None:
         """The line whose first entry is next. Its first entry is waiting."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from translane_server.core.errors import EngineError, RequestError
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, SentenceResult, Sequence
@@ -31,33 +31,30 @@ class AcceptedSequence(Sequence):
     is_suspect: bool = False
 
 
+@dataclass(eq=False, slots=True)
 class InFlight:
     """Sequences that are answered together. A sequence is identified by its place in the request.
 
-    Args:
-        sentences: number of sentences.
-        streamed: whether the caller takes committed tokens and results as they come.
-        caller: who asks.
-
     Attributes:
-        sequences: the sequences; empty once the request is answered.
         results: result of each sequence; None if it is not decoded yet.
         missing: number of sequences that are not decoded yet.
+        streamed: whether the caller takes committed tokens and results as they come.
+        caller: who asks.
+        sequences: the sequences; empty once the request is answered.
         error: the error that ends the request.
         is_over: nobody waits for the results any more.
         changed: set when the caller should look again.
     """
 
-    def __init__(self, sentences: int, *, streamed: bool, caller: str = "") -> None:
-        self.streamed = streamed
-        self.caller = caller
-        self.sequences: list[AcceptedSequence] = []
-        self.results: list[SentenceResult | None] = [None] * sentences
-        self.missing = sentences
-        self.error: RequestError | None = None
-        self.is_over = False
-        self.changed = asyncio.Event()
-        self._streams: dict[int, _Stream] = {}
+    results: list[SentenceResult | None]
+    missing: int
+    streamed: bool
+    caller: str
+    sequences: list[AcceptedSequence] = field(default_factory=list)
+    error: RequestError | None = None
+    is_over: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _streams: dict[int, _Stream] = field(default_factory=dict)
 
     def add_committed(self, place: int, tokens: CommittedTokens) -> None:
         """Add committed tokens of a sentence, until the caller takes them."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from collections import abc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -136,9 +135,12 @@ def unpack_input(packed: tuple[Any, ...]) -> EngineInput:
 def pack_output(output: EngineOutput) -> tuple[Any, ...]:
     """Turn an output into plain tuples."""
     return (
-        [(number, *_packed_result(result)) for number, result in output.ended],
+        [
+            (number, [(*each[:-1], each.alignment and _packed(each.alignment)) for each in hypotheses], tuple(timing))
+            for number, (hypotheses, timing) in output.ended
+        ],
         output.dropped,
-        [(number, ids, _packed_alignment(alignment)) for number, (ids, alignment) in output.committed],
+        [(number, ids, alignment and _packed(alignment)) for number, (ids, alignment) in output.committed],
         tuple(output.stats),
         output.failed,
     )
@@ -148,29 +150,29 @@ def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
     """Restore an output from `pack_output`."""
     ended, dropped, committed, stats, failed = packed
     return EngineOutput(
-        [(number, _unpacked_result(hypotheses, timing)) for number, hypotheses, timing in ended],
+        [
+            (
+                number,
+                SentenceResult(
+                    tuple([Hypothesis._make((*each[:-1], each[-1] and _unpacked(each[-1]))) for each in hypotheses]),
+                    Timing(*timing),
+                ),
+            )
+            for number, hypotheses, timing in ended
+        ],
         dropped,
-        [(number, CommittedTokens(ids, _unpacked_alignment(alignment))) for number, ids, alignment in committed],
+        [(number, CommittedTokens(ids, alignment and _unpacked(alignment))) for number, ids, alignment in committed],
         StepStats(*stats),
         failed,
     )
 
 
-def _packed_result(result: SentenceResult) -> tuple[Any, ...]:
-    return [(*each[:-1], _packed_alignment(each.alignment)) for each in result.hypotheses], tuple(result.timing)
+def _packed(alignment: tuple[AlignedToken, ...]) -> tuple[tuple[int, float], ...]:
+    return tuple([(each.source_token, each.weight) for each in alignment])
 
 
-def _unpacked_result(hypotheses: abc.Sequence[tuple[Any, ...]], timing: abc.Sequence[Any]) -> SentenceResult:
-    found = [Hypothesis._make((*each[:-1], _unpacked_alignment(each[-1]))) for each in hypotheses]
-    return SentenceResult(tuple(found), Timing(*timing))
-
-
-def _packed_alignment(alignment: tuple[AlignedToken, ...]) -> tuple[tuple[int, float], ...]:
-    return tuple([(each.source_token, each.weight) for each in alignment]) if alignment else ()
-
-
-def _unpacked_alignment(packed: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, ...]:
-    return tuple(starmap(AlignedToken, packed)) if packed else ()
+def _unpacked(alignment: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, ...]:
+    return tuple(starmap(AlignedToken, alignment))
 
 
 PID, CODE = "pid", "code"

@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from translane_server.engine.sequence import Sentence
 
@@ -43,30 +43,30 @@ class Quarantine:
         """Whether a sentence of `caller` was refused in the last minute."""
         return caller in self._callers
 
-    def knows(self, sentence: Sentence) -> bool:
-        """Whether a sentence was refused lately. Where none was, this costs no digest."""
-        return bool(self._sentences) and self.name(sentence) in self._sentences
+    def knows_any(self, sentences: Sequence[Sentence]) -> bool:
+        """Whether one of these sentences was refused lately. Where none was, this costs no digest."""
+        return bool(self._sentences.added) and any(self.name(each) in self._sentences for each in sentences)
 
 
 class _Recent:
-    """What was added in the last `seconds`, or as much of it as is remembered."""
+    """What was added in the last `seconds`, or as much of it as is remembered.
+
+    Attributes:
+        added: when each was added last, the oldest first; some of them may be too old.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._added: OrderedDict[str, float] = OrderedDict()  # -> when it was added last; the oldest first
-
-    def __bool__(self) -> bool:
-        """Whether anything is left. What is too old is forgotten here."""
-        while self._added and next(iter(self._added.values())) <= self._clock() - self._seconds:
-            self._added.popitem(last=False)
-        return bool(self._added)
+        self.added: OrderedDict[str, float] = OrderedDict()
 
     def __contains__(self, each: str) -> bool:
-        return bool(self) and each in self._added
+        while self.added and next(iter(self.added.values())) <= self._clock() - self._seconds:
+            self.added.popitem(last=False)
+        return each in self.added
 
     def add(self, each: str) -> None:
-        self._added[each] = self._clock()
-        self._added.move_to_end(each)
-        if len(self._added) > _MOST_KNOWN:
-            self._added.popitem(last=False)
+        self.added[each] = self._clock()
+        self.added.move_to_end(each)
+        if len(self.added) > _MOST_KNOWN:
+            self.added.popitem(last=False)

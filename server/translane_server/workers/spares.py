@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from translane_server.core.errors import StartupError
-from translane_server.workers.worker import Worker, WorkerListener
+from translane_server.workers.worker import State, Worker, WorkerListener
 
 _log = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ class Spares:
             if each:
                 each.cancel()
 
-    def usable(self) -> list[Worker]:
-        """The workers of the model that may get sequences now: no spare one whose CPU another model needs."""
-        found = [worker for worker in self._residents if worker.is_up]
-        awake = [worker for worker in self.workers if worker.is_up]
+    def usable(self, residents: Sequence[Worker]) -> list[Worker]:
+        """The spare workers that may get sequences beside these residents: none whose CPU another model needs."""
+        found = []
+        awake = [worker for worker in self.workers if worker.state is State.UP]
         if awake:
             idle = self._cpus.idle
-            left = idle - sum(not worker.rows for worker in found)  # if these residents get sequences, too
+            left = idle - sum(not worker.rows for worker in residents)  # if these residents get sequences, too
             for worker in awake:
                 if worker.rows and idle >= 0:
                     found.append(worker)
@@ -104,8 +104,6 @@ class Spares:
 
     def look(self, listener: WorkerListener) -> None:
         """Wake a worker if it is of use. Call it after sequences were sent, or have ended."""
-        if not self.workers:
-            return
         self._used.update([worker for worker in self.workers if worker.rows])
         if not self._are_crowded():
             self._crowded_since = None
@@ -115,14 +113,15 @@ class Spares:
             self._crowded_since = now
         if now - self._crowded_since < self._crowded or self._moving or self._cpus.idle <= 0:
             return
-        if resting := next((worker for worker in self.workers if worker.is_resting), None):
+        if resting := next((worker for worker in self.workers if worker.state is State.RESTING), None):
             self._moving = asyncio.create_task(self._wake(resting, listener))
 
     def _are_crowded(self) -> bool:
         """Whether each usable worker has sequences, and one of them more than one."""
         if not self._residents[0].rows:  # most often so where nothing is crowded
             return False
-        sequences = [len(worker.sequences) for worker in self.usable()]
+        up = [worker for worker in self._residents if worker.state is State.UP]
+        sequences = [len(worker.sequences) for worker in (*up, *self.usable(up))]
         return bool(sequences) and min(sequences) > 0 and max(sequences) > 1
 
     async def _wake(self, worker: Worker, listener: WorkerListener) -> None:
@@ -145,17 +144,17 @@ class Spares:
 
     def _let_rest(self) -> None:
         self._looking = None
-        unused = [each for each in self.workers if each.is_up and not each.rows and each not in self._used]
+        unused = [each for each in self.workers if each.state is State.UP and not each.rows and each not in self._used]
         self._used.clear()
         if unused and not self._moving:
             self._moving = asyncio.create_task(self._rest(unused))
-        if any(not worker.is_resting for worker in self.workers):
+        if any(worker.state is not State.RESTING for worker in self.workers):
             self._look_later()
 
     async def _rest(self, workers: Sequence[Worker]) -> None:
         try:
             for worker in workers:
-                if worker.is_up and not worker.rows:
+                if worker.state is State.UP and not worker.rows:
                     await worker.rest()
         finally:
             self._moving = None

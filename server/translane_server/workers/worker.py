@@ -90,9 +90,11 @@ class Worker:
 
     Attributes:
         connection: the present life.
+        state: where the worker is in its lives.
         capacity: maximum number of hypotheses that decode at once.
         threads: the argument.
         sequences: number of a sequence -> the sequence.
+        waiting: number of a sequence without rows -> its cost.
         rows: maximum number of rows that all its sequences take.
         active_rows: maximum number of rows that its decoding sequences take.
     """
@@ -113,13 +115,13 @@ class Worker:
         self.sequences: dict[int, AcceptedSequence] = {}
         self.rows = 0
         self.active_rows = 0
-        self._waiting: dict[int, int] = {}  # number of a sequence without rows -> its cost
+        self.waiting: dict[int, int] = {}
         self._waiting_cost = 0
         self._most = 2 * self.capacity  # sequences
         # Numbers of the sequences that were sent since the last output, and between the last two.
         self._new: list[int] = []
         self._newer: list[int] = []
-        self._state = State.RESTING
+        self.state = State.RESTING
         self._connect = connect
         self._patience = patience
         self._count_loss = count_loss
@@ -135,33 +137,13 @@ class Worker:
         self._broke_early = False  # the present life has ended as soon as it had started
 
     @property
-    def state(self) -> State:
-        """Where the worker is in its lives."""
-        return self._state
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the worker takes sequences."""
-        return self._state is State.UP
-
-    @property
-    def is_resting(self) -> bool:
-        """Whether the worker has no process, and can be started."""
-        return self._state is State.RESTING
-
-    @property
     def is_responsive(self) -> bool:
         """Whether the worker has given a sign of life in the last seconds."""
         return self._missed <= _RESPONSIVE_TICKS
 
-    @property
-    def waiting(self) -> int:
-        """Number of sequences that wait for rows."""
-        return len(self._waiting)
-
     def _enter(self, state: State) -> None:
-        assert state in _NEXT[self._state], f"a worker that {self._state.value} cannot be one that {state.value}"
-        self._state = state
+        assert state in _NEXT[self.state], f"a worker that {self.state.value} cannot be one that {state.value}"
+        self.state = state
 
     # Load
 
@@ -174,7 +156,7 @@ class Worker:
         """
         if self.rows + sequence.rows > 2 * self.capacity or len(self.sequences) >= self._most:
             return False
-        return not self._waiting or self._waiting_cost + sequence.cost() <= _WAITING_TOKENS * self.capacity
+        return not self.waiting or self._waiting_cost + sequence.cost() <= _WAITING_TOKENS * self.capacity
 
     def send(self, sequence: AcceptedSequence) -> None:
         """Let the worker decode a sequence."""
@@ -182,8 +164,8 @@ class Worker:
         self.sequences[number] = sequence
         self._newer.append(number)
         self.rows += rows
-        if self._waiting or self.active_rows + rows > self.capacity:
-            self._waiting[number] = cost = sequence.cost()
+        if self.waiting or self.active_rows + rows > self.capacity:
+            self.waiting[number] = cost = sequence.cost()
             self._waiting_cost += cost
         else:
             self.active_rows += rows
@@ -198,7 +180,7 @@ class Worker:
         """Remove and return a sequence that no longer needs its rows."""
         sequence = self.sequences.pop(number)
         self.rows -= sequence.rows
-        waiting = self._waiting
+        waiting = self.waiting
         if cost := waiting.pop(number, 0):
             self._waiting_cost -= cost
         else:
@@ -223,7 +205,7 @@ class Worker:
     def clear(self) -> list[AcceptedSequence]:
         """Remove and return all sequences, in the order in which they were sent."""
         sequences = list(self.sequences.values())
-        self.sequences, self._waiting, self._new, self._newer = {}, {}, [], []
+        self.sequences, self.waiting, self._new, self._newer = {}, {}, [], []
         self.rows = self.active_rows = self._waiting_cost = 0
         return sequences
 
@@ -244,7 +226,7 @@ class Worker:
         await self.connection.start(self.received, self.broken)
         if self._broke_early:
             raise StartupError(f"{self.connection.name} ended as soon as it had started")
-        if self._state is State.STARTING:  # it may be stopped by now
+        if self.state is State.STARTING:  # it may be stopped by now
             self._come_up()
 
     async def rest(self) -> None:
@@ -259,7 +241,7 @@ class Worker:
 
     async def stop(self) -> None:
         """End the worker at once. Its sequences are lost."""
-        was_stopped = self._state is State.STOPPED
+        was_stopped = self.state is State.STOPPED
         self._enter(State.STOPPED)
         tasks = [task for task in (self._watching, self._replacing) if task]
         for task in tasks:
@@ -283,7 +265,7 @@ class Worker:
         """Replace the life that has ended."""
         if connection is not self.connection:
             return
-        if self._state is not State.UP:  # whoever starts it notices
+        if self.state is not State.UP:  # whoever starts it notices
             self._broke_early = True
             return
         self._enter(State.LOST)
@@ -303,7 +285,7 @@ class Worker:
         refusals: set[str] = set()  # why no life starts; the log says each reason once
         while True:
             if self._losses > _MOST_LOSSES:
-                if self._state is not State.FAILING:
+                if self.state is not State.FAILING:
                     told = "%s was lost %d times in a row; it is tried again"
                     _log.error(told, self.connection.name, self._losses, extra=self.connection.facts)
                 self._enter(State.FAILING)

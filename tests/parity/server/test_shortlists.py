@@ -5,6 +5,7 @@ Random models are exported with random shortlists. The oracle is PyTorch's model
 """
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,7 +145,7 @@ def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
     with decoder(bundle) as engine:
         sentences = mixed_sentences(bundle, engine.vocabulary.surfaces, 70)
         with_list, without = (
-            engine.together([each._replace(options=changed(each.options, asked)) for each in sentences])
+            engine.together([each._replace(options=replace(each.options, shortlist=asked)) for each in sentences])
             for asked in (True, False)
         )
     for ours, theirs in zip(with_list, without, strict=True):

@@ -95,7 +95,7 @@ class ObedientWorker(Worker):
 
     def fail(self):
         """Nothing starts in its place."""
-        if self.is_up:
+        if self.state is State.UP:
             self.fall()
         self._enter(State.FAILING)
         self._listener.changed(self)
@@ -105,6 +105,14 @@ class ObedientWorker(Worker):
 
     def drop(self, *numbers):
         self.report(dropped=numbers)
+
+
+def is_up(worker):
+    return worker.state is State.UP
+
+
+def rests(worker):
+    return worker.state is State.RESTING
 
 
 async def turn():
@@ -701,10 +709,10 @@ async def test_a_crowded_model_gets_the_cpu_of_an_idle_one_until_that_has_work()
     await call(hot, 2)
     ticks.now = 0.9
     await call(hot)
-    assert spare.is_resting
+    assert rests(spare)
     ticks.now = 1.1
     await call(hot)
-    assert spare.is_up
+    assert is_up(spare)
     await call(hot)
     assert sent([resident, spare]) == [4, 1]
     await call(other)
@@ -722,11 +730,11 @@ async def test_no_spare_replica_starts_for_a_burst_or_without_an_idle_cpu():
     resident.end(*resident.numbers)
     ticks.now = 5.0
     await call(hot, 2)
-    assert spare.is_resting, "it was not crowded all the time"
+    assert rests(spare), "it was not crowded all the time"
     await call(other)
     ticks.now = 9.0
     await call(hot, 2)
-    assert spare.is_resting, "the other model has the other CPU"
+    assert rests(spare), "the other model has the other CPU"
 
 
 async def test_an_unused_spare_replica_rests_and_wakes_again():
@@ -735,15 +743,15 @@ async def test_an_unused_spare_replica_rests_and_wakes_again():
         await call(hot, 3)
         ticks.now += 2.0
         await call(hot)
-        assert spare.is_up
+        assert is_up(spare)
         request = await call(hot, 3)
         await asyncio.sleep(0.1)
-        assert spare.is_up, "it has sentences"
+        assert is_up(spare), "it has sentences"
         for worker in (resident, spare):
             worker.end(*worker.left)
         assert await request == (RESULT,) * 3
         await asyncio.sleep(0.1)
-        assert spare.is_resting
+        assert rests(spare)
         assert hot.rows == 8
     await hot.stop()
     assert resident.stopped
@@ -779,7 +787,7 @@ async def test_whatever_models_do_spare_replicas_get_no_sentence_while_others_ne
         if random.random() < 0.5:
             requests.append(await call(dispatcher, random.randint(1, 12)))
         else:
-            worker = random.choice([each for each in (resident, *spares) if each.is_up])
+            worker = random.choice([each for each in (resident, *spares) if is_up(each)])
             worker.end(*random.sample(worker.left, random.randint(0, len(worker.left))))
             ends = 1
             await (asyncio.sleep(0.002) if random.random() < 0.1 else turn())

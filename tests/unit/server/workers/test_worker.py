@@ -78,7 +78,7 @@ class Listener:
         return True
 
     def changed(self, worker):
-        self.news.append("returned" if worker.is_up else "failing")
+        self.news.append("returned" if worker.state is State.UP else "failing")
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
     await worker.start(listener)
     for _ in range(30):
         event = pick.choice(["break", "result", "former life", "wait"])
-        if event == "break" and worker.is_up:
+        if event == "break" and worker.state is State.UP:
             lives[-1].end()
         elif event == "result":
             ended: list[Any] = [(1, None)] if pick.random() < 0.5 else []
@@ -346,10 +346,10 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
         elif event == "former life":
             worker.broken(pick.choice(lives[:-1] or [Life()]))
         else:
-            await until(lambda: worker.is_up)
-        assert not (worker.is_up and lives[-1].ended)
+            await until(lambda: worker.state is State.UP)
+        assert not (worker.state is State.UP and lives[-1].ended)
         told = [each for each in listener.news if isinstance(each, str)]
-        assert worker.is_up == (not told or told[-1] == "returned")
+        assert (worker.state is State.UP) == (not told or told[-1] == "returned")
     await worker.stop()
     lives[-1].end()
     await asyncio.sleep(0.01)
