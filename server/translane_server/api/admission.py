@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from translane_server.access.authenticator import KeyRing
-from translane_server.api.call import Call, Transport
-from translane_server.api.caller_names import caller_of
+from translane_server.api.call import Call, Transport, caller_of
 from translane_server.core.errors import (
     FieldViolation,
     InvalidRequestError,
@@ -214,6 +213,9 @@ class Admission:
         """End the calls whose time is over."""
         settings = self._settings
         self._looked = time.monotonic()
+        self._ticks = False
+        if not (self._running or self._unread):
+            return
         progressing: list[Call] = []
         while call := self._take_oldest(self._unread, settings.message_timeout):
             call.end(MessageTimeoutError(f"no message came within {settings.message_timeout:g} seconds"))
@@ -224,7 +226,6 @@ class Admission:
                 call.end(RequestTimeoutError(f"not answered within {settings.request_timeout:g} seconds"))
         self._running |= dict.fromkeys(progressing)
         self._slots.look(self._looked)
-        self._ticks = False
         if self._running or self._unread:
             self._tick()
 

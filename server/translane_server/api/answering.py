@@ -19,7 +19,7 @@ from translane_server.api.admission import Admission
 from translane_server.api.call import Call, Transport
 from translane_server.api.status import CODES, internal, status_of
 from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
-from translane_server.observation.logs import is_logged, log_call
+from translane_server.observation.logs import calls_log, log_call
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.observation.tracing import Tracer, current_trace
 from translane_server.settings.server_settings import ServerSettings
@@ -80,7 +80,7 @@ class Answering:
         if self._tracer and method.is_traced:
             call.trace = self._tracer.begin(method.full_name, call.metadata, call.peer)
             current_trace.set(call.trace)
-        if is_logged(is_probe=not method.is_traced) or (call.trace and call.trace.is_recorded):
+        if calls_log.isEnabledFor(method.log_level) or (call.trace and call.trace.is_recorded):
             call.facts = {"request_id": call.request_id} if call.request_id else {}
         try:
             admission.enter(call)
@@ -149,7 +149,7 @@ class Answering:
             if not call.counted:
                 method.unrouted[code.name, method.protocol] += 1
         facts = call.facts or {}
-        if is_logged(is_probe=not method.is_traced):
+        if calls_log.isEnabledFor(method.log_level):
             log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)
         if call.trace:
             call.trace.end(code.name, facts)

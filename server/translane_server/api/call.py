@@ -1,20 +1,24 @@
-"""A call: what is known of it from its arrival to its end, and what carries its messages."""
+"""A call: who makes it, what is known of it from its arrival to its end, and what carries its messages."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import ipaddress
+import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn, Protocol
+from urllib.parse import unquote
 
 import grpc
 from google.rpc.status_pb2 import Status
 
 from translane_server.access.allowances import Allowance
-from translane_server.access.authenticator import Metadata
+from translane_server.access.authenticator import Metadata, value_of
 from translane_server.core.errors import RequestError
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import CallTrace
@@ -25,7 +29,19 @@ _NAMES_OF_ID = (REQUEST_ID, REQUEST_ID.encode())  # gRPC's names of headers are 
 _REQUEST_ID = re.compile("[!-~]{1,128}")
 Write = Callable[[Any], Awaitable[None]]
 
-# Calls of these services are traced. Probes and reflection would drown them.
+# Longest name of a caller [characters].
+_LONGEST_NAME = 100
+
+# IPv6 networks give each customer a /64 or more (RFC 6177), so an address alone does not stand for a caller.
+_IPV6_PREFIX = 64
+
+# Connections whose callers are remembered.
+_REMEMBERED = 4096
+
+# The names of a peer's certificate, as gRPC has them (grpc_security_constants.h).
+_CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
+
+# Calls of these services are traced, and logged at `info`. Probes and reflection would drown them.
 _TRACED = "translane."
 
 # The methods that ask models for something.
@@ -46,6 +62,67 @@ def request_id_in(headers: Iterable[tuple[str | bytes, str | bytes]]) -> str:
     found = next((value for name, value in headers if name in _NAMES_OF_ID), "")
     text = found.decode("latin-1") if isinstance(found, bytes) else found
     return text if _REQUEST_ID.fullmatch(text) else ""
+
+
+def caller_of(metadata: Metadata, certificate: str, peer: str, header: str = "") -> str:
+    """Return the name of the caller of a call: what the header says, or else the certificate, or else the address.
+
+    Args:
+        metadata: of the call.
+        certificate: the name in the certificate of its connection; empty if there is none.
+        peer: gRPC's name of the other end of its connection.
+        header: the metadata key whose value names the caller, in lower case; empty if none does. A key that any client
+            can set is no limit: a proxy in front of the server must set it.
+    """
+    if header and (text := value_of(metadata, header)):
+        return _bounded(text)
+    return _bounded(certificate) if certificate else caller_of_peer(peer)
+
+
+def name_in_certificate(properties: Mapping[str, Iterable[bytes]]) -> str:
+    """Return the first alternative name of a connection's certificate, or its common name; empty if it has neither.
+
+    Args:
+        properties: what gRPC knows of the connection.
+    """
+    for name in _CERTIFICATE_NAMES:
+        for value in properties.get(name, ()):
+            return value.decode("utf-8", "replace")
+    return ""
+
+
+def _bounded(text: str) -> str:
+    """A name of bounded length. A long text is cut, and a digest keeps it apart from others of the same beginning."""
+    if len(text) <= _LONGEST_NAME:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[: _LONGEST_NAME - len(digest) - 1]}…{digest}"
+
+
+@lru_cache(_REMEMBERED)
+def caller_of_peer(peer: str) -> str:
+    """Return the caller at the other end of a connection.
+
+    Args:
+        peer: gRPC's name of the other end: `ipv4:ADDRESS:PORT`, `ipv6:%5BADDRESS%5D:PORT` or `unix:…`
+            (https://github.com/grpc/grpc/blob/master/doc/naming.md).
+
+    Returns:
+        An IPv4 address; the /64 network of an IPv6 address; otherwise the kind of connection, such as `unix`.
+    """
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return kind
+    host = unquote(rest).rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return kind
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+        address = address.ipv4_mapped
+    return str(address)
 
 
 class Transport(Protocol):
@@ -97,6 +174,7 @@ class Method:
         self.reads_many = reads_many
         self.writes_many = writes_many
         self.is_traced = service.startswith(_TRACED)
+        self.log_level = logging.INFO if self.is_traced else logging.DEBUG
         self.is_probe = self.full_name == _PROBED
         self.is_endless = self.full_name == _ENDLESS
         self.needs_key = self.full_name not in _OPEN

@@ -21,8 +21,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from grpc_status import rpc_status
 
 from translane_server.api.answering import Answering
-from translane_server.api.call import REQUEST_ID, Call, Method, Write, request_id_in
-from translane_server.api.caller_names import name_in_certificate
+from translane_server.api.call import REQUEST_ID, Call, Method, Write, name_in_certificate, request_id_in
 from translane_server.core.errors import UnknownMethodError
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings

@@ -222,7 +222,8 @@ class EngineLoop:
         if not sequences:
             return
         searches = self._batch.add(sequences)
-        allowed = [sequence.sentence.allowed_ids for sequence in sequences]
+        limits = any(search.options.shortlist for search in searches)
+        allowed = [sequence.sentence.allowed_ids for sequence in sequences] if limits else ()
         self._backend.enter(sources, [search.rows[0] for search in searches], allowed)
         now = self._clock()
         admitted_at = now - self._encode_seconds

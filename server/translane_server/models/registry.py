@@ -154,7 +154,7 @@ class Registry:
             ModelNotFoundError: no model has the name, and no one or two models have the language pair.
             InvalidRequestError: several models have the language pair.
         """
-        if is_auto(request.source_language):
+        if request.source_language and is_auto(request.source_language):
             return self._by_language
         return self.choice.route(request.model, request.source_language, request.target_language)
 

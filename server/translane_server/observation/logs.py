@@ -120,13 +120,7 @@ def _plain(value: Any) -> str:
     return on_one_line(json.dumps(value, ensure_ascii=False, default=str))
 
 
-_log = logging.getLogger(__name__)
-
-
-def is_logged(*, is_probe: bool) -> bool:
-    """Whether a call gets a line. Probes, such as health checks, would drown the others at `info`."""
-    return _log.isEnabledFor(logging.DEBUG if is_probe else logging.INFO)
-
+calls_log = logging.getLogger(__name__)
 
 _ALWAYS_TOLD = ("model", "reason", "field", "request_id")  # of what a call's handler has noted
 
@@ -134,15 +128,15 @@ _ALWAYS_TOLD = ("model", "reason", "field", "request_id")  # of what a call's ha
 def log_call(
     method: str, code: str, seconds: float, caller: str, size: int, peer: str, noted: Mapping[str, Any]
 ) -> None:
-    """Log the end of a call that `is_logged`, with what its handler has `noted`.
+    """Log the end of a call, with what its handler has `noted`.
 
     The caller is the holder of its key, or the name under which its calls share their limits. The size is in bytes.
     """
     line: dict[str, Any] = {"method": method, "code": code, "milliseconds": round(seconds * 1000, 3), "caller": caller}
-    if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("request", extra=data(**line, bytes=size, peer=peer, **noted))
+    if calls_log.isEnabledFor(logging.DEBUG):
+        calls_log.debug("request", extra=data(**line, bytes=size, peer=peer, **noted))
         return
     line |= {name: noted[name] for name in _ALWAYS_TOLD if name in noted}
     if (sentences := noted.get("sentences", noted.get("texts"))) is not None:
         line["sentences"] = sentences
-    _log.info("request", extra=data(**line, bytes=size))
+    calls_log.info("request", extra=data(**line, bytes=size))

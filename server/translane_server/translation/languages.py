@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from translane_server.bundle.manifest import Languages, LanguageTokens
 from translane_server.core.errors import FieldViolation
 from translane_server.core.terminal import listed, shown
 from translane_server.text.language_tags import AUTO, is_auto, lookup, meaning
-from translane_server.text.tokenizer import Tokenizer
+from translane_server.text.tokenizer import Encode, Tokenizer
 
 _NO_TOKENS = LanguageTokens()
 
@@ -29,6 +29,7 @@ class LanguagePair:
         text_prefix: text before every source text.
         prefix: ids before the ids of the text.
         suffix: ids after the ids of the text.
+        encode: returns the source ids of each text, with the template; an empty list if a text has no tokens.
     """
 
     source: str
@@ -38,17 +39,16 @@ class LanguagePair:
     text_prefix: str = ""
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
+    encode: Encode = field(init=False)
 
     def __post_init__(self) -> None:
         self._has_template = bool(self.text_prefix or self.prefix or self.suffix)
+        self.encode = self._encode_in_template if self._has_template else self.tokenizer.encode
         self._nothing = self.tokenizer.encode([self.text_prefix])[0] if self.text_prefix else []
         surfaces = self.tokenizer.source_surfaces(self.text_prefix) if self.text_prefix else []
         self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the source ids of each text, with the template; an empty list if a text has no tokens."""
-        if not self._has_template:
-            return self.tokenizer.encode(texts)
+    def _encode_in_template(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = self.tokenizer.encode([self.text_prefix + text for text in texts])
         return [[*self.prefix, *ids, *self.suffix] if ids != self._nothing else [] for ids in encoded]
 

@@ -129,9 +129,11 @@ def check_sizes(request: TranslationRequest, limits: RequestLimits) -> None:
         InvalidRequestError: a field is too large. The error has all fields that are too large, and no other fields.
     """
     options, texts = request.options, request.texts
-    wrong = too_many("texts", len(texts), limits.max_request_texts)
+    wrong: list[FieldViolation] = []
     most = CHARACTERS_PER_TOKEN * limits.tokens.source
-    if not wrong and max(map(len, texts), default=0) > most:
+    if len(texts) > limits.max_request_texts:
+        wrong += too_many("texts", len(texts), limits.max_request_texts)
+    elif max(map(len, texts), default=0) > most:
         if splitting(options) is not False:
             most *= limits.max_queue_size
         wrong += [each for number, text in enumerate(texts) for each in _long(request.field.format(number), text, most)]

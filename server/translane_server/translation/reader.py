@@ -18,7 +18,6 @@ from translane_server.text.sentences import TooManySentencesError
 from translane_server.text.tokenizer import Tokenizer, tokenize
 from translane_server.translation.limits import (
     RequestLimits,
-    check_names,
     check_sizes,
     check_tokens,
     refuse,
@@ -62,6 +61,8 @@ class TranslateReader:
     def check(self, request: TranslationRequest) -> int:
         """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
 
+        The names are checked already, before the model was looked up; see `check_names`.
+
         Returns:
             How many sentences the request has, as far as can be told without tokens. A text without tokens counts, too:
             it takes as long to read as another one.
@@ -69,7 +70,6 @@ class TranslateReader:
         Raises:
             InvalidRequestError: there are no texts, or a field is too large.
         """
-        check_names(request)
         check_sizes(request, self._limits)
         if not request.texts:
             refuse([FieldViolation("texts", "is empty; at least one is needed"), *self._plans.check(request)])

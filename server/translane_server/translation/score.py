@@ -18,7 +18,6 @@ from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import (
     RequestLimits,
     check_inputs,
-    check_names,
     check_tokens,
     refuse,
     takes_too_long,
@@ -68,13 +67,14 @@ class ScoreReader:
     def check(self, request: ScoringRequest) -> int:
         """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
 
+        The names are checked already, before the model was looked up; see `check_names`.
+
         Returns:
             How many sentences the request has.
 
         Raises:
             InvalidRequestError: there are no texts, or a field is too large.
         """
-        check_names(request)
         check_inputs(request, self._limits)
         if not request.inputs:
             _, wrong_languages = self._pairs.find(request.source_language, request.target_language)

@@ -153,12 +153,9 @@ class Translator:
         submitted = self._clock()
         results = await self._dispatcher.decode(prepared.sentences, ticket.priority, ticket.caller)
         generated = _generated_tokens(results)
-
-        def build(budget: Budget) -> list[Translation]:
-            translations = prepared.translations(results, budget)
-            return recalled.whole(translations) if recalled else translations
-
-        size = recalled.size if recalled else 0
+        build, size = partial(prepared.translations, results), 0
+        if recalled:
+            build, size = partial(_whole, recalled, build), recalled.size
         translations = await self._pool.build(work + generated + size, build, ticket.caller)
         times = (reading if started is None else started, reading, submitted)
         timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
@@ -308,6 +305,10 @@ class Translator:
 
 def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:
     return translation_of(plan, segment, result)
+
+
+def _whole(recalled: Recalled, build: Callable[[Budget], list[Translation]], budget: Budget) -> list[Translation]:
+    return recalled.whole(build(budget))
 
 
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:

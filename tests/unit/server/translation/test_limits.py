@@ -93,8 +93,10 @@ def test_every_field_has_a_limit(kind, path):
 def test_nothing_else_looks_at_a_request_that_is_too_large(kind, path, monkeypatch):
     monkeypatch.setattr(languages, "lookup", None)
     reader: Any = ScoreReader if kind is pb.ScoreRequest else TranslateReader
+    request = oversized(kind, path)
     with pytest.raises(InvalidRequestError):
-        reader(make_manifest(), FakeTokenizer(), LIMITS).check(oversized(kind, path))
+        check_names(request)  # as adapters do, before they look for a model
+        reader(make_manifest(), FakeTokenizer(), LIMITS).check(request)
 
 
 @pytest.mark.parametrize("kind", REQUESTS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from translane_server.api.caller_names import caller_of, caller_of_peer, name_in_certificate
+from translane_server.api.call import caller_of, caller_of_peer, name_in_certificate
 
 
 @pytest.mark.parametrize(
