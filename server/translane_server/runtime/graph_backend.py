@@ -15,6 +15,7 @@ from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candi
 from translane_server.runtime.cache import Cache, CacheShape, Staged
 from translane_server.runtime.encode_groups import Group, group_sources
 from translane_server.runtime.sessions import Sessions
+from translane_server.runtime.shortlist_step import ShortlistStep
 
 _ENCODE_TOKENS = 2048
 _WEIGHTS_AT_ONCE = 1 << 13  # bounds the memory of a run of the alignment graph
@@ -41,13 +42,16 @@ class GraphBackend(ABC):
     stops_between_steps = True
     _cache: Cache
     _source_lengths: Int32Array  # of every row, [R]
+    _shortlists: ShortlistStep | None = None
 
     def __init__(
         self, sessions: Sessions, sizes: RowSizes, dtype: np.dtype[np.generic], cross_dtype: np.dtype[np.generic]
     ) -> None:
         self._bundle = sessions.bundle
         architecture = self._bundle.manifest.architecture
-        rows, source_capacity = sizes["rows"], sizes["source_capacity"]
+        self.rows = rows = sizes["rows"]
+        self.source_capacity = source_capacity = sizes["source_capacity"]
+        self.target_capacity = sizes["target_capacity"]
         self._shape = CacheShape(
             layers=architecture.decoder_layers,
             rows=rows,
@@ -55,26 +59,15 @@ class GraphBackend(ABC):
             head_size=architecture.head_size,
             query_width=architecture.heads * architecture.head_size,
             source_capacity=source_capacity,
-            target_capacity=sizes["target_capacity"],
+            target_capacity=self.target_capacity,
             dtype=dtype,
             cross_dtype=cross_dtype,
         )
         encode_tokens = sizes.get("encode_tokens", _ENCODE_TOKENS)
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
         self.has_attention = sessions.alignment is not None
-        self._staged: dict[int, Staged] = {}  # sources that are encoded ahead, by number
-
-    @property
-    def rows(self) -> int:
-        return self._shape.rows
-
-    @property
-    def source_capacity(self) -> int:
-        return self._shape.source_capacity
-
-    @property
-    def target_capacity(self) -> int:
-        return self._shape.target_capacity
+        self._sources: Sequence[Sequence[int]] = ()  # that are encoded ahead, by number
+        self._staged: dict[int, Staged] = {}  # and where they are
 
     @abstractmethod
     def decode_step(
@@ -107,24 +100,30 @@ class GraphBackend(ABC):
             for group in groups
             for place, number in enumerate(group.numbers)
         }
+        self._sources = sources[: len(self._staged)]
         return len(self._staged)
 
     def enter(
         self,
         sources: Sequence[int],
         rows: Sequence[int],
-        allowed: Sequence[Sequence[int] | None] = (),  # noqa: ARG002 without a shortlist, every token is
+        allowed: Sequence[Sequence[int] | None] = (),
     ) -> None:
         staged = [self._staged[source] for source in sources]
         self._cache.enter(staged, rows)
         for source, row in zip(staged, rows, strict=True):
             self._source_lengths[row] = source.length
+        if self._shortlists:
+            for number, row, tokens in zip(sources, rows, allowed or [None] * len(rows), strict=True):
+                self._shortlists.enter(row, self._sources[number], tokens)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         self._cache.move(moves)
         lengths = self._source_lengths
         for move in moves:
             lengths[move.target] = lengths[move.source]
+        if self._shortlists:
+            self._shortlists.move_rows(moves)
 
     def align(self, row: int, first: int, rows: Sequence[int]) -> FloatArray:
         queries = self._queries[(first + np.arange(len(rows))) % self.target_capacity, rows]

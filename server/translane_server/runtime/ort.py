@@ -17,7 +17,7 @@ import numpy.typing as npt
 from translane_server.bundle.manifest import COMPUTED_IN
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import DeviceError
-from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
+from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
 from translane_server.runtime.buffers import EncodeBuffers, StepBuffers, bind_host
 from translane_server.runtime.cache import HostCache
 from translane_server.runtime.encode_groups import Group
@@ -80,7 +80,6 @@ class OrtBackend(GraphBackend):
             for each in (sessions, *([all_threads.sessions] if all_threads else ()))
         ]
         self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
-        self._sources: Sequence[Sequence[int]] = ()  # that are encoded ahead, by number
         cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
@@ -121,8 +120,10 @@ class OrtBackend(GraphBackend):
             return super().decode_ahead(token_ids, positions, steps, stops, keep)
         self._buffers.write(token_ids, positions, 1)
         tokens: list[list[int]] = []
+        step = None
         while len(tokens) < steps:
-            step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
+            if step is None or len(self._graphs) > 1:  # other threads may be free now, or not any more
+                step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
             step.session.run_with_iobinding(step.binding)
             if keep is not None:
                 self._keep(n, keep + len(tokens))
@@ -234,22 +235,6 @@ class OrtBackend(GraphBackend):
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
             ) from None
 
-    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        count = super().encode_ahead(sources)
-        self._sources = sources[:count]
-        return count
-
-    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
-        super().enter(sources, rows)
-        if self._shortlists:
-            for source, row, tokens in zip(sources, rows, allowed or [None] * len(rows), strict=True):
-                self._shortlists.enter(row, self._sources[source], tokens)
-
-    def move_rows(self, moves: Sequence[RowMove]) -> None:
-        super().move_rows(moves)
-        if self._shortlists:
-            self._shortlists.move_rows(moves)
-
     def _open_shortlists(self, sessions: Sessions) -> ShortlistStep | None:
         if sessions.shortlist is None:
             return None
@@ -267,15 +252,10 @@ class OrtBackend(GraphBackend):
 
     def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
         for group in groups:
-            self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
-
-    def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
-        """Run the encoder over sources padded to `longest`. The output begins at `start`."""
-        batch = len(sources)
-        graphs = self._graphs[self._are_free()]
-        graphs.sources.write(sources, longest)
-        binding = graphs.runs.get((batch, longest, start)) or self._bind_encoder(graphs, batch, longest, start)
-        graphs.sessions.encoder.run_with_iobinding(binding)
+            graphs = self._graphs[self._are_free()]
+            graphs.sources.write([sources[number] for number in group.numbers], group.longest)
+            run = len(group.numbers), group.longest, group.start
+            graphs.sessions.encoder.run_with_iobinding(graphs.runs.get(run) or self._bind_encoder(graphs, *run))
 
     def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Any:
         """Bind a run over so many sources, padded to `longest`, to the addresses of its inputs and outputs."""
