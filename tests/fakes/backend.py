@@ -145,7 +145,13 @@ class FakeBackend:
         return weights
 
     def decode_ahead(
-        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+        self,
+        token_ids: IntArray,
+        positions: Int32Array,
+        steps: int,
+        eos: int | None = None,
+        stops: Stops = never,
+        keep: int | None = None,
     ) -> IntArray:
         assert 1 <= steps <= self.steps_at_once
         self.calls_ahead += 1
@@ -155,7 +161,7 @@ class FakeBackend:
             number = None if keep is None else keep + step
             token_ids = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN, number).token_ids[:, 0]
             tokens.append(token_ids)
-            if self.stops_between_steps and stops(token_ids.tolist()):
+            if self.stops_between_steps and (eos in token_ids or stops()):
                 break
         self._ahead = False
         return np.array(tokens)

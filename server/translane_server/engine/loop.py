@@ -239,7 +239,9 @@ class EngineLoop:
         started = self._clock()
         several = steps > 1
         if several:
-            decoded = backend.decode_ahead(token_ids, positions, steps, self._stops, batch.keep)
+            decoded = backend.decode_ahead(
+                token_ids, positions, steps, self._vocabulary.eos, self._server.has_arrivals, batch.keep
+            )
             steps = len(decoded)
         else:
             candidates = backend.decode_step(token_ids, positions, batch.needs, batch.keep)
@@ -271,10 +273,6 @@ class EngineLoop:
         if may_join and (self._encoded or self._queue):
             return 1
         return max(1, min(self._steps_at_once, self._batch.greedy_steps))
-
-    def _stops(self, token_ids: abc.Sequence[int]) -> bool:
-        """Whether to stop after a step: a sentence has ended, or inputs have come."""
-        return self._vocabulary.eos in token_ids or self._server.has_arrivals()
 
     def _move(self, moves: abc.Sequence[RowMove]) -> None:
         started = self._clock()

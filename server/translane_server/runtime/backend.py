@@ -50,11 +50,11 @@ BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 Align = Callable[[int, int, Sequence[int]], FloatArray]
 """`Backend.align`."""
 
-Stops = Callable[[Sequence[int]], bool]
-"""Whether a step that chose these tokens, [n], is the last one of several."""
+Stops = Callable[[], bool]
+"""Whether the last step is the last one of several."""
 
 
-def never(token_ids: Sequence[int]) -> bool:  # noqa: ARG001 it is a `Stops`
+def never() -> bool:
     """Make all steps."""
     return False
 
@@ -110,16 +110,22 @@ class Backend(Protocol):
 
     @property
     def stops_between_steps(self) -> bool:
-        """Whether `decode_ahead` asks `stops` after every step. If not, it makes all steps."""
+        """Whether `decode_ahead` looks at `eos` and `stops` after every step. If not, it makes all steps."""
 
     def decode_ahead(
-        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+        self,
+        token_ids: IntArray,
+        positions: Int32Array,
+        steps: int,
+        eos: int | None = None,
+        stops: Stops = never,
+        keep: int | None = None,
     ) -> IntArray:
         """Run 1 … `steps_at_once` greedy steps; return the best tokens of every one that was made, [steps, n].
 
         The first step feeds the tokens [n] at the positions [n], from 0. Each step after it feeds every row the best
-        token of the step before, until `stops` says of the tokens that a step chose, [n], that it was the last one. A
-        row continues after its end-of-sentence token. The caller makes sure that every row has room for `steps` more
+        token of the step before, until a row has chosen `eos` or `stops` says so. A row continues after its
+        end-of-sentence token where that ends no steps. The caller makes sure that every row has room for `steps` more
         tokens.
 
         The first step is kept under the number `keep`, and those that follow count on from it; None keeps nothing. The

@@ -131,7 +131,13 @@ class GraphBackend(ABC):
         return np.concatenate([self._attend(row, queries[at : at + most]) for at in range(0, len(rows), most)])
 
     def decode_ahead(
-        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+        self,
+        token_ids: IntArray,
+        positions: Int32Array,
+        steps: int,
+        eos: int | None = None,
+        stops: Stops = never,
+        keep: int | None = None,
     ) -> IntArray:
         tokens: list[IntArray] = []
         for step in range(steps):
@@ -139,7 +145,7 @@ class GraphBackend(ABC):
             found = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN_ALONE, number)
             token_ids = found.token_ids[:, 0].copy()
             tokens.append(token_ids)
-            if stops(token_ids.tolist()):
+            if eos in token_ids or stops():
                 break
         return np.stack(tokens)
 

@@ -113,11 +113,17 @@ class OrtBackend(GraphBackend):
         return step.candidates
 
     def decode_ahead(
-        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+        self,
+        token_ids: IntArray,
+        positions: Int32Array,
+        steps: int,
+        eos: int | None = None,
+        stops: Stops = never,
+        keep: int | None = None,
     ) -> IntArray:
         n = len(token_ids)
         if self._shortlists and self._shortlists.limited(n):
-            return super().decode_ahead(token_ids, positions, steps, stops, keep)
+            return super().decode_ahead(token_ids, positions, steps, eos, stops, keep)
         self._buffers.write(token_ids, positions, 1)
         tokens: list[list[int]] = []
         step = None
@@ -129,7 +135,7 @@ class OrtBackend(GraphBackend):
                 self._keep(n, keep + len(tokens))
             chosen = self._buffers.write_next(n)
             tokens.append(chosen)
-            if stops(chosen):
+            if eos in chosen or stops():
                 break
         return np.array(tokens)
 

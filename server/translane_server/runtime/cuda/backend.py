@@ -112,7 +112,8 @@ class CudaBackend(GraphBackend):
         token_ids: IntArray,
         positions: Int32Array,
         steps: int,
-        stops: Stops = never,  # noqa: ARG002 see `stops_between_steps`
+        eos: int | None = None,  # noqa: ARG002 see `stops_between_steps`
+        stops: Stops = never,  # noqa: ARG002 the same
         keep: int | None = None,
     ) -> IntArray:
         assert 1 <= steps <= STEPS_AT_ONCE, "no such number of steps"
