@@ -46,15 +46,10 @@ _CANCELLATION_TIME = 0.05
 
 @dataclass(slots=True)
 class Use:
-    """What open calls take of the limits: those of one caller, or all.
-
-    Attributes:
-        calls: number of calls.
-        size: bytes of their messages.
-    """
+    """What open calls take of the limits: those of one caller, or all."""
 
     calls: int = 0
-    size: int = 0
+    size: int = 0  # bytes of their messages
 
 
 class Admission:
@@ -65,9 +60,6 @@ class Admission:
     Args:
         settings: the limits of open calls, and the metadata key that names the caller of a call without a key.
         keys: the keys that callers need; None if they need none.
-
-    Attributes:
-        open: what all open calls take.
     """
 
     def __init__(self, settings: ServerSettings, keys: KeyRing | None = None) -> None:
@@ -77,7 +69,7 @@ class Admission:
         self._calls_of_a_caller = max(1, int(settings.max_calls * settings.caller_share))
         share_of_bytes = int(settings.max_bytes_in_flight * settings.caller_share)
         self._bytes_of_a_caller = max(settings.max_message_bytes, share_of_bytes)
-        self.open = Use()
+        self.open = Use()  # what all open calls take
         self._callers: dict[str, Use] = {}
         self._running: dict[Call, None] = {}  # calls with a longest time, in the order of their arrival
         self._unread: dict[Call, None] = {}  # calls whose message has not come, in the order of their arrival

@@ -42,9 +42,6 @@ class Answering:
         keys: the keys that callers need; None if they need none.
         tracer: begins the spans of calls; None if calls are not traced.
         shown_in: the metrics that show how many calls are open; None if none do.
-
-    Attributes:
-        admission: the open calls.
     """
 
     def __init__(

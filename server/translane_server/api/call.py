@@ -126,13 +126,9 @@ def caller_of_peer(peer: str) -> str:
 
 
 class Transport(Protocol):
-    """Carries the messages of a call. If the caller has gone, it raises `asyncio.CancelledError`.
+    """Carries the messages of a call. If the caller has gone, it raises `asyncio.CancelledError`."""
 
-    Attributes:
-        expansion: how many bytes may stand for one byte of a message.
-    """
-
-    expansion: int
+    expansion: int  # how many bytes may stand for one byte of a message
 
     async def read(self) -> bytes | None:
         """Receive a message; None if there are no more."""
@@ -188,51 +184,32 @@ class Method:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """An RPC in progress, whatever protocol it came by.
-
-    Attributes:
-        method: what is called.
-        metadata: what the caller sent beside its messages, with names in lower case.
-        peer: gRPC's name of the other end of the caller's connection (https://github.com/grpc/grpc/blob/master/doc/naming.md).
-        certificate: the name in the certificate of the caller's connection; empty if there is none.
-        timeout: time from the call's arrival until the caller gives up [seconds]; None if it does not.
-        request_id: the caller's own name of the request; "" if there is none that can be shown.
-        started: when the call arrived [seconds of `time.monotonic`].
-        progressed: when a long call last got on [as `started`]; 0 if its time counts from its arrival.
-        trace: the trace of the call; None if calls are not traced.
-        facts: what the call's span and its line in the log tell of it; None if it has neither.
-        caller: who calls: the holder of its key, or the name under which its calls share their limits.
-        allowance: what all calls with the caller's keys may ask for; None if callers need no keys.
-        paid: how many sentences of the allowance the call has taken.
-        size: bytes of the call's message, once it has come.
-        counted: where the call counts, by its models; empty as long as it has none.
-        accepted: when the message had come [as `started`]; 0 before.
-        task: answers the call, once it is admitted.
-        refusal: why the server ends the call; None as long as it does not.
-        is_writing: whether a message is on its way to the caller. gRPC takes no status until it has gone.
-        code: how the call ended.
-    """
+    """An RPC in progress, whatever protocol it came by."""
 
     method: Method
-    metadata: Metadata
+    metadata: Metadata  # what the caller sent beside its messages, with names in lower case
+    # gRPC's name of the other end of the caller's connection (https://github.com/grpc/grpc/blob/master/doc/naming.md)
     peer: str
-    certificate: str = ""
+    certificate: str = ""  # the name in the certificate of the caller's connection; empty if there is none
+    # time from the call's arrival until the caller gives up [seconds]; None if it does not
     timeout: float | None = None
-    request_id: str = ""
-    started: float = field(default_factory=time.monotonic)
-    progressed: float = 0.0
-    trace: CallTrace | None = None
+    request_id: str = ""  # the caller's own name of the request; "" if there is none that can be shown
+    started: float = field(default_factory=time.monotonic)  # when the call arrived [seconds of `time.monotonic`]
+    progressed: float = 0.0  # when a long call last got on [as `started`]; 0 if its time counts from its arrival
+    trace: CallTrace | None = None  # the trace of the call; None if calls are not traced
+    # what the call's span and its line in the log tell of it; None if it has neither
     facts: dict[str, Any] | None = None
-    caller: str = ""
+    caller: str = ""  # who calls: the holder of its key, or the name under which its calls share their limits
+    # what all calls with the caller's keys may ask for; None if callers need no keys
     allowance: Allowance | None = None
-    paid: int = 0
-    size: int = 0
-    counted: Sequence[ModelMetrics] = ()
-    accepted: float = 0.0
-    task: asyncio.Task[Any] | None = None
-    refusal: RequestError | None = None
-    is_writing: bool = False
-    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+    paid: int = 0  # how many sentences of the allowance the call has taken
+    size: int = 0  # bytes of the call's message, once it has come
+    counted: Sequence[ModelMetrics] = ()  # where the call counts, by its models; empty as long as it has none
+    accepted: float = 0.0  # when the message had come [as `started`]; 0 before
+    task: asyncio.Task[Any] | None = None  # answers the call, once it is admitted
+    refusal: RequestError | None = None  # why the server ends the call; None as long as it does not
+    is_writing: bool = False  # whether a message is on its way to the caller. gRPC takes no status until it has gone
+    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN  # how the call ended
 
     def note(self, **facts: Any) -> None:
         """Add `facts` to the call's line in the log and to its span."""

@@ -115,10 +115,6 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         answering: answers calls.
         options: the options of gRPC's core.
         certified: whether connections have certificates (mutual TLS), which name their callers.
-
-    Attributes:
-        server: gRPC's server.
-        port: where it listens; 0 before `listen`.
     """
 
     def __init__(
@@ -134,7 +130,7 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         self._unknown = self._handler(unknown, grpc.stream_unary_rpc_method_handler(_refuse))
         # With 1, a second server could share the port, and would get some of the requests.
         self.server = grpc.aio.server(handlers=[self], options=[("grpc.so_reuseport", 0), *options])
-        self.port = 0
+        self.port = 0  # where it listens; 0 before `listen`
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> None:
         """Listen on HOST:PORT; port 0 takes a free one. Calls are answered once `server` is started.

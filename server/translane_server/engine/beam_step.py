@@ -28,15 +28,11 @@ class BeamStep:
         table: the state of the rows.
         eos: the end-of-sentence id.
         align: returns attention weights; see `Backend`.
-
-    Attributes:
-        free: rows that continuing searches no longer need.
-        moves: row copies that the backend must make, in order.
     """
 
     def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int, align: Align) -> None:
-        self.free: list[int] = []
-        self.moves: list[RowMove] = []
+        self.free: list[int] = []  # rows that continuing searches no longer need
+        self.moves: list[RowMove] = []  # row copies that the backend must make, in order
         self._ranked = ranked
         self._by_row = by_row
         self._table = table

@@ -26,13 +26,10 @@ class GeneralStep:
         by_row: the search of each row; new rows are appended.
         table: the state of the rows.
         eos: the end-of-sentence id.
-
-    Attributes:
-        moves: row copies that the backend must make, in order.
     """
 
     def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
-        self.moves: list[RowMove] = []
+        self.moves: list[RowMove] = []  # row copies that the backend must make, in order
         self._ranked = ranked
         self._by_row = by_row
         self._table = table

@@ -43,15 +43,12 @@ class _Given:
 
     Args:
         sequences: the sequences.
-
-    Attributes:
-        results: the result of each sequence, by its number.
     """
 
     def __init__(self, sequences: list[Sequence]) -> None:
         self._sequences = sequences
         self._left = len(sequences)
-        self.results: dict[int, SentenceResult] = {}
+        self.results: dict[int, SentenceResult] = {}  # the result of each sequence, by its number
 
     def has_arrivals(self) -> bool:
         return False

@@ -44,46 +44,31 @@ class DecodingOptions:
     """How to decode one sentence. Options that cannot be combined are refused before.
 
     Many sentences share the same options, so what follows from options is found once.
-
-    Attributes:
-        max_length: maximum number of generated tokens. The end-of-sentence token counts; forced tokens do not. 0 only
-            scores the forced tokens.
-        min_length: minimum number of tokens before the end-of-sentence token.
-        beam_size: number of beams; 1 means greedy search or sampling.
-        num_hypotheses: number of hypotheses to return; at most `beam_size`, unless `sampling` or `alternatives` is set.
-        length_penalty: exponent of the length: beams are ranked by log-probability / length ^ length_penalty.
-        early_stopping: whether to stop as soon as the pool of ended hypotheses is full.
-        patience: the pool of ended hypotheses holds patience * beam_size of them.
-        coverage_penalty: weight of the coverage penalty of Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14).
-        repetition_penalty: penalty of Keskar et al. 2019, https://arxiv.org/abs/1909.05858; 1 is off.
-        no_repeat_ngram_size: no n-gram of this size occurs twice; 0 is off.
-        sampling: how to sample tokens; None takes the best token.
-        alternatives: whether the hypotheses differ in their first generated token, and continue greedily.
-        suppressed_ids: tokens that are never generated.
-        suppressed_phrases: UTF-8 of phrases that never occur in the text.
-        alignment: whether hypotheses have an alignment.
-        scores: whether hypotheses have a score and token log-probabilities. These take a pass over the vocabulary at
-            every step; greedy search without them saves that pass.
-        shortlist: whether only the tokens of the model's shortlist are generated. Probabilities are then shares of
-            these tokens.
     """
 
+    # maximum number of generated tokens. The end-of-sentence token counts; forced tokens do not. 0 only scores the
+    # forced tokens.
     max_length: int
-    min_length: int = 0
-    beam_size: int = 1
+    min_length: int = 0  # minimum number of tokens before the end-of-sentence token
+    beam_size: int = 1  # number of beams; 1 means greedy search or sampling
+    # number of hypotheses to return; at most `beam_size`, unless `sampling` or `alternatives` is set
     num_hypotheses: int = 1
-    length_penalty: float = 1.0
-    early_stopping: bool = False
-    patience: float = 1.0
+    length_penalty: float = 1.0  # exponent of the length: beams are ranked by log-probability / length ^ length_penalty
+    early_stopping: bool = False  # whether to stop as soon as the pool of ended hypotheses is full
+    patience: float = 1.0  # the pool of ended hypotheses holds patience * beam_size of them
+    # weight of the coverage penalty of Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14)
     coverage_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0
-    sampling: Sampling | None = None
-    alternatives: bool = False
-    suppressed_ids: tuple[int, ...] = ()
-    suppressed_phrases: tuple[bytes, ...] = ()
-    alignment: bool = False
+    repetition_penalty: float = 1.0  # penalty of Keskar et al. 2019, https://arxiv.org/abs/1909.05858; 1 is off
+    no_repeat_ngram_size: int = 0  # no n-gram of this size occurs twice; 0 is off
+    sampling: Sampling | None = None  # how to sample tokens; None takes the best token
+    alternatives: bool = False  # whether the hypotheses differ in their first generated token, and continue greedily
+    suppressed_ids: tuple[int, ...] = ()  # tokens that are never generated
+    suppressed_phrases: tuple[bytes, ...] = ()  # UTF-8 of phrases that never occur in the text
+    alignment: bool = False  # whether hypotheses have an alignment
+    # whether hypotheses have a score and token log-probabilities. These take a pass over the vocabulary at every step;
+    # greedy search without them saves that pass.
     scores: bool = True
+    # whether only the tokens of the model's shortlist are generated. Probabilities are then shares of these tokens.
     shortlist: bool = False
 
     @cached_property

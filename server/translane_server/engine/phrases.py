@@ -138,17 +138,11 @@ class Extension(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PhraseProgress:
-    """The progress of a hypothesis in its required phrases.
+    """The progress of a hypothesis in its required phrases."""
 
-    Attributes:
-        met: number of phrases in the text.
-        remaining: number of tokens that complete the missing phrases, one after the other, the furthest phrase first.
-        next_tokens: tokens that begin or continue a missing phrase.
-    """
-
-    met: int
-    remaining: int
-    next_tokens: tuple[int, ...]
+    met: int  # number of phrases in the text
+    remaining: int  # number of tokens that complete the missing phrases, one after the other, the furthest phrase first
+    next_tokens: tuple[int, ...]  # tokens that begin or continue a missing phrase
 
     @property
     def complete(self) -> bool:
@@ -183,14 +177,10 @@ class _Phrase:
 
 
 class _State(NamedTuple):
-    """The state of a hypothesis.
+    """The state of a hypothesis."""
 
-    Attributes:
-        tail: the end of the text; None if there is no text.
-        lacking: number of each missing phrase -> number of its tokens that match at the end of the hypothesis.
-    """
-
-    tail: bytes | None
+    tail: bytes | None  # the end of the text; None if there is no text
+    # number of each missing phrase -> number of its tokens that match at the end of the hypothesis
     lacking: dict[int, int]
 
 

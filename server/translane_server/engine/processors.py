@@ -26,26 +26,16 @@ _LARGEST = np.finfo(np.float32).max
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of P rows.
+    """The rules of P rows."""
 
-    Attributes:
-        history: tokens so far, with the decoder's start, [P, L].
-        lengths: number of tokens in each row of `history`, [P].
-        on_logits: whether scores are logits, [P]; otherwise they are log-probabilities.
-        eos_banned: whether the end-of-sentence token is banned, [P].
-        repetition_penalty: repetition penalty, [P]; 1 is off.
-        ngram_size: size of n-grams that may not repeat, [P]; 0 is off.
-        eos: the end-of-sentence id.
-        masks: row -> masks of banned tokens, each [V]. A token is banned if one of the masks bans it.
-    """
-
-    history: IntArray
-    lengths: Int32Array
-    on_logits: BoolArray
-    eos_banned: BoolArray
-    repetition_penalty: FloatArray
-    ngram_size: Int32Array
+    history: IntArray  # tokens so far, with the decoder's start, [P, L]
+    lengths: Int32Array  # number of tokens in each row of `history`, [P]
+    on_logits: BoolArray  # whether scores are logits, [P]; otherwise they are log-probabilities
+    eos_banned: BoolArray  # whether the end-of-sentence token is banned, [P]
+    repetition_penalty: FloatArray  # [P]; 1 is off
+    ngram_size: Int32Array  # size of n-grams that may not repeat, [P]; 0 is off
     eos: int
+    # row -> masks of banned tokens, each [V]. A token is banned if one of the masks bans it.
     masks: Mapping[int, Sequence[BoolArray]] = field(default_factory=dict)
 
     @classmethod
@@ -60,17 +50,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The best tokens of P rows under their rules.
+    """The best tokens of P rows under their rules."""
 
-    Attributes:
-        token_ids: the best tokens, best first, [P, K].
-        scores: their scores under the rules, [P, K]; -inf if a row has fewer than K tokens.
-        log_probs: their natural log-probabilities under the model alone, [P, K].
-    """
-
-    token_ids: IntArray
-    scores: FloatArray
-    log_probs: FloatArray
+    token_ids: IntArray  # the best tokens, best first, [P, K]
+    scores: FloatArray  # their scores under the rules, [P, K]; -inf if a row has fewer than K tokens
+    log_probs: FloatArray  # their natural log-probabilities under the model alone, [P, K]
 
 
 def process(

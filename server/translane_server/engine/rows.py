@@ -27,19 +27,6 @@ class RowTable:
     """The state of R rows. A row holds up to T tokens.
 
     The scores, tokens and rows of beams are in their search. `history` holds beams only if rules need them.
-
-    Attributes:
-        history: the decoder's start, and the tokens of each row, forced and generated, [R, T + 1].
-        positions: number of tokens of each row, [R]. The last token is in column `positions` of `history`, and is fed
-            next, at this position.
-        next_ids: the token that each row is fed next, [R].
-        log_probs: natural log-probability of each token, [R, T].
-        scores: sum of the log-probabilities of the generated tokens, [R].
-        source_length: number of source tokens, [R].
-        limit: number of tokens at which a row ends at the latest, [R].
-        stream: stream of random numbers of each row, [R].
-        greedy: whether a row takes the best candidate of every step, [R].
-        chosen_in: the row in which each token of a row was or will be chosen, [R, T].
     """
 
     def __init__(self, rows: int, target_capacity: int) -> None:
@@ -49,15 +36,20 @@ class RowTable:
         self._firsts = np.arange(rows) * width + 1  # place of each row's first token in the flat arrays
         self._flat_history: IntArray = np.zeros(rows * width, np.int64)
         self._flat_log_probs: FloatArray = np.zeros(rows * width, np.float32)
+        # the decoder's start, and the tokens of each row, forced and generated, [R, T + 1]
         self.history: IntArray = self._flat_history.reshape(rows, width)
+        # number of tokens of each row, [R]. The last token is in column `positions` of `history`, and is fed next, at
+        # this position.
         self.positions: Int32Array = self._records["positions"]
-        self.next_ids: IntArray = self._records["next_ids"]
+        self.next_ids: IntArray = self._records["next_ids"]  # the token that each row is fed next, [R]
+        # natural log-probability of each token, [R, T]
         self.log_probs: FloatArray = self._flat_log_probs.reshape(rows, width)[:, 1:]
-        self.scores = self._records["scores"]
-        self.source_length: Int32Array = self._records["source_length"]
-        self.limit: Int32Array = self._records["limit"]
-        self.stream: IntArray = self._records["stream"]
-        self.greedy: BoolArray = self._records["greedy"]
+        self.scores = self._records["scores"]  # sum of the log-probabilities of the generated tokens, [R]
+        self.source_length: Int32Array = self._records["source_length"]  # number of source tokens, [R]
+        self.limit: Int32Array = self._records["limit"]  # number of tokens at which a row ends at the latest, [R]
+        self.stream: IntArray = self._records["stream"]  # stream of random numbers of each row, [R]
+        self.greedy: BoolArray = self._records["greedy"]  # whether a row takes the best candidate of every step, [R]
+        # the row in which each token of a row was or will be chosen, [R, T]
         self.chosen_in: Int32Array = np.zeros((rows, target_capacity), np.int32)
 
     def begin(self, row: int, start: int, source_length: int, limit: int, *, greedy: bool) -> None:

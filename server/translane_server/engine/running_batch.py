@@ -37,15 +37,10 @@ _Rows = IntArray | slice
 
 @dataclass(slots=True)
 class Update:
-    """The changes that a step has made.
-
-    Attributes:
-        done: searches that have ended.
-        moves: row copies that the backend must make, in order.
-    """
+    """The changes that a step has made."""
 
     done: list[Search] = field(default_factory=list)
-    moves: list[RowMove] = field(default_factory=list)
+    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make, in order
 
 
 class RunningBatch:
@@ -58,13 +53,6 @@ class RunningBatch:
         target_capacity: maximum number of target tokens of a row.
         vocabulary: the target vocabulary.
         align: returns attention weights of the steps that were kept; see `Backend`.
-
-    Attributes:
-        holes: rows that no search uses. If there are any, `compact` must be called before the next step.
-        streamed: the searches whose committed tokens are reported.
-        reserved: maximum number of rows that the sentences may take.
-        steps: number of steps so far.
-        row_steps: number of rows of these steps, in all.
     """
 
     def __init__(self, rows: int, target_capacity: int, vocabulary: TargetVocabulary, align: Align) -> None:
@@ -74,17 +62,19 @@ class RunningBatch:
         self._factory = SearchFactory(vocabulary)
         self._start = vocabulary.decoder_start
         self._by_row: list[Search] = []
+        # rows that no search uses. If there are any, `compact` must be called before the next step.
         self.holes: list[int] = []
         # Searches in order of arrival, by the work of a step. `_general` holds searches that are neither beams nor
         # greedy.
         self._beams: dict[Search, None] = {}
         self._general: dict[Search, None] = {}
         self._with_logits: dict[Search, None] = {}  # searches that may need logits
-        self.streamed: dict[Search, None] = {}
+        self.streamed: dict[Search, None] = {}  # the searches whose committed tokens are reported
         # Numbers of searches: with greedy rows, with requested scores, and with steps that are kept.
         self._greedy = self._scored = self._attending = 0
         self._needs: StepNeeds | None = None  # needs of the next step; None if they have changed
-        self.reserved = self.steps = self.row_steps = 0
+        self.reserved = 0  # maximum number of rows that the sentences may take
+        self.steps = self.row_steps = 0  # number of steps so far, and of their rows in all
 
     @property
     def size(self) -> int:

@@ -42,70 +42,40 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class LiveBeams:
-    """The live beams of a search, best first, in the order of the search's rows.
-
-    Attributes:
-        pool: the ended hypotheses.
-        length: number of tokens of each live beam, with forced tokens.
-        scores: score of each live beam.
-        paths: tokens of each live beam.
-    """
+    """The live beams of a search, best first, in the order of the search's rows."""
 
     pool: HypothesisPool[Ended]
-    length: int = 0
-    scores: list[float] = field(default_factory=lambda: [0.0])
-    paths: list[Path] = field(default_factory=lambda: [None])
+    length: int = 0  # number of tokens of each live beam, with forced tokens
+    scores: list[float] = field(default_factory=lambda: [0.0])  # score of each live beam
+    paths: list[Path] = field(default_factory=lambda: [None])  # tokens of each live beam
 
 
 @dataclass(eq=False, slots=True)
 class Search:
-    """The decoding of one sentence. A search begins with one row, and may get more with its first generated token.
-
-    Attributes:
-        sequence: the sentence to decode.
-        options: the options of the sentence.
-        forced_ids: the tokens that the translation starts with.
-        rows: rows of the live hypotheses; beams are best first. When the search has ended, rows with its source.
-        limit: maximum number of tokens of a row, with forced tokens.
-        uncounted: number of forced tokens that do not count as generated.
-        eos_from: number of tokens before the end-of-sentence token may follow.
-        logits_until: a row with fewer tokens than this needs logits, because the best candidates are not enough.
-        keeps_history: whether the row table keeps the tokens of the beams.
-        branches: number of samples or alternatives that the first row will become; 1 once they have their rows.
-        banned: whether a token is never generated, [V].
-        banned_first: whether a token may not be the first generated token, [V].
-        phrases: phrases that may not occur in the text.
-        required: phrases that must occur in the text.
-        beams: the live beams; None if the rows are independent.
-        ended: ended hypotheses of independent rows.
-        reported: number of tokens that were reported as committed.
-        admitted_at: `entered_at` minus the duration of its encoder run [seconds].
-        entered_at: when the sentence got its row [seconds].
-        entered_step: how many steps had been made then.
-        entered_row_steps: how many rows these steps had, in all.
-    """
+    """The decoding of one sentence. A search begins with one row, and may get more with its first generated token."""
 
     sequence: Sequence
     options: DecodingOptions
-    forced_ids: tuple[int, ...]
+    forced_ids: tuple[int, ...]  # the tokens that the translation starts with
+    # rows of the live hypotheses; beams are best first. When the search has ended, rows with its source.
     rows: list[int]
-    limit: int
-    uncounted: int
-    eos_from: int
-    logits_until: int
-    keeps_history: bool
-    branches: int = 1
-    banned: BoolArray | None = None
-    banned_first: BoolArray | None = None
-    phrases: SuppressedPhrases | None = None
-    required: RequiredPhrases | None = None
-    beams: LiveBeams | None = None
-    ended: list[Ended] = field(default_factory=list)
-    reported: int = 0
-    admitted_at: float = 0.0
-    entered_at: float = 0.0
-    entered_step: int = 0
-    entered_row_steps: int = 0
+    limit: int  # maximum number of tokens of a row, with forced tokens
+    uncounted: int  # number of forced tokens that do not count as generated
+    eos_from: int  # number of tokens before the end-of-sentence token may follow
+    logits_until: int  # a row with fewer tokens than this needs logits, because the best candidates are not enough
+    keeps_history: bool  # whether the row table keeps the tokens of the beams
+    branches: int = 1  # number of samples or alternatives that the first row will become; 1 once they have their rows
+    banned: BoolArray | None = None  # whether a token is never generated, [V]
+    banned_first: BoolArray | None = None  # whether a token may not be the first generated token, [V]
+    phrases: SuppressedPhrases | None = None  # phrases that may not occur in the text
+    required: RequiredPhrases | None = None  # phrases that must occur in the text
+    beams: LiveBeams | None = None  # the live beams; None if the rows are independent
+    ended: list[Ended] = field(default_factory=list)  # ended hypotheses of independent rows
+    reported: int = 0  # number of tokens that were reported as committed
+    admitted_at: float = 0.0  # `entered_at` minus the duration of its encoder run [seconds]
+    entered_at: float = 0.0  # when the sentence got its row [seconds]
+    entered_step: int = 0  # how many steps had been made then
+    entered_row_steps: int = 0  # how many rows these steps had, in all
 
     def is_greedy_from(self, position: int) -> bool:
         """Whether all rows take the best candidate of every step, once they have `position` tokens."""

@@ -14,42 +14,30 @@ from translane_server.engine.options import DecodingOptions, RequiredPhrase, unp
 
 @dataclass(frozen=True, slots=True)
 class TargetVocabulary:
-    """The V target tokens.
+    """The V target tokens."""
 
-    Attributes:
-        decoder_start: the id that is fed to the decoder first.
-        eos: the end-of-sentence id.
-        surfaces: the UTF-8 that each token adds to the text, [V]. It may have a leading space, or be a part of a
-            character (byte fallback). It is empty for control tokens. The text of a translation is the surfaces of its
-            tokens, joined, without a space at the start.
-    """
-
-    decoder_start: int
+    decoder_start: int  # the id that is fed to the decoder first
     eos: int
+    # the UTF-8 that each token adds to the text, [V]. It may have a leading space, or be a part of a character (byte
+    # fallback). It is empty for control tokens. The text of a translation is the surfaces of its tokens, joined,
+    # without a space at the start.
     surfaces: abc.Sequence[bytes] = ()
 
 
 class Sentence(NamedTuple):
-    """One source sentence to decode.
+    """One source sentence to decode."""
 
-    Attributes:
-        source_ids: the S source tokens, the end-of-sentence token included (S ≥ 1).
-        options: how to decode it.
-        forced_ids: tokens that the translation starts with. Their log-probabilities are reported, but do not count in
-            the score. With `options.max_length` 0 they are the whole translation, with its end-of-sentence token: the
-            translation is only scored.
-        counted_ids: how many of the last forced tokens count as generated, with a score of 0. They count in the lengths
-            of the options, and in the length by which beams are ranked.
-        word_follows: whether the first generated token must start a word.
-        required_phrases: phrases that must occur in the text (beams only).
-    """
-
-    source_ids: abc.Sequence[int]
+    source_ids: abc.Sequence[int]  # the S source tokens, the end-of-sentence token included (S ≥ 1)
     options: DecodingOptions
+    # tokens that the translation starts with. Their log-probabilities are reported, but do not count in the score. With
+    # `options.max_length` 0 they are the whole translation, with its end-of-sentence token: the translation is only
+    # scored.
     forced_ids: tuple[int, ...] = ()
+    # how many of the last forced tokens count as generated, with a score of 0. They count in the lengths of the
+    # options, and in the length by which beams are ranked.
     counted_ids: int = 0
-    word_follows: bool = False
-    required_phrases: tuple[RequiredPhrase, ...] = ()
+    word_follows: bool = False  # whether the first generated token must start a word
+    required_phrases: tuple[RequiredPhrase, ...] = ()  # phrases that must occur in the text (beams only)
 
     @property
     def allowed_ids(self) -> tuple[int, ...] | None:
@@ -61,23 +49,14 @@ class Sentence(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Sequence:
-    """A sentence on its way, from its acceptance to its result. The server and the worker have a copy each.
+    """A sentence on its way, from its acceptance to its result. The server and the worker have a copy each."""
 
-    Attributes:
-        number: number of the sequence, unique in its dispatcher.
-        priority: sequences of higher priority enter the running batch first; equal priorities in order of arrival.
-        submitted_at: when the dispatcher accepted it [seconds of the clock of all processes].
-        streamed: whether the worker reports tokens as soon as they are committed.
-        sentence: the sentence to decode.
-        rows: maximum number of rows that it takes.
-    """
-
-    number: int
-    priority: int
-    submitted_at: float
-    streamed: bool
+    number: int  # number of the sequence, unique in its dispatcher
+    priority: int  # sequences of higher priority enter the running batch first; equal priorities in order of arrival
+    submitted_at: float  # when the dispatcher accepted it [seconds of the clock of all processes]
+    streamed: bool  # whether the worker reports tokens as soon as they are committed
     sentence: Sentence
-    rows: int = field(init=False)
+    rows: int = field(init=False)  # maximum number of rows that it takes
 
     def __post_init__(self) -> None:
         self.rows = self.sentence.options.rows
@@ -117,54 +96,34 @@ class AlignedToken(NamedTuple):
 
 
 class CommittedTokens(NamedTuple):
-    """The next tokens on which all hypotheses of a sentence agree.
+    """The next tokens on which all hypotheses of a sentence agree."""
 
-    Attributes:
-        token_ids: T tokens.
-        alignment: alignment of each token; empty if it was not requested.
-    """
-
-    token_ids: tuple[int, ...]
-    alignment: tuple[AlignedToken, ...] = ()
+    token_ids: tuple[int, ...]  # T tokens
+    alignment: tuple[AlignedToken, ...] = ()  # alignment of each token; empty if it was not requested
 
 
 class Hypothesis(NamedTuple):
-    """A translation as token ids: the forced and the generated ones, without the end-of-sentence token.
+    """A translation as token ids: the forced and the generated ones, without the end-of-sentence token."""
 
-    Attributes:
-        token_ids: T tokens.
-        score: sum of the natural log-probabilities of the generated tokens, with the end-of-sentence token. Beam search
-            divides the sum by length ^ length_penalty and adds the weighted coverage penalty. None if scores were not
-            requested.
-        is_complete: whether the end-of-sentence token ended the hypothesis; otherwise the maximum length did.
-        token_log_probs: natural log-probability of each token under the model alone, [T]; [T + 1] with the
-            end-of-sentence token of a complete hypothesis; empty if scores were not requested.
-        alignment: alignment of each token, [T]; empty if it was not requested.
-    """
-
-    token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]  # T tokens
+    # sum of the natural log-probabilities of the generated tokens, with the end-of-sentence token. Beam search divides
+    # the sum by length ^ length_penalty and adds the weighted coverage penalty. None if scores were not requested.
     score: float | None
-    is_complete: bool
+    is_complete: bool  # whether the end-of-sentence token ended the hypothesis; otherwise the maximum length did
+    # natural log-probability of each token under the model alone, [T]; [T + 1] with the end-of-sentence token of a
+    # complete hypothesis; empty if scores were not requested
     token_log_probs: tuple[float, ...] = ()
-    alignment: tuple[AlignedToken, ...] = ()
+    alignment: tuple[AlignedToken, ...] = ()  # alignment of each token, [T]; empty if it was not requested
 
 
 class Timing(NamedTuple):
-    """Time in each phase [seconds]: waiting for a row, in the encoder, and in the decoder until the last token.
+    """Time in each phase [seconds]: waiting for a row, in the encoder, and in the decoder until the last token."""
 
-    Attributes:
-        queue: seconds of waiting.
-        encode: seconds of the encoder run.
-        decode: seconds from the row to the last token.
-        steps: decoder steps in which the sentence took part.
-        row_steps: sum of the rows of these steps, those of other sentences included.
-    """
-
-    queue: float
-    encode: float
-    decode: float
-    steps: int = 0
-    row_steps: int = 0
+    queue: float  # seconds of waiting
+    encode: float  # seconds of the encoder run
+    decode: float  # seconds from the row to the last token
+    steps: int = 0  # decoder steps in which the sentence took part
+    row_steps: int = 0  # sum of the rows of these steps, those of other sentences included
 
 
 class SentenceResult(NamedTuple):
@@ -182,53 +141,31 @@ RowRun = tuple[float, int]
 
 
 class StepStats(NamedTuple):
-    """Measurements, in the order in which they were taken.
+    """Measurements, in the order in which they were taken."""
 
-    Attributes:
-        encodes: runs of the encoder.
-        queue_times: waiting time of each sentence, until it got its row; without the encoder run.
-        steps: decode steps. Each row got one token.
-        moves: copies of rows between two steps.
-        first_token_times: time from the acceptance of each sentence to its first token.
-    """
-
-    encodes: list[EncodeRun]
-    queue_times: list[float]
-    steps: list[RowRun]
-    moves: list[RowRun]
-    first_token_times: list[float]
+    encodes: list[EncodeRun]  # runs of the encoder
+    queue_times: list[float]  # waiting time of each sentence, until it got its row; without the encoder run
+    steps: list[RowRun]  # decode steps. Each row got one token.
+    moves: list[RowRun]  # copies of rows between two steps
+    first_token_times: list[float]  # time from the acceptance of each sentence to its first token
 
 
 class EngineInput(NamedTuple):
-    """What a worker is told. Sequences are identified by their numbers.
-
-    Attributes:
-        sequences: new sequences.
-        cancelled: sequences to drop. They may be new, or may have ended.
-        answer: whether the worker must give an output, even an empty one: a sign of life.
-    """
+    """What a worker is told. Sequences are identified by their numbers."""
 
     sequences: abc.Sequence[Sequence]
-    cancelled: abc.Sequence[int]
-    answer: bool = False
+    cancelled: abc.Sequence[int]  # sequences to drop. They may be new, or may have ended.
+    answer: bool = False  # whether the worker must give an output, even an empty one: a sign of life
 
 
 class EngineOutput(NamedTuple):
-    """What a worker has done since its last output. Sequences are identified by their numbers.
+    """What a worker has done since its last output. Sequences are identified by their numbers."""
 
-    Attributes:
-        ended: sequences that are decoded, with their results.
-        dropped: cancelled sequences, whose rows are free.
-        committed: streamed sequences with their new committed tokens, in order.
-        stats: measurements.
-        failed: sequences whose step has failed. Their rows are free.
-    """
-
-    ended: list[tuple[int, SentenceResult]]
-    dropped: list[int]
-    committed: list[tuple[int, CommittedTokens]]
+    ended: list[tuple[int, SentenceResult]]  # sequences that are decoded, with their results
+    dropped: list[int]  # cancelled sequences, whose rows are free
+    committed: list[tuple[int, CommittedTokens]]  # streamed sequences with their new committed tokens, in order
     stats: StepStats
-    failed: list[int]
+    failed: list[int]  # sequences whose step has failed. Their rows are free.
 
     @classmethod
     def none(cls) -> EngineOutput:

@@ -19,26 +19,16 @@ _NO_NUMBERS = np.zeros(0, np.float32)
 
 @dataclass(slots=True)
 class RankedTokens:
-    """The best tokens of n rows under their rules, best first, and the data to score other tokens.
+    """The best tokens of n rows under their rules, best first, and the data to score other tokens."""
 
-    Attributes:
-        token_ids: the best tokens, [n, K].
-        scores: scores by which the search ranks tokens, [n, K]; -inf is banned.
-        log_probs: natural log-probabilities under the model alone, [n, K].
-        logits: logits, [n, V]; None if no row needs them.
-        normalisers: log of the sum of the exponentials of the logits, [n]; only for rows that need logits. Empty
-            without logits.
-        rules: rules of the rows that have rules.
-        rule_rows: row -> its number in `rules`.
-    """
-
-    token_ids: IntArray
-    scores: FloatArray
-    log_probs: FloatArray
-    logits: FloatArray | None
+    token_ids: IntArray  # the best tokens, [n, K]
+    scores: FloatArray  # scores by which the search ranks tokens, [n, K]; -inf is banned
+    log_probs: FloatArray  # natural log-probabilities under the model alone, [n, K]
+    logits: FloatArray | None  # logits, [n, V]; None if no row needs them
+    # log of the sum of the exponentials of the logits, [n]; only for rows that need logits. Empty without logits.
     normalisers: FloatArray
-    rules: processors.Rules | None
-    rule_rows: dict[int, int]
+    rules: processors.Rules | None  # rules of the rows that have rules
+    rule_rows: dict[int, int]  # row -> its number in `rules`
 
     def log_prob(self, row: int, token: int) -> float:
         """Natural log-probability of any token under the model alone, in a row that needs logits."""

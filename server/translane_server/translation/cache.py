@@ -50,16 +50,13 @@ class TranslationStore:
     Args:
         limit: most bytes of all entries, with what Python takes for them.
         count_evictions: is told how many translations were forgotten for others.
-
-    Attributes:
-        bytes: what all entries take now [bytes].
     """
 
     def __init__(self, limit: int, count_evictions: Callable[[int], None] = lambda _count: None) -> None:
         self._limit = limit
         self._count_evictions = count_evictions
         self._packed: OrderedDict[bytes, bytes] = OrderedDict()
-        self.bytes = 0
+        self.bytes = 0  # what all entries take now [bytes]
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -107,12 +104,6 @@ class Recalled:
         known: the packed translations that are known, by the numbers of their texts.
         store: keeps the others.
         count_texts: counts both.
-
-    Attributes:
-        request: what is left to translate: the request, with empty texts in the places of those that are known. So
-            numbers of texts, and limits that depend on how many there are, stay what they are.
-        count: how many texts are known.
-        size: of the translations that are known [bytes].
     """
 
     __slots__ = ("_count_texts", "_keys", "_known", "_new", "_store", "count", "request", "size")
@@ -128,9 +119,11 @@ class Recalled:
         if known:
             texts = ["" if number in known else text for number, text in enumerate(request.texts)]
             request = replace(request, texts=texts)
+        # what is left to translate: the request, with empty texts in the places of those that are known. So numbers of
+        # texts, and limits that depend on how many there are, stay what they are.
         self.request = request
-        self.count = len(known)
-        self.size = sum(map(len, known.values()))
+        self.count = len(known)  # how many texts are known
+        self.size = sum(map(len, known.values()))  # of the translations that are known [bytes]
         self._keys = keys
         self._known = known
         self._new: list[tuple[bytes, bytes]] = []

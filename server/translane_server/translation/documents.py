@@ -83,19 +83,13 @@ class Models(Protocol):
 
 @dataclass(frozen=True)
 class OpenDocument:
-    """A document that is read.
-
-    Attributes:
-        document: the document.
-        size: of its file [bytes].
-        request: the request without texts, with which each window is translated. Its languages are known.
-        found: the language that was found, where the request says "auto"; otherwise None.
-    """
+    """A document that is read."""
 
     document: Document
-    size: int
+    size: int  # of its file [bytes]
+    # the request without texts, with which each window is translated. Its languages are known.
     request: TranslationRequest
-    found: str | None
+    found: str | None  # the language that was found, where the request says "auto"; otherwise None
 
 
 async def open_document(request: DocumentRequest, models: Models, caller: str) -> OpenDocument:
@@ -267,13 +261,10 @@ class _Work:
 
 
 class _Sums:
-    """What was done with the texts of a document. A report of each text would fill the memory.
-
-    Attributes:
-        notes: the first notes of the document, by the number of their text and their own.
-    """
+    """What was done with the texts of a document. A report of each text would fill the memory."""
 
     def __init__(self) -> None:
+        # the first notes of the document, by the number of their text and their own
         self.notes: dict[tuple[int, int], DocumentNote] = {}
         self._any = False
         self._counts = Counter[str]()

@@ -20,25 +20,16 @@ class LanguagePair:
 
     A source is `prefix`, then the ids of `text_prefix` + text, then `suffix`. The template's tokens stand for no part
     of a text. A text without tokens gets no template.
-
-    Attributes:
-        source: the model's tag of the source language.
-        target: the model's tag of the target language.
-        tokenizer: the model's tokenizer.
-        forced_ids: target ids that every translation starts with. They are no part of the text.
-        text_prefix: text before every source text.
-        prefix: ids before the ids of the text.
-        suffix: ids after the ids of the text.
-        encode: returns the source ids of each text, with the template; an empty list if a text has no tokens.
     """
 
-    source: str
-    target: str
+    source: str  # the model's tag of the source language
+    target: str  # the model's tag of the target language
     tokenizer: Tokenizer
-    forced_ids: tuple[int, ...] = ()
-    text_prefix: str = ""
-    prefix: tuple[int, ...] = ()
-    suffix: tuple[int, ...] = ()
+    forced_ids: tuple[int, ...] = ()  # target ids that every translation starts with. They are no part of the text.
+    text_prefix: str = ""  # text before every source text
+    prefix: tuple[int, ...] = ()  # ids before the ids of the text
+    suffix: tuple[int, ...] = ()  # ids after the ids of the text
+    # returns the source ids of each text, with the template; an empty list if a text has no tokens
     encode: Encode = field(init=False)
 
     def __post_init__(self) -> None:

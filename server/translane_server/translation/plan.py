@@ -51,72 +51,47 @@ _NO_GLOSSARIES = StoredGlossaries()
 
 @dataclass(slots=True)
 class Segment:
-    """A sentence to translate, as it was cut, and as its translation needs it.
-
-    Attributes:
-        text: the sentence.
-        ids: its tokens.
-        surfaces: the part of the text that each token stands for; None until somebody needs them.
-        marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
-        escape: makes translated text fit the format of the request.
-        terms: the terms of the request that occur in it.
-    """
+    """A sentence to translate, as it was cut, and as its translation needs it."""
 
     text: str
-    ids: Sequence[int]
+    ids: Sequence[int]  # its tokens
+    # the part of the text that each token stands for; None until somebody needs them
     surfaces: Sequence[str] | None = None
+    # the text and its marks, which are put into the translation; None if nothing was taken out of it
     marked: MarkedText | None = None
-    escape: Callable[[str], str] = str
-    terms: Sequence[FoundTerm] = ()
+    escape: Callable[[str], str] = str  # makes translated text fit the format of the request
+    terms: Sequence[FoundTerm] = ()  # the terms of the request that occur in it
 
 
 @dataclass(frozen=True, eq=False)
 class RequestPlan:
-    """How texts are translated. Requests with the same languages and options have the same plan.
+    """How texts are translated. Requests with the same languages and options have the same plan."""
 
-    Attributes:
-        pair: the language pair, which tokenizes sources.
-        source_language: a standard tag.
-        target_language: a standard tag.
-        options: the options of the request, and the model's defaults.
-        tokens: limits of the lengths.
-        special_ids: the model's special ids.
-        calibration: of the estimated quality.
-        patterns: the request's patterns of what is kept, if it has any.
-        splits: whether texts are cut into sentences; None cuts only texts that have several sentences or are too long.
-        preserves: whether rules find what is kept, and unknown characters are kept.
-        returns_score: whether the caller gets scores.
-        aligns: whether the model can align, so that marks are put where the alignment says.
-        wrong: what is wrong with the languages and the options.
-        decoding: how each sentence is decoded; None if something is wrong with the options. So is what follows.
-        with_terms: how a sentence is decoded in which a term occurs.
-        terms: the terms that translations must keep, if there are any.
-        forced_ids: tokens that each translation starts with. The first of them, those of the pair, name a language, and
-            are no part of the text.
-        counted_ids: how many of the last forced tokens the lengths count. As in Hugging Face, they count a forced
-            language token, and do not count a prompt of the decoder.
-        word_follows: whether a word starts after the forced tokens.
-    """
-
-    pair: LanguagePair
-    source_language: str
-    target_language: str
-    options: Options
+    pair: LanguagePair  # tokenizes sources
+    source_language: str  # a standard tag
+    target_language: str  # a standard tag
+    options: Options  # the options of the request, and the model's defaults
     tokens: TokenLimits
     special_ids: SpecialIds
-    calibration: Calibration
-    patterns: PreservePatterns | None
+    calibration: Calibration  # of the estimated quality
+    patterns: PreservePatterns | None  # the request's patterns of what is kept, if it has any
+    # whether texts are cut into sentences; None cuts only texts that have several sentences or are too long
     splits: bool | None
-    preserves: bool
-    returns_score: bool
-    aligns: bool
-    wrong: Sequence[FieldViolation] = ()
+    preserves: bool  # whether rules find what is kept, and unknown characters are kept
+    returns_score: bool  # whether the caller gets scores
+    aligns: bool  # whether the model can align, so that marks are put where the alignment says
+    wrong: Sequence[FieldViolation] = ()  # what is wrong with the languages and the options
+    # how each sentence is decoded; None if something is wrong with the options. So is what follows.
     decoding: DecodingOptions | None = None
-    with_terms: DecodingOptions | None = None
-    terms: KeptTerms | None = None
+    with_terms: DecodingOptions | None = None  # how a sentence is decoded in which a term occurs
+    terms: KeptTerms | None = None  # the terms that translations must keep, if there are any
+    # tokens that each translation starts with. The first of them, those of the pair, name a language, and are no part
+    # of the text.
     forced_ids: tuple[int, ...] = ()
+    # how many of the last forced tokens the lengths count. As in Hugging Face, they count a forced language token, and
+    # do not count a prompt of the decoder.
     counted_ids: int = 0
-    word_follows: bool = False
+    word_follows: bool = False  # whether a word starts after the forced tokens
 
     def is_plain(self, text: str) -> bool:
         """Whether `text` is one sentence in which nothing is kept, as far as can be told without tokens."""

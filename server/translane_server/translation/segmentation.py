@@ -26,22 +26,16 @@ _SEARCHES = 3
 
 @dataclass(slots=True)
 class PreparedText:
-    """A text as sentences to decode: at most one sentence, unless the text was cut.
-
-    Attributes:
-        segments: the sentences.
-        gaps: for each block of the text, which has n sentences, the n + 1 texts before, between and after them; None if
-            the text is one sentence as it is.
-        document: what the translations of the blocks are put into; None for plain text, which is one block.
-        treatment: what was done with the text; None if nothing was.
-        written: the text as it was written, if something of it may have been preserved.
-    """
+    """A text as sentences to decode: at most one sentence, unless the text was cut."""
 
     segments: Sequence[Segment]
+    # for each block of the text, which has n sentences, the n + 1 texts before, between and after them; None if the
+    # text is one sentence as it is.
     gaps: Sequence[Sequence[str]] | None = None
+    # what the translations of the blocks are put into; None for plain text, which is one block
     document: Document | None = None
-    treatment: Treatment | None = None
-    written: str | None = None
+    treatment: Treatment | None = None  # what was done with the text; None if nothing was
+    written: str | None = None  # the text as it was written, if something of it may have been preserved
 
     def join(self, translations: Sequence[str], target_language: str) -> str:
         """Join the translations of the sentences of a text that was cut."""

@@ -73,17 +73,11 @@ class Step(Translates, Protocol):
 
 @dataclass(frozen=True)
 class ThroughPivot:
-    """Translates with two models, one after the other. The second one streams.
+    """Translates with two models, one after the other. The second one streams."""
 
-    Attributes:
-        first: translates the source language to `language`.
-        second: translates `language` to the target language.
-        language: the language in the middle, by the tag that `first` has for it.
-    """
-
-    first: Step
-    second: Step
-    language: str
+    first: Step  # translates the source language to `language`
+    second: Step  # translates `language` to the target language
+    language: str  # the language in the middle, by the tag that `first` has for it
 
     @property
     def name(self) -> str:

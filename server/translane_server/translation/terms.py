@@ -77,19 +77,13 @@ def _rough(text: str) -> str:
 
 
 class FoundTerm(NamedTuple):
-    """A term that occurs in a sentence.
+    """A term that occurs in a sentence."""
 
-    Attributes:
-        glossary: the name of its stored glossary; "" for a term of the request.
-        term: the term.
-        phrase: its target as the model writes it; None if the model's vocabulary cannot spell the target.
-        outcome: why the translation need not have the term; UNSPECIFIED if it must.
-    """
-
-    glossary: str
+    glossary: str  # the name of its stored glossary; "" for a term of the request
     term: Term
+    # its target as the model writes it; None if the model's vocabulary cannot spell the target
     phrase: RequiredPhrase | None
-    outcome: TermOutcome
+    outcome: TermOutcome  # why the translation need not have the term; UNSPECIFIED if it must
 
     def is_in(self, translation: str) -> bool:
         """Whether the target is in `translation`."""
@@ -104,19 +98,14 @@ def required_phrases(found: Sequence[FoundTerm]) -> tuple[RequiredPhrase, ...]:
 
 @dataclass(frozen=True)
 class KeptTerms:
-    """The terms of a request.
+    """The terms of a request."""
 
-    Attributes:
-        own: the terms in the request itself.
-        stored: the stored glossaries that the request names. In each text, terms of the request come before theirs, and
-            an earlier glossary before a later one: the words of a term that is found are no part of another term.
-        spelling: spells targets.
-        suppressed: phrases that must not occur in translations. A stored term whose target has one is not required.
-    """
-
-    own: Glossary
+    own: Glossary  # the terms in the request itself
+    # the stored glossaries that the request names. In each text, terms of the request come before theirs, and an
+    # earlier glossary before a later one: the words of a term that is found are no part of another term.
     stored: Sequence[Glossary]
-    spelling: Spelling
+    spelling: Spelling  # spells targets
+    # phrases that must not occur in translations. A stored term whose target has one is not required.
     suppressed: Sequence[str] = field(default=())
 
     def in_sentence(self, text: str) -> list[FoundTerm]:

@@ -38,29 +38,19 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Who asks, how urgent it is, and what it costs. By default nothing is paid.
+    """Who asks, how urgent it is, and what it costs. By default nothing is paid."""
 
-    Attributes:
-        caller: the one who asks. Callers get equal shares.
-        priority: sentences of a higher priority enter the batch first.
-        pay: takes sentences from the caller's quota; raises a `RequestError` if there are not enough.
-        note: is told facts about the request, for its line in the log.
-        count_in: is told the models of a request whose languages had to be found.
-        trace: the trace of the call that asks; None without one.
-        most_sentences: how many sentences the caller may have paid for at a time.
-        give_back: gives sentences back to the caller's quota before the call ends.
-        progress: is told that a long call goes on.
-    """
-
-    caller: str = ""
-    priority: int = 0
+    caller: str = ""  # the one who asks. Callers get equal shares.
+    priority: int = 0  # sentences of a higher priority enter the batch first
+    # takes sentences from the caller's quota; raises a `RequestError` if there are not enough
     pay: Callable[..., None] = _nothing
-    note: Callable[..., None] = _nothing
+    note: Callable[..., None] = _nothing  # is told facts about the request, for its line in the log
+    # is told the models of a request whose languages had to be found
     count_in: Callable[[Sequence[ModelMetrics]], None] = _nothing
-    trace: CallTrace | None = None
-    most_sentences: int = sys.maxsize
-    give_back: Callable[[int], None] = _nothing
-    progress: Callable[[], None] = _nothing
+    trace: CallTrace | None = None  # the trace of the call that asks; None without one
+    most_sentences: int = sys.maxsize  # how many sentences the caller may have paid for at a time
+    give_back: Callable[[int], None] = _nothing  # gives sentences back to the caller's quota before the call ends
+    progress: Callable[[], None] = _nothing  # is told that a long call goes on
 
     def paid(self) -> Ticket:
         """Return a ticket for a step whose sentences were paid for in the step before."""
@@ -105,7 +95,7 @@ class Translator:
         metrics: counts requests and tokens.
         version: identifies the version in responses.
         stored: returns the glossaries of the server. They are other ones after a change.
-        cache: the cache of the version's translations; None without one.
+        cache: the cache of the version's translations; None without one
         clock: seconds, monotonic.
     """
 

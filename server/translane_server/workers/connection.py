@@ -60,19 +60,13 @@ class WorkerConnection(asyncio.BufferedProtocol):
     Args:
         setup: the setup of the worker.
         host: runs the worker.
-
-    Attributes:
-        name: the name of the worker in log lines and errors.
-        facts: the worker's model, for log lines.
-        rows: maximum number of hypotheses that decode at once.
-        heard: number of messages that have come from the worker.
     """
 
     def __init__(self, setup: WorkerSetup, host: Host) -> None:
-        self.name = f"replica {setup.number}"
-        self.facts = data(model=setup.model.name)
-        self.rows = setup.rows
-        self.heard = 0
+        self.name = f"replica {setup.number}"  # the name of the worker in log lines and errors
+        self.facts = data(model=setup.model.name)  # the worker's model, for log lines
+        self.rows = setup.rows  # maximum number of hypotheses that decode at once
+        self.heard = 0  # number of messages that have come from the worker
         self._setup = setup
         self._host = host
         self._frames = Frames()

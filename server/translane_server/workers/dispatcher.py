@@ -70,10 +70,6 @@ class Dispatcher:
         observe: called with the measurements of the workers.
         count_repeat: called for each sentence that is decoded again.
         clock: monotonic clock [seconds], equal in all processes.
-
-    Attributes:
-        availability_changed: called when `is_available` may have changed.
-        waiting_limit: the argument.
     """
 
     def __init__(
@@ -98,7 +94,7 @@ class Dispatcher:
         self._lone_rows = lone_rows
         self._observe = observe
         self._count_repeat = count_repeat
-        self.availability_changed: Callable[[], None] = lambda: None
+        self.availability_changed: Callable[[], None] = lambda: None  # called when `is_available` may have changed
         self._clock = clock
         self._queue: FairQueue[AcceptedSequence] = FairQueue()
         self._again: deque[AcceptedSequence] = deque()  # sentences to decode again, before those in the queue

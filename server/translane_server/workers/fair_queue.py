@@ -82,17 +82,13 @@ class FairQueue(Generic[Item]):
     """Sentences that wait: higher levels first, and within a level a fair share for each caller.
 
     Entries of one caller and level leave by priority, and equal priorities in order of arrival.
-
-    Attributes:
-        size: number of entries.
-        of_callers: number of entries of each caller who has any.
     """
 
     def __init__(self) -> None:
         self._arrivals = itertools.count()
         self._levels: dict[int, _Level[Item]] = {}
         self._order: list[int] = []  # negated levels, so that the highest is first
-        self.of_callers: dict[str, int] = {}
+        self.of_callers: dict[str, int] = {}  # number of entries of each caller who has any
         self.size = 0
         self._removed = 0  # removed entries that are still in a heap
 

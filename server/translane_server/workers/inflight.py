@@ -12,48 +12,28 @@ from translane_server.workers.fair_queue import Entry
 
 @dataclass(eq=False, slots=True)
 class AcceptedSequence(Sequence):
-    """A sequence as the server has it.
+    """A sequence as the server has it."""
 
-    Attributes:
-        request: its request.
-        place: its place in the request.
-        entry: its entry in the queue.
-        failures: how often it was lost with its worker, or its step failed.
-        failures_alone: how often this happened while it was alone.
-        is_suspect: whether it decodes alone from now on, so that it cannot harm others.
-    """
-
-    request: InFlight
-    place: int
-    entry: Entry[AcceptedSequence] | None = None
-    failures: int = 0
-    failures_alone: int = 0
-    is_suspect: bool = False
+    request: InFlight  # its request
+    place: int  # its place in the request
+    entry: Entry[AcceptedSequence] | None = None  # its entry in the queue
+    failures: int = 0  # how often it was lost with its worker, or its step failed
+    failures_alone: int = 0  # how often this happened while it was alone
+    is_suspect: bool = False  # whether it decodes alone from now on, so that it cannot harm others
 
 
 @dataclass(eq=False, slots=True)
 class InFlight:
-    """Sequences that are answered together. A sequence is identified by its place in the request.
+    """Sequences that are answered together. A sequence is identified by its place in the request."""
 
-    Attributes:
-        results: result of each sequence; None if it is not decoded yet.
-        missing: number of sequences that are not decoded yet.
-        streamed: whether the caller takes committed tokens and results as they come.
-        caller: who asks.
-        sequences: the sequences; empty once the request is answered.
-        error: the error that ends the request.
-        is_over: nobody waits for the results any more.
-        changed: set when the caller should look again.
-    """
-
-    results: list[SentenceResult | None]
-    missing: int
-    streamed: bool
-    caller: str
-    sequences: list[AcceptedSequence] = field(default_factory=list)
-    error: RequestError | None = None
-    is_over: bool = False
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    results: list[SentenceResult | None]  # result of each sequence; None if it is not decoded yet
+    missing: int  # number of sequences that are not decoded yet
+    streamed: bool  # whether the caller takes committed tokens and results as they come
+    caller: str  # who asks
+    sequences: list[AcceptedSequence] = field(default_factory=list)  # the sequences; empty once the request is answered
+    error: RequestError | None = None  # the error that ends the request
+    is_over: bool = False  # nobody waits for the results any more
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set when the caller should look again
     _streams: dict[int, _Stream] = field(default_factory=dict)
 
     def add_committed(self, place: int, tokens: CommittedTokens) -> None:

@@ -38,48 +38,29 @@ from translane_server.engine.sequence import (
 
 @dataclass(frozen=True)
 class ModelSetup:
-    """The model, and how replicas run it.
+    """The model, and how replicas run it."""
 
-    Attributes:
-        bundle: the checked bundle of the model.
-        device: the device that runs the model.
-        threads: number of ONNX Runtime's threads in each replica.
-        source_capacity: maximum number of source tokens of a sentence.
-        target_capacity: maximum number of decode steps of a sentence.
-        name: the name under which the model is served, for the log.
-        log_format: see `logs.configure_logging`.
-        log_level: see `logs.configure_logging`.
-        log_always: see `logs.configure_logging`.
-    """
-
-    bundle: Bundle
-    device: Device
-    threads: int
-    source_capacity: int
-    target_capacity: int
-    name: str = ""
-    log_format: Literal["plain", "json"] = "plain"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_always: Mapping[str, Any] = field(default_factory=dict)
+    bundle: Bundle  # the checked bundle of the model
+    device: Device  # the device that runs the model
+    threads: int  # number of ONNX Runtime's threads in each replica
+    source_capacity: int  # maximum number of source tokens of a sentence
+    target_capacity: int  # maximum number of decode steps of a sentence
+    name: str = ""  # the name under which the model is served, for the log
+    log_format: Literal["plain", "json"] = "plain"  # see `logs.configure_logging`
+    log_level: Literal["debug", "info", "warning", "error"] = "info"  # see `logs.configure_logging`
+    log_always: Mapping[str, Any] = field(default_factory=dict)  # see `logs.configure_logging`
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """The setup of one replica.
+    """The setup of one replica."""
 
-    Attributes:
-        number: number of the replica.
-        rows: maximum number of hypotheses that decode at once.
-        vocabulary: the target vocabulary.
-        model: the model.
-        lone_threads: number of ONNX Runtime's threads while no other replica of the model is at work, if that is more
-            than `model.threads`.
-    """
-
-    number: int
-    rows: int
-    vocabulary: TargetVocabulary
-    model: ModelSetup
+    number: int  # number of the replica
+    rows: int  # maximum number of hypotheses that decode at once
+    vocabulary: TargetVocabulary  # the target vocabulary
+    model: ModelSetup  # the model
+    # number of ONNX Runtime's threads while no other replica of the model is at work, if that is more than
+    # `model.threads`
     lone_threads: int = 1
 
 

@@ -28,18 +28,12 @@ _ROWS = 16
 
 @dataclass(frozen=True)
 class Placement:
-    """The replicas of a model.
+    """The replicas of a model."""
 
-    Attributes:
-        rows: number of rows of each replica.
-        threads: number of threads of each replica.
-        lone_threads: number of threads of the first replica while the others have no work.
-        spare_rows: number of rows of each spare replica. Spare replicas run while other models leave CPUs idle.
-    """
-
-    rows: tuple[int, ...]
-    threads: int
-    lone_threads: int = 1
+    rows: tuple[int, ...]  # number of rows of each replica
+    threads: int  # number of threads of each replica
+    lone_threads: int = 1  # number of threads of the first replica while the others have no work
+    # number of rows of each spare replica. Spare replicas run while other models leave CPUs idle.
     spare_rows: tuple[int, ...] = ()
 
     def lone_threads_of(self, number: int) -> int:

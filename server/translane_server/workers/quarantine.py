@@ -49,15 +49,12 @@ class Quarantine:
 
 
 class _Recent:
-    """What was added in the last `seconds`, or as much of it as is remembered.
-
-    Attributes:
-        added: when each was added last, the oldest first; some of them may be too old.
-    """
+    """What was added in the last `seconds`, or as much of it as is remembered."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
+        # when each was added last, the oldest first; some of them may be too old
         self.added: OrderedDict[str, float] = OrderedDict()
 
     def __contains__(self, each: str) -> bool:

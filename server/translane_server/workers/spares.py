@@ -18,14 +18,11 @@ class SharedCpus:
 
     Args:
         count: number of CPUs.
-
-    Attributes:
-        count: the argument.
-        may_be_lent: whether a model may use the CPUs of idle ones, because the memory is enough for spare workers.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
+        # whether a model may use the CPUs of idle ones, because the memory is enough for spare workers
         self.may_be_lent = True
         self._workers: set[Worker] = set()
 
@@ -53,9 +50,6 @@ class Spares:
             To start one takes a part of a second of processor time, which a short burst of work is not worth.
         unused: time between two looks at who has had nothing to do meanwhile, and may rest [seconds].
         clock: monotonic clock [seconds].
-
-    Attributes:
-        workers: the argument.
     """
 
     def __init__(

@@ -87,16 +87,6 @@ class Worker:
         count_loss: called for each life that ends without being stopped, and for each that does not start.
         close: called on a thread when the worker is stopped for good.
         clock: monotonic clock [seconds].
-
-    Attributes:
-        connection: the present life.
-        state: where the worker is in its lives.
-        capacity: maximum number of hypotheses that decode at once.
-        threads: the argument.
-        sequences: number of a sequence -> the sequence.
-        waiting: number of a sequence without rows -> its cost.
-        rows: maximum number of rows that all its sequences take.
-        active_rows: maximum number of rows that its decoding sequences take.
     """
 
     def __init__(
@@ -110,18 +100,18 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.connection = connect()
-        self.capacity = self.connection.rows
+        self.capacity = self.connection.rows  # maximum number of hypotheses that decode at once
         self.threads = threads
-        self.sequences: dict[int, AcceptedSequence] = {}
-        self.rows = 0
-        self.active_rows = 0
-        self.waiting: dict[int, int] = {}
+        self.sequences: dict[int, AcceptedSequence] = {}  # number of a sequence -> the sequence
+        self.rows = 0  # maximum number of rows that all its sequences take
+        self.active_rows = 0  # maximum number of rows that its decoding sequences take
+        self.waiting: dict[int, int] = {}  # number of a sequence without rows -> its cost
         self._waiting_cost = 0
         self._most = 2 * self.capacity  # sequences
         # Numbers of the sequences that were sent since the last output, and between the last two.
         self._new: list[int] = []
         self._newer: list[int] = []
-        self.state = State.RESTING
+        self.state = State.RESTING  # where the worker is in its lives
         self._connect = connect
         self._patience = patience
         self._count_loss = count_loss
