@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from translane_server.access.keys import KeyHolder
 from translane_server.core.errors import FieldViolation, InvalidRequestError, SentenceRateError, TooManySentencesError
@@ -16,6 +17,7 @@ _RETRY_AFTER = 0.5
 _LONGEST_RETRY = 60.0
 
 
+@dataclass(eq=False)
 class Allowance:
     """What all calls of one holder may still ask for.
 
@@ -23,31 +25,26 @@ class Allowance:
     request takes one token for each sentence. It is accepted while there is any token, and may leave a debt, so a
     request of many sentences is not refused for ever; the next request waits until the debt is paid.
 
-    Args:
-        name: who has the keys.
-        holder: the holder's limits.
-        metrics: counts sentences and refused calls.
-        label: the holder in metrics.
-        clock: seconds, monotonic.
-
     Attributes:
         name: who has the keys.
         holder: the holder's limits. Others may take their place; what is in flight stays in flight.
+        metrics: counts sentences and refused calls.
+        label: the holder in metrics.
+        clock: seconds, monotonic.
         in_flight: number of sentences of open calls.
     """
 
-    def __init__(
-        self, name: str, holder: KeyHolder, metrics: Metrics, label: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.name = name
-        self.holder = holder
-        self.in_flight = 0
-        self._sentences = metrics.key_sentences.labels(label)
-        self._rejected = metrics.key_rejected
-        self._label = label
-        self._clock = clock
+    name: str
+    holder: KeyHolder
+    metrics: Metrics
+    label: str
+    clock: Callable[[], float] = time.monotonic
+    in_flight: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._sentences = self.metrics.key_sentences.labels(self.label)
         self._tokens = self._capacity
-        self._filled = clock()
+        self._filled = self.clock()
 
     def take(self, sentences: int, *, of_call: int = 0) -> None:
         """Count sentences of a call.
@@ -73,7 +70,7 @@ class Allowance:
                 _RETRY_AFTER,
             )
         if rate is not None:
-            now = self._clock()
+            now = self.clock()
             self._tokens = min(self._capacity, self._tokens + (now - self._filled) * rate)
             self._filled = now
             if self._tokens < 1 and not of_call:
@@ -89,7 +86,7 @@ class Allowance:
 
     def count_refusal(self, reason: str) -> None:
         """Count a call that was refused."""
-        self._rejected.labels(self._label, reason).inc()
+        self.metrics.key_rejected.labels(self.label, reason).inc()
 
     @property
     def _capacity(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import time
 from collections import Counter as Counts
@@ -16,6 +15,7 @@ from translane_server.access.keys import Key, digest_of, is_token, load_keys
 from translane_server.core.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
 from translane_server.core.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
+from translane_server.settings.model_sources import is_loopback
 from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ def keys_of(settings: ServerSettings, metrics: Metrics) -> KeyRing | None:
 
 def what_is_missing(settings: ServerSettings) -> str:
     """What a server lacks that other machines can reach, and what follows; empty if it lacks nothing."""
-    if _is_loopback(settings.host):
+    if is_loopback(settings.host):
         return ""
     knows_callers = settings.keys_file or settings.tls_client_ca
     if settings.tls_cert and knows_callers:
@@ -172,10 +172,3 @@ def what_is_missing(settings: ServerSettings) -> str:
         "without TLS (--tls-cert) and keys (--keys-file): whoever reaches the port may translate, and whoever is on"
         " the way can read texts"
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"

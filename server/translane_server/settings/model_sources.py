@@ -150,11 +150,15 @@ def is_exposed(address: str) -> bool:
 
 def is_local(address: str) -> bool:
     """Whether the host of an address is this machine."""
-    host = urlsplit(address).hostname or ""
+    return is_loopback(urlsplit(address).hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an IP address is that of this machine alone."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"
 
 
 def _read_place(text: str | Path) -> ModelPlace | RemotePlace:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from helpers.commands import keys as run
-from translane.__main__ import main
 from translane_server.access.keys import MOST_KEYS_OF_A_HOLDER, digest_of, is_token, load_keys
 
 
@@ -185,12 +184,6 @@ def test_changes_at_the_same_time_all_stay(path):
     for thread in threads:
         thread.join()
     assert len(load_keys(path)) == 8
-
-
-def test_the_entry_point_reads_the_command_line(monkeypatch, path, capsys):
-    monkeypatch.setattr("sys.argv", ["translane", "keys", "add", "a", "--file", str(path)])
-    assert main() == 0
-    assert is_token(capsys.readouterr().out.strip())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
