@@ -30,10 +30,7 @@ _log = logging.getLogger(__name__)
 def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None = None) -> Registry:
     """Find all models and glossaries, download those of URLs, and check their files. No model is loaded yet.
 
-    Args:
-        settings: the settings of the server.
-        metrics: the metrics of the server.
-        cpus: number of CPUs of all models; by default the CPUs that this process may use.
+    All models together have so many `cpus`; by default those that this process may use.
 
     Raises:
         StartupError: a model or a glossary is wrong. If there are several models, the message names the model.
@@ -138,10 +135,7 @@ async def loaded_models(
 ) -> AsyncIterator[Registry]:
     """Load all models, and end them with the block. A program so translates without a server.
 
-    Args:
-        settings: what a server's settings say of models. Addresses, keys and limits of calls count for nothing.
-        metrics: the metrics; by default some that nobody sees.
-        cpus: number of CPUs of all models; by default the CPUs that this process may use.
+    Of the settings, addresses, keys and limits of calls count for nothing. For `cpus` see `build_registry`.
 
     Raises:
         StartupError: a model or a glossary is wrong, or cannot be loaded.
@@ -156,11 +150,7 @@ async def loaded_models(
 
 
 def _local(place: ModelPlace | RemotePlace, remote: Mapping[RemotePlace, RemoteModel]) -> ModelPlace:
-    """Return the place of a model in a folder, after the model is fetched from its URL.
-
-    Raises:
-        BundleError: the model cannot be fetched.
-    """
+    """Return the place of a model in a folder, after the model is fetched from its URL. Raises BundleError."""
     if isinstance(place, ModelPlace):
         return place
     model = remote[place]

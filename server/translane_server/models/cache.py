@@ -35,11 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Hold:
-    """A bundle that stays in the cache until `release`, or until nobody has this object any more.
-
-    Attributes:
-        folder: the bundle.
-    """
+    """A bundle that stays in the cache until `release`, or until nobody has this object any more."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
@@ -51,14 +47,10 @@ class Hold:
 
 
 class ModelCache:
-    """The folder of downloaded bundles.
+    """The folder of downloaded bundles, which is made if it is missing. Raises BundleError if it cannot be made.
 
     Args:
-        folder: the setting `model_cache`; is made if it is missing.
         most_bytes: the setting `model_cache_bytes`.
-
-    Raises:
-        BundleError: the folder cannot be made.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
@@ -114,8 +106,7 @@ class ModelCache:
     def locked(self, stop: threading.Event) -> Iterator[None]:
         """Wait until no other process changes the folder, and keep others from changing it.
 
-        Raises:
-            DownloadError: `stop` was set meanwhile.
+        Raises DownloadError if `stop` is set meanwhile.
         """
         with (self.folder / "lock").open("a") as file:
             if not _try_lock(file.fileno()):
@@ -129,10 +120,7 @@ class ModelCache:
         """Make room for a bundle of `size` bytes, and return the folder for its files. The lock is held.
 
         What killed servers left of other bundles is removed, and as far as it is necessary, bundles that nobody holds,
-        the ones not used for longest first.
-
-        Raises:
-            BundleError: there is not enough room.
+        the ones not used for longest first. Raises BundleError if there is not enough room.
         """
         for leftover in self._unfinished.iterdir():
             if leftover.name != digest:
@@ -156,21 +144,17 @@ class ModelCache:
         return new
 
     def finish(self, digest: str) -> Hold:
-        """Put a bundle whose files are all there at its place, and hold it. The lock is held.
+        """Put a bundle whose files are all there in the place of a broken one or of none, and hold it.
 
-        A broken bundle that is there already may be in use. So it stays, and gets one file after the other.
+        The lock is held. Who has opened files of the broken bundle keeps them.
         """
-        new, bundle = self._unfinished / digest, self.bundle(digest)
+        bundle, broken = self.bundle(digest), self._unfinished / f"removed-{digest}"
         (self._holds / digest).touch()
-        if bundle.is_dir():
-            for path in [path for path in new.rglob("*") if path.is_file()]:
-                target = bundle / path.relative_to(new)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(target)
-            _remove(new)
-        else:
-            new.rename(bundle)
+        if bundle.exists():
+            bundle.rename(broken)
+        (self._unfinished / digest).rename(bundle)
         flush_folder(self._bundles)
+        _remove(broken)
         hold = self.hold(digest)
         assert hold is not None, "nobody else removes a bundle while the lock is held"
         return hold

@@ -20,9 +20,7 @@ _REMEMBERED_PAIRS = 1024
 class Choice:
     """Chooses among the models of a server, as they are now. Lengths of names and tags must be checked before.
 
-    Args:
-        models: the models by name, in order.
-        pivots: whether two models may translate one after the other.
+    With `pivots`, two models may translate one after the other.
     """
 
     def __init__(self, models: Mapping[str, ServedModel], *, pivots: bool = True) -> None:

@@ -75,8 +75,7 @@ def versions(folder: Path) -> list[Path]:
 def manifest_names(version: Path) -> list[str]:
     """Return the names in the manifests of a version: usually one, even if there is a bundle for each precision.
 
-    Raises:
-        BundleError: a manifest is missing or malformed.
+    Raises BundleError if a manifest is missing or malformed.
     """
     return list(dict.fromkeys(read_manifest(bundle).name for bundle in _bundles(version) or [version]))
 
@@ -153,11 +152,7 @@ def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in `folder`, without hidden ones.
-
-    Raises:
-        OSError: `folder` cannot be read.
-    """
+    """The folders in `folder`, without hidden ones. Raises OSError."""
     return [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
 
 

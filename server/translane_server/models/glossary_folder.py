@@ -50,9 +50,7 @@ class GlossaryFolder:
     A file is a glossary if its name ends with .tsv and does not begin with a dot. See `text.glossary_files` for names
     and lines.
 
-    Args:
-        folder: the setting `glossaries`; None for a server without glossaries.
-        interval: time from one look at the files to the next [seconds].
+    Without a folder there are none. From one look at the files to the next it is `interval` seconds.
 
     Attributes:
         current: the glossaries for new requests.
@@ -129,9 +127,7 @@ class GlossaryFolder:
     def _stamps(self) -> dict[str, Stamp]:
         """Return the stamp of each file in the folder, in the order of their names.
 
-        Raises:
-            OSError: the folder cannot be read.
-            GlossaryError: there are too many files.
+        Raises OSError, or GlossaryError if there are too many files.
         """
         found = {}
         with os.scandir(self._folder) as entries:
@@ -148,11 +144,7 @@ class GlossaryFolder:
         return dict(sorted(found.items()))
 
     def _read(self, name: str) -> StoredGlossary:
-        """Read a file of the folder.
-
-        Raises:
-            GlossaryError: the file is no glossary; the message names the file and the line.
-        """
+        """Read a file of the folder. Raises GlossaryError, which names the file and the line."""
         assert self._folder is not None
         path = self._folder / name
         try:

@@ -43,14 +43,10 @@ class ModelLoader:
 
     Attributes:
         name: the name under which the model is served.
-        folder: the model's folder; see `folders`.
-        settings: the settings of this model.
-        metrics: the metrics of this model.
+        folder: see `folders`.
         cpus: returns the number of CPUs of this model.
         shared: the CPUs of all models.
-        pool: turns texts into tokens, and tokens into texts.
         named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
-        stored: returns the glossaries of the server.
         remote: brings new versions from a URL into the folder; None if other people bring them.
     """
 
@@ -114,11 +110,7 @@ class ModelLoader:
         return loaded
 
     def _candidates(self, wanted: str) -> list[Path]:
-        """Return the versions to try, the best first.
-
-        Raises:
-            BundleError: the wanted version is not there.
-        """
+        """Return the versions to try, the best first. Raises BundleError if the wanted one is not there."""
         found = versions(self.folder)
         if not wanted:
             return found
@@ -153,8 +145,7 @@ class ModelLoader:
     async def _refresh(self, *, keeps_running: bool) -> None:
         """Bring the newest version of a URL into the folder.
 
-        Raises:
-            BundleError: that fails, and a version runs, or there is none to load.
+        Raises BundleError if that fails, and a version runs or there is none to load.
         """
         if self.remote is None or self._checked is not None:
             return
@@ -181,10 +172,7 @@ class ModelLoader:
         """Warn of a reload that may be a mistake, or refuse it.
 
         A version with a name that has changed its files is a mistake, or made without a new name; so is one that
-        translates less than the one before.
-
-        Raises:
-            BundleError: the settings say that it is refused.
+        translates less than the one before. Raises BundleError if the settings refuse it.
         """
         found = []
         if old.manifest.name != new.manifest.name:
@@ -266,10 +254,9 @@ def estimated_memory(model: ModelDescription, plan: Placement) -> int:
 def make_dispatcher(
     settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int, shared: SharedCpus
 ) -> tuple[Dispatcher, Pids]:
-    """Make the dispatcher of a version, and the replicas that decode with it on so many CPUs. They are not started.
+    """Make the dispatcher of a version, with replicas on so many CPUs, and return it and their processes.
 
-    Returns:
-        The dispatcher, and the processes of its replicas.
+    They are not started.
     """
     described, manifest = model.description, model.bundle.manifest
     plan = placement_of(settings, described, cpus, shared.count if shared.may_be_lent else 0)

@@ -55,11 +55,8 @@ class Registry:
         most_texts: maximum number of texts of a request.
         needs_all: whether all models have to translate before the server is ready.
         idle_timeout: time without requests after which a model is unloaded [seconds]; 0 is never.
-        glossaries: the folder of stored glossaries; by default there are none.
-        models: the models by name.
         changed: called when the state of any model has changed.
         choice: finds the model of a request. After each change of the models it is another one.
-        pool: turns texts into tokens, and tokens into texts, for all models.
     """
 
     find: Callable[[], Mapping[str, Path]]
@@ -118,8 +115,7 @@ class Registry:
     async def start(self) -> None:
         """Load all models, one after the other. Each one translates as soon as it is loaded.
 
-        Raises:
-            StartupError: a model cannot be loaded. If there are several models, the message names the model.
+        Raises StartupError, which names the model if there are several.
         """
         for model in list(self.models.values()):
             with naming(model.name, self.models):
@@ -198,9 +194,7 @@ class Registry:
     async def reload(self, name: str, version: str = "") -> tuple[ServedModel, bool]:
         """Replace the model `name` by another version; return the model, and whether it has changed. See `load`.
 
-        Args:
-            name: the name of a model.
-            version: the name of the version's folder; "" for what the settings say, which is the newest by default.
+        `version` names a folder; "" is what the settings say, which is the newest by default.
         """
         model = self._named(name)
         return model, await self._finished(model.reload(version))
@@ -271,8 +265,7 @@ class Registry:
     async def _update_names(self) -> tuple[int, int]:
         """Load new models, and remove those whose folders are gone. Return how many there are of both.
 
-        Raises:
-            StartupError: the models cannot be found.
+        Raises StartupError if the models cannot be found.
         """
         async with self._finding:
             folders = await asyncio.to_thread(self.find)
@@ -294,11 +287,7 @@ class Registry:
         return added, len(gone)
 
     async def _add_loaded(self, name: str, folder: Path) -> None:
-        """Load a new model, and serve it.
-
-        Raises:
-            StartupError: the model cannot be loaded.
-        """
+        """Load a new model, and serve it. Raises StartupError."""
         model = await asyncio.to_thread(self.serve, name, folder)
         try:
             await model.load()

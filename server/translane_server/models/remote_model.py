@@ -34,10 +34,6 @@ class RemoteModel:
 
     A URL with a digest has one version. A URL without a digest is asked for its version by each `refresh`.
 
-    Args:
-        url: the URL of the bundle.
-        cache: keeps the bundle.
-
     Attributes:
         folder: the newest version, once it is in the cache. Without a digest this is a link, which moves.
     """
@@ -54,14 +50,8 @@ class RemoteModel:
     def refresh(self, *, or_keep: bool = False) -> str:
         """Have the newest version in the cache, where it stays at least until the next refresh.
 
-        A version that is there is not downloaded again.
-
-        Args:
-            or_keep: keep the version of the last download if there is one, and no newer one can be fetched. The log has
-                the reason.
-
-        Returns:
-            The sha256 of its manifest.
+        A version that is there is not downloaded again. With `or_keep`, the version of the last download stays if no
+        newer one can be fetched, and the log has the reason. Returns the sha256 of its manifest.
 
         Raises:
             BundleError: the version cannot be fetched, or is not the one that the digests say. What was in the cache
@@ -91,11 +81,7 @@ class RemoteModel:
         raise BundleError(f"model bundle {folder}: {MANIFEST} is not the one that was downloaded")
 
     def mend(self) -> bool:
-        """Download the newest version again if it is broken; return whether it was.
-
-        Raises:
-            BundleError: it cannot be downloaded.
-        """
+        """Download the newest version again if it is broken; return whether it was. Raises BundleError."""
         if self._newest is None:
             return False
         try:
@@ -192,8 +178,7 @@ class RemoteModel:
 def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     """Return the models of `settings` that are at URLs. None of them is fetched yet.
 
-    Raises:
-        BundleError: the model cache cannot be used.
+    Raises BundleError if the model cache cannot be used.
     """
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:

@@ -34,12 +34,8 @@ class ServedModel:
     Changes wait for each other: at any time, at most one version is loading, and at most two are in memory. All calls
     come from one event loop.
 
-    Args:
-        description: the model as callers see it before it is loaded.
-        loader: loads versions.
-        metrics: the metrics of the model.
-
     Attributes:
+        description: the model as callers see it: of the version that was loaded last, or of the first one to be.
         metrics: where its requests are counted.
         changed: called when the state has changed.
         ready: the version that new requests get; None if requests have to wait, or are refused.
@@ -82,11 +78,7 @@ class ServedModel:
     # Changes of the operator
 
     async def load(self) -> None:
-        """Load the model, unless it is loaded.
-
-        Raises:
-            StartupError: no version can be loaded.
-        """
+        """Load the model, unless it is loaded. Raises StartupError if no version can be loaded."""
         async with self._change():
             if self.ready is None or self.ready.dispatcher.is_failing:
                 new = await self._loader.load()
@@ -96,12 +88,8 @@ class ServedModel:
     async def reload(self, version: str | None = None) -> bool:
         """Replace the version that is loaded by the newest one, which is loaded meanwhile. No request is lost.
 
-        A model that is not loaded stays so: its next load takes the newest version anyway.
-
-        Args:
-            version: the version that is wanted from now on; see `ModelLoader.load`.
-
-        The requests of the version before may still run when this method returns.
+        A model that is not loaded stays so: its next load takes the newest version anyway. The requests of the version
+        before may still run when this method returns. For `version` see `ModelLoader.load`.
 
         Returns:
             Whether another version is loaded now.

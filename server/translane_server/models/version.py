@@ -129,16 +129,10 @@ class LoadedModel:
     """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end.
 
     Attributes:
-        model: the version.
         dispatcher: decodes with the model; it is not started.
-        metrics: the metrics of the model.
-        pool: turns texts into tokens, and tokens into texts.
         pids: the processes of the replicas.
-        stored: returns the glossaries of the server.
-        cache: the cache of this version's translations; None without one.
+        cache: of this version's translations; None without one.
         release: called when the files of the version are not needed any more.
-        description: the version as callers see it.
-        translator: translates with the version.
         users: number of requests that use the model now.
         last_used: when the last request ended [seconds, monotonic].
     """
@@ -172,11 +166,7 @@ class LoadedModel:
         self.last_used = time.monotonic()
 
     async def start(self) -> None:
-        """Load the model in its replicas, and warm them up.
-
-        Raises:
-            StartupError: the dispatcher cannot start.
-        """
+        """Load the model in its replicas, and warm them up. Raises StartupError."""
         await self.dispatcher.start()
         self.last_used = time.monotonic()
 
@@ -216,8 +206,7 @@ class LoadedModel:
     async def retire(self, patience: float = _RETIREMENT_TIME) -> None:
         """Wait until the running requests are answered, and stop. No new request may use the model any more.
 
-        Args:
-            patience: time for the running requests [seconds]. Then they are answered with UNAVAILABLE.
+        After `patience` seconds they are answered with UNAVAILABLE.
         """
         if cache := self.cache:
             cache.close()
