@@ -8,9 +8,9 @@ from typing import Any
 from translane_server.access.keys import Key, KeyHolder, digest_of, write_keys
 
 
-def holder(*tokens: str, **limits: Any) -> KeyHolder:
+def holder(*tokens: str, expires: Any = None, **limits: Any) -> KeyHolder:
     """Return who holds these tokens, with limits of its own."""
-    return KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex()) for token in tokens), **limits)
+    return KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex(), expires=expires) for token in tokens), **limits)
 
 
 def key_file(folder: Path, **holders: KeyHolder) -> Path:

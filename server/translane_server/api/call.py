@@ -17,8 +17,7 @@ from urllib.parse import unquote
 import grpc
 from google.rpc.status_pb2 import Status
 
-from translane_server.access.allowances import Allowance
-from translane_server.access.authenticator import Metadata, value_of
+from translane_server.access.authenticator import Allowance, Metadata, value_of
 from translane_server.core.errors import RequestError
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import CallTrace
