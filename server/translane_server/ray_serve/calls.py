@@ -74,26 +74,23 @@ class Ingress(ABC):
         """Answer any request that comes to Serve's HTTP proxy: the service is not there."""
         return PlainTextResponse("This application takes gRPC calls alone.\n", HTTPStatus.NOT_FOUND)
 
+    # The methods of the protocol. `grpc_context` is Serve's name for its `RayServegRPCContext`.
+
     async def Translate(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
-        """See the protocol; `grpc_context` is Serve's name for its `RayServegRPCContext`."""
         return await self._only("Translate", request, grpc_context)
 
     async def Score(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
-        """See the protocol."""
         return await self._only("Score", request, grpc_context)
 
     async def ListModels(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
-        """See the protocol."""
         return await self._only(MODELS, request, grpc_context)
 
     async def TranslateStream(self, request: Any, grpc_context: Any) -> AsyncGenerator[Answer, None]:  # noqa: N802
-        """See the protocol."""
         async with aclosing(self._told(STREAM, request, grpc_context)) as answers:
             async for answer in answers:
                 yield answer
 
     async def TranslateDocument(self, request: Any, grpc_context: Any) -> AsyncGenerator[Answer, None]:  # noqa: N802
-        """See the protocol."""
         async with aclosing(self._told(DOCUMENT, request, grpc_context)) as answers:
             async for answer in answers:
                 yield answer

@@ -52,16 +52,14 @@ def add_translation_service(servicer: Any, server: Any) -> None:
             generates it.
     """
     try:
-        from ray.serve._private.proxy_request_response import gRPCStreamingType
-
         make, add_directly = server.service_handler_factory, server.add_passthrough_service
-    except (ImportError, AttributeError):
+    except AttributeError:
         _log.warning("this version of Ray Serve is not known: deadlines and lost engines are not told")
         add_TranslationServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
         return
     handlers = {}
     for method in _SERVICE.methods:
-        kind = gRPCStreamingType.UNARY_STREAM if method.server_streaming else gRPCStreamingType.UNARY_UNARY
+        kind = "unary_stream" if method.server_streaming else "unary_unary"  # equal Serve's enumeration of strings
         serve = make(service_method=f"/{_SERVICE.full_name}/{method.name}", streaming_type=kind)
         answering = repeating(serve if method.server_streaming else streaming(serve))
         handlers[method.name] = grpc.unary_stream_rpc_method_handler(answering)
