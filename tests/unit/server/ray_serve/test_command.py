@@ -1,10 +1,11 @@
-"""The configuration that translane ray writes."""
+"""The configuration that translane ray writes, and that deploy/ray shows."""
 
-import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,8 @@ from translane_server.ray_serve.command import config_of  # noqa: E402
 from translane_server.ray_serve.settings import EngineSettings  # noqa: E402
 
 DIGEST = "@sha256:" + "5f" * 32
-BUNDLE = Path(__file__).parents[4] / "models" / "zh-en"
+ROOT = Path(__file__).parents[4]
+BUNDLE, EXAMPLE = ROOT / "models" / "zh-en", ROOT / "deploy" / "ray" / "serve.yaml"
 
 
 def only_application(*argv, **environ):
@@ -53,25 +55,13 @@ def test_a_model_and_nothing_else():
     }
 
 
-def test_settings_of_the_server_reach_the_engine():
-    argv = ["a=models/a", "--max-batch-size", "8", "--cache-bytes", "1000", "--port", "7", "--keys-file", "keys"]
+def test_settings_of_the_server_reach_the_engine_through_yaml():
+    argv = ["a=models/a", "--max-batch-size=8", "--idle-timeout=1.5", "--port=7", "--keys-file=keys", "--no-pivot"]
     values = only_application(*argv, TRANSLANE_RAY_LOG_LEVEL="debug")["args"]["groups"]["translane"]
-    assert values == {
-        "model": [f"a={Path('models/a').absolute()}"],
-        "max_batch_size": 8,
-        "cache_bytes": 1000,
-        "log_level": "debug",
-        "keys_file": str(Path("keys").absolute()),
-    }
-    settings = EngineSettings.model_validate(json.loads(json.dumps(values)))
-    assert settings.model == (ModelPlace(Path("models/a").absolute(), "a"),)
-    assert (settings.max_batch_size, settings.port) == (8, 50051)
-
-
-def test_every_setting_is_the_same_after_the_way_through_yaml():
-    argv = ["--models", "/models", "--pivot", "--idle-timeout", "1.5", "--device", "cpu", "--caller-header", "x-caller"]
-    values = only_application(*argv)["args"]["groups"]["translane"]
-    given = EngineSettings(models=Path("/models"), idle_timeout=1.5, device="cpu", caller_header="x-caller")
+    folder, keys = Path("models/a").absolute(), Path("keys").absolute()
+    set_ones: dict[str, Any] = {"max_batch_size": 8, "idle_timeout": 1.5, "log_level": "debug", "pivot": False}
+    assert values == {"model": [f"a={folder}"], "keys_file": str(keys), **set_ones}
+    given = EngineSettings(model=(ModelPlace(folder, "a"),), keys_file=keys, **set_ones)
     assert EngineSettings.model_validate(yaml.safe_load(yaml.safe_dump(values))) == given
 
 
@@ -197,3 +187,9 @@ def test_an_output_that_takes_nothing_is_no_traceback(path, code, sentence):
 def test_the_output_is_yaml(capsys):
     assert ray(["/modèles/中文"], {}) == 0
     assert yaml.safe_load(capsys.readouterr().out) == config_of(["/modèles/中文"], {})
+
+
+def test_the_example_is_what_the_command_in_it_writes():
+    text = EXAMPLE.read_text(encoding="utf-8")
+    (command,) = re.findall(r"^# +translane ray (.*)$", text, re.MULTILINE)
+    assert yaml.safe_load(text) == config_of(command.split(), {})

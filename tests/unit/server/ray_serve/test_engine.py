@@ -19,14 +19,12 @@ from ray.serve.grpc_util import RayServegRPCContext
 
 from fakes.backend import FakeBackend
 from fakes.grpc_context import GrpcContext
-from fakes.models import FakeDecoder
 from fakes.serving import make_dispatcher, make_model, make_registry, make_settings
 from helpers.reliability.failures import parsed
 from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import StartupError
 from translane_server.observation.metrics import Metrics
 from translane_server.ray_serve import engine as module
-from translane_server.ray_serve.autoscaling import LOAD
 from translane_server.ray_serve.calls import REMAINING
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.settings import EngineSettings
@@ -159,28 +157,12 @@ async def test_a_stream_waits_for_its_reader(monkeypatch):
         assert len(rest) < 6  # a slow reader gets more at a time
 
 
-async def test_the_load_is_that_of_the_busiest_model():
-    made: Any = Engine.__new__(Engine)
-    made._metrics = Metrics()
-    made._metrics.of_model("a").watch(FakeDecoder(rows=32, active_rows=5, waiting=3), [])
-    made._metrics.of_model("b").watch(FakeDecoder(rows=32, active_rows=1), [])
-    assert await made.record_autoscaling_stats() == {LOAD: 0.25}
-
-
 async def test_it_is_ill_when_no_model_translates(monkeypatch):
     async with engine(monkeypatch) as (made, _):
         await made.check_health()
         made._models = SimpleNamespace(has_failed=True)
         with pytest.raises(RuntimeError, match="nothing is translated any more"):
             await made.check_health()
-
-
-async def test_any_new_configuration_asks_for_new_versions(monkeypatch):
-    asked = []
-    async with engine(monkeypatch) as (made, _):
-        monkeypatch.setattr(made._models, "request_reload", lambda: asked.append(True))
-        await made.reconfigure({"reload": 2})
-    assert asked == [True]
 
 
 async def test_the_end_answers_what_runs_and_refuses_what_comes(monkeypatch):

@@ -75,14 +75,6 @@ def object_with_methods():
     )()
 
 
-async def test_an_answer_passes():
-    for method, result in (("Translate", b"a"), ("Score", b"a"), ("ListModels", b"a"), ("TranslateStream", [b"a"])):
-        serve, context = Serve(result), GrpcContext()
-        assert await called(serve, context, method) == [b"a"]
-        assert serve.seen == [(b"request", ())]
-        assert (context.status, context.trailers) == (0, (("request_id", "1"),))
-
-
 @METHODS
 @pytest.mark.parametrize("result", [b"answer", Answer(status=internal()), grpc.StatusCode.CANCELLED])
 async def test_every_answer_has_the_callers_name_of_the_request(method, result):

@@ -14,12 +14,11 @@ from ray.serve.grpc_util import RayServegRPCContext
 
 from fakes.grpc_context import GrpcContext
 from translane.v1 import translation_pb2 as pb
-from translane_server.api.status import status_of
 from translane_server.bundle.manifest import Languages
-from translane_server.core.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import InvalidRequestError, ModelNotFoundError, SettingsError
 from translane_server.ray_serve.application import build
 from translane_server.ray_serve.calls import Answer, LostError
-from translane_server.ray_serve.router import Router
+from translane_server.ray_serve.router import Router, group_of
 
 LOST = ActorUnavailableError("the node is gone", None)
 MESSAGE_BYTES = 1000
@@ -120,13 +119,6 @@ async def test_the_models_of_all_deployments_are_listed():
     assert (listed.limits.max_request_texts, listed.limits.max_beam_size) == (3, 1)
 
 
-async def test_one_deployment_that_refuses_to_list_is_the_answer():
-    refused = Answer(status=status_of(InvalidRequestError(FieldViolation("x", "is wrong"))))
-    router, called = router_of(Handle("one", ("zh", "en")), other=Handle("other", ("en", "fr"), refused)), context()
-    assert await router.ListModels(b"", called) == refused
-    assert called.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
 @pytest.mark.parametrize(
     ("request_of", "code", "details"),
     [
@@ -218,17 +210,62 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     ],
 )
 def test_an_application_that_cannot_be_built(args, problem):
-    from translane_server.core.errors import SettingsError
-
     with pytest.raises(SettingsError) as raised:
         build(args)
     assert str(raised.value).startswith(problem)
 
 
-def test_one_group_is_the_ingress_itself_and_several_have_a_router():
-    assert deployment_of(build({"groups": {"translane": {"model": ["/m"]}}})).name == "translane"
-    assert deployment_of(build({"groups": {"a": {"model": ["/m"]}, "b": {"model": ["/n"]}}})).name == "router"
+# Which deployment answers a request
 
 
-def deployment_of(application):
-    return application._bound_deployment
+def model(source, target):
+    return Languages(source=tuple(source.split()), target=tuple(target.split()))
+
+
+GROUPS = {
+    "east": {"zh-en": model("zh", "en"), "ja-en": model("ja", "en")},
+    "west": {"de-en": model("de", "en"), "en-fr": model("en", "fr")},
+    "other": {"de-en-large": model("de", "en"), "any": model("und", "nl")},
+}
+
+
+@pytest.mark.parametrize(
+    ("request_of", "group"),
+    [
+        (("zh-en", "", ""), "east"),
+        (("any", "xx", "yy"), "other"),  # the deployment itself says what is wrong with the languages
+        (("", "zh", "en"), "east"),
+        (("", "zh-TW", "en"), "east"),
+        (("", "en", "fr"), "west"),
+        (("", "tr", "nl"), "other"),
+        (("", "de", "fr"), "west"),  # through English, with two models of one deployment
+        (("", "auto", "fr"), "west"),
+    ],
+)
+def test_the_one_deployment(request_of, group):
+    assert group_of(GROUPS, *request_of) == group
+
+
+@pytest.mark.parametrize(
+    ("request_of", "message"),
+    [
+        (("de-fr", "", ""), "model: there is no model 'de-fr'; this server has zh-en, ja-en, de-en, en-fr"),
+        (("", "zh", "fr"), "model: no model translates 'zh' to 'fr'"),  # the two models are of two deployments
+        (("", "auto", "tr"), "target_language: no model translates to 'tr'"),
+    ],
+)
+def test_no_deployment(request_of, message):
+    with pytest.raises(ModelNotFoundError) as raised:
+        group_of(GROUPS, *request_of)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("source", ["de", "auto"])
+def test_several_deployments(source):
+    with pytest.raises(InvalidRequestError, match=r"^model: is needed, several models fit: "):
+        group_of(GROUPS, "", source, "en")
+
+
+def test_several_models_of_one_deployment_are_its_own_affair():
+    groups = {"one": {"a": model("de", "en"), "b": model("de", "en")}, "two": {"c": model("fr", "en")}}
+    assert group_of(groups, "", "de", "en") == "one"
