@@ -28,7 +28,14 @@ from pydantic import ValidationError
 
 from translane_server.bundle.manifest import SCHEMA_VERSION, FileEntry, Manifest
 from translane_server.core.errors import BundleError
-from translane_server.core.files import MOST_DESCRIPTION_BYTES, open_regular, parse_json, read_regular
+from translane_server.core.files import (
+    MOST_DESCRIPTION_BYTES,
+    Stamp,
+    open_regular,
+    parse_json,
+    read_regular,
+    stamp_of,
+)
 
 MANIFEST = "manifest.json"
 
@@ -40,8 +47,6 @@ _SETTLING_TIME = 2_000_000_000  # nanoseconds
 
 _NOT_EXPORTED = f"is not the file that was exported ({MANIFEST} lists another size or sha256)"
 _CHANGED = "has changed since it was checked; put it back, or bring another version and reload the model"
-
-_Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +62,7 @@ class Bundle:
 
     folder: Path
     manifest: Manifest
-    stamps: Mapping[str, _Stamp] = field(default_factory=dict)
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
     digest: str = ""
 
     def path(self, name: str) -> Path:
@@ -71,7 +76,7 @@ class Bundle:
         Raises:
             BundleError: a file is not the one that was checked, or it changes meanwhile.
         """
-        stamps = {name: self._stamp(name) for name in sorted(names)}
+        stamps = {name: stamp_of(self.path(name)) for name in sorted(names)}
         for name, stamp in stamps.items():
             if stamp is None or stamp != self.stamps.get(name):
                 _check_file(self.folder, name, self.manifest.files[name], _CHANGED)
@@ -82,17 +87,10 @@ class Bundle:
             raise
         self._expect(stamps)
 
-    def _expect(self, stamps: Mapping[str, _Stamp | None]) -> None:
+    def _expect(self, stamps: Mapping[str, Stamp | None]) -> None:
         for name, stamp in stamps.items():
-            if self._stamp(name) != stamp:
+            if stamp_of(self.path(name)) != stamp:
                 raise BundleError(f"model bundle {self.folder}: {name} {_CHANGED}") from None
-
-    def _stamp(self, name: str) -> _Stamp | None:
-        """The stamp of a file; None if there is no such file."""
-        try:
-            return _stamp_of(self.path(name).stat())
-        except (OSError, ValueError):  # ValueError: a name with a zero byte
-            return None
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -103,9 +101,9 @@ def load_bundle(folder: Path) -> Bundle:
     """
     content = _read_manifest(folder)
     manifest = parse_manifest(content, str(folder))
-    checked_at = time.time_ns()
+    settled_before = time.time_ns() - _SETTLING_TIME
     stamps = {name: _check_file(folder, name, entry) for name, entry in sorted(manifest.files.items())}
-    settled = {name: stamp for name, stamp in stamps.items() if _is_settled(stamp, checked_at)}
+    settled = {name: stamp for name, stamp in stamps.items() if stamp.changed < settled_before}
     return Bundle(folder, manifest, settled, hashlib.sha256(content).hexdigest())
 
 
@@ -166,7 +164,7 @@ def _entry(file: BufferedReader) -> FileEntry:
     return FileEntry(size=file.tell(), sha256=digest.hexdigest())
 
 
-def _check_file(folder: Path, name: str, expected: FileEntry, otherwise: str = _NOT_EXPORTED) -> _Stamp:
+def _check_file(folder: Path, name: str, expected: FileEntry, otherwise: str = _NOT_EXPORTED) -> Stamp:
     """Check the content of a file, and return the stamp that it had before. `otherwise` says what is wrong with it.
 
     Raises:
@@ -177,21 +175,12 @@ def _check_file(folder: Path, name: str, expected: FileEntry, otherwise: str = _
         with open_regular(folder / name) as file:
             status = os.fstat(file.fileno())
             if status.st_size == expected.size and _entry(file) == expected:
-                return _stamp_of(status)
+                return Stamp.of(status)
     except FileNotFoundError:
         raise BundleError(f"model bundle {folder}: {name} is missing") from None
     except OSError as error:
         raise BundleError(f"model bundle {folder}: {name} cannot be read: {error.strerror}") from None
     raise BundleError(f"model bundle {folder}: {name} {otherwise}")
-
-
-def _stamp_of(status: os.stat_result) -> _Stamp:
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _is_settled(stamp: _Stamp, now: int) -> bool:
-    """Whether a later change certainly changes the stamp, which ends with the time of the last one."""
-    return stamp[-1] < now - _SETTLING_TIME
 
 
 def _check_link(folder: Path, name: str) -> None:

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from translane_server.core.files import Stamp, stamp_of
 
 INTERVAL = 1.0  # from one look at the files to the next [seconds]
 
 _log = logging.getLogger(__name__)
-
-
-class Stamp(NamedTuple):
-    """Changes when a file changes, or when a link leads to another file."""
-
-    inode: int
-    size: int
-    modified: int  # nanoseconds
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
-        """Return the stamp of a file with this status."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class FileChanges:
@@ -46,7 +34,7 @@ class FileChanges:
         return True
 
     def _stamps(self) -> tuple[Stamp | None, ...]:
-        return tuple(_stamp(path) for path in self._paths)
+        return tuple(stamp_of(path) for path in self._paths)
 
 
 class Followed(Protocol):
@@ -65,10 +53,3 @@ async def follow(all_followed: Sequence[Followed], interval: float = INTERVAL) -
                 await asyncio.to_thread(followed.refresh)
             except Exception:  # noqa: BLE001 a bug must not end the watch
                 _log.exception("looking at changed files has failed")
-
-
-def _stamp(path: Path) -> Stamp | None:
-    try:
-        return Stamp.of(path.stat())
-    except (OSError, ValueError):
-        return None

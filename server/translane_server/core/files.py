@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from pydantic_core import from_json
 
@@ -176,3 +176,26 @@ def in_place_of(path: Path, new: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.filename is None and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise
+
+
+class Stamp(NamedTuple):
+    """Changes when a file changes, or when a link leads to another file."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int  # nanoseconds
+    changed: int  # nanoseconds
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """Return the stamp of a file with this status."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of the file at `path`; None if there is none, or no file has such a name."""
+    try:
+        return Stamp.of(path.stat())
+    except (OSError, ValueError):
+        return None

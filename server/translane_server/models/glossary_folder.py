@@ -11,8 +11,8 @@ from pathlib import Path
 
 from translane.options import Term
 from translane_server.core.errors import GlossaryError, SettingsError
-from translane_server.core.file_changes import INTERVAL, Stamp, follow
-from translane_server.core.files import read_regular
+from translane_server.core.file_changes import INTERVAL, follow
+from translane_server.core.files import Stamp, read_regular
 from translane_server.text.glossaries import MOST_BYTES, SUFFIX, StoredGlossaries, StoredGlossary, read_name, read_terms
 from translane_server.text.glossary import Glossary
 
@@ -136,7 +136,7 @@ class GlossaryFolder:
                     try:
                         found[entry.name] = Stamp.of(entry.stat())
                     except OSError:  # a link to nothing, or the file is gone
-                        found[entry.name] = Stamp(0, 0, 0)
+                        found[entry.name] = Stamp(0, 0, 0, 0, 0)
         if len(found) > MOST_FILES:
             raise GlossaryError(
                 f"glossaries {self._folder}: there are {len(found)} files, at most {MOST_FILES} are accepted"
