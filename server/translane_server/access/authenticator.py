@@ -77,12 +77,9 @@ class Allowance:
         self._filled = self.clock()
 
     def take(self, sentences: int, *, of_call: int = 0) -> None:
-        """Count sentences of a call.
+        """Count sentences of a call, of which `of_call` others are counted already.
 
-        Args:
-            sentences: how many sentences are added.
-            of_call: how many sentences of the same call are counted already. The rest of an accepted call is not
-                refused for the rate.
+        The rest of an accepted call is not refused for the rate.
 
         Raises:
             TooManySentencesError: too many sentences are in flight.
@@ -124,15 +121,9 @@ class Allowance:
 
 
 class KeyRing:
-    """The keys that the server knows.
+    """The keys of a file, which the server knows. Raises KeysError if the file is wrong.
 
-    Args:
-        path: the file of keys.
-        metrics: counts the sentences and the refusals of calls with keys.
-        shows_names: whether the metrics have the names of holders; else they count all together.
-
-    Raises:
-        KeysError: the file is wrong.
+    The metrics have the names of holders if it `shows_names`; else they count all together.
     """
 
     def __init__(self, path: Path, metrics: Metrics, *, shows_names: bool = False) -> None:
@@ -149,9 +140,7 @@ class KeyRing:
     def admit(self, metadata: Metadata, peer: str) -> Allowance:
         """Find the holder of a call's key, and return what the holder's calls may ask for.
 
-        Args:
-            metadata: the call's metadata, with names in lower case.
-            peer: gRPC's name of the other end, for the log.
+        Names of the metadata are in lower case. The log has the `peer`, gRPC's name of the other end.
 
         Raises:
             MissingKeyError: the call has no key.
@@ -196,8 +185,7 @@ class KeyRing:
     def _read(self) -> None:
         """Let new calls use the keys of the file. Calls that run go on, whatever becomes of their keys.
 
-        Raises:
-            KeysError: the file is wrong.
+        Raises KeysError if the file is wrong.
         """
         drawers: dict[str, list[tuple[Key, Allowance]]] = {}
         allowances = {}
@@ -232,11 +220,7 @@ def value_of(metadata: Metadata, name: str) -> str:
 
 
 def _token_of(metadata: Metadata) -> str:
-    """Return the bearer token of a call.
-
-    Raises:
-        MissingKeyError: there is none.
-    """
+    """Return the bearer token of a call. Raises MissingKeyError if there is none."""
     text = value_of(metadata, HEADER)
     if text[: len(_SCHEME)].lower() != _SCHEME:
         raise MissingKeyError("a key is needed: send it as authorization: Bearer tl_…")

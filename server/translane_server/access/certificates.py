@@ -109,11 +109,7 @@ class Certificates:
             _log.error("%s; the certificate before goes on", error)
 
     def _read(self) -> Identity:
-        """Read and check the files.
-
-        Raises:
-            CertificateError: a file is wrong; the message names the file.
-        """
+        """Read and check the files. Raises CertificateError, which names the file that is wrong."""
         contents = [_content(path) for path in self._paths]
         cert, key, *authorities = contents
         caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -214,8 +210,7 @@ def _check_key_of(path: Path, content: bytes) -> None:
 def _seen_by(caller: ssl.SSLContext, context: ssl.SSLContext) -> tuple[tuple[str, ...], str, str]:
     """Let a caller who trusts the certificate of `context` connect to it, in memory.
 
-    Returns:
-        The certificate's names, when it expires, and why the caller refuses it.
+    Returns the certificate's names, when it expires, and why the caller refuses it.
     """
     caller.check_hostname = False
     caller.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -128,11 +128,7 @@ def load_keys(path: Path) -> Holders:
 
 
 def parse_keys(content: bytes) -> Holders:
-    """Return the holders of keys in the content of a file, by their names.
-
-    Raises:
-        KeysError: the content is wrong. The message shows no key.
-    """
+    """Return the holders of keys in the content of a file, by their names. Raises KeysError, which shows no key."""
     try:
         tables = tomllib.loads(content.decode())
     except UnicodeDecodeError:
@@ -161,11 +157,7 @@ def parse_keys(content: bytes) -> Holders:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no holder may have.
-
-    Raises:
-        KeysError: the name is refused.
-    """
+    """Refuse a name that no holder may have. Raises KeysError."""
     if _SECRET.match(name):
         raise KeysError("a name looks like a key; the key belongs to its holder, and its hash into this file")
     if not re.fullmatch(NAME, name):
@@ -212,14 +204,8 @@ _MODE = 0o600
 def change_keys(path: Path, change: Callable[[Holders], Holders]) -> None:
     """Replace the file of keys by one with other holders. Whoever reads it meanwhile reads the file before.
 
-    Changes of the same file wait for each other.
-
-    Args:
-        path: the file; it is made if there is none.
-        change: returns the new holders. Nothing is written if it raises.
-
-    Raises:
-        KeysError: the file cannot be read or written.
+    The file is made if there is none. Changes of the same file wait for each other. Nothing is written if `change`
+    raises, which returns the new holders. Raises KeysError if the file cannot be read or written.
     """
     path = Path(os.path.realpath(path))  # a link stays one
     try:

@@ -51,11 +51,9 @@ _CHANGED = "has changed since it was checked; put it back, or bring another vers
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A checked bundle: its folder and its manifest.
+    """A checked bundle: its folder, and the manifest that it had when it was checked.
 
     Attributes:
-        folder: the folder.
-        manifest: the manifest, which `folder` had when it was checked.
         stamps: the stamps of checked files, by name. A file without one is checked when it is read.
         digest: sha256 of the manifest's file, which has the digest of every other file.
     """
@@ -96,8 +94,7 @@ class Bundle:
 def load_bundle(folder: Path) -> Bundle:
     """Read and check the bundle in `folder`.
 
-    Raises:
-        BundleError: the bundle is missing, corrupted, tampered with, or of another schema version.
+    Raises BundleError if it is missing, corrupted, tampered with, or of another schema version.
     """
     content = _read_manifest(folder)
     manifest = parse_manifest(content, str(folder))
@@ -108,11 +105,7 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest in `folder`. The files that the manifest lists are not checked.
-
-    Raises:
-        BundleError: the manifest is missing, malformed, or of another schema version.
-    """
+    """Read the manifest in `folder`. The files that it lists are not checked. Raises BundleError as `load_bundle`."""
     return parse_manifest(_read_manifest(folder), str(folder))
 
 
@@ -132,8 +125,7 @@ def _read_manifest(folder: Path) -> bytes:
 def parse_manifest(text: bytes, place: str) -> Manifest:
     """Read the text of a manifest. `place` is the folder or the URL of the bundle, for messages.
 
-    Raises:
-        BundleError: the manifest is malformed, or of another schema version.
+    Raises BundleError if it is malformed, or of another schema version.
     """
     try:
         content = parse_json(text)
@@ -167,8 +159,7 @@ def _entry(file: BufferedReader) -> FileEntry:
 def _check_file(folder: Path, name: str, expected: FileEntry, otherwise: str = _NOT_EXPORTED) -> Stamp:
     """Check the content of a file, and return the stamp that it had before. `otherwise` says what is wrong with it.
 
-    Raises:
-        BundleError: the file is missing, is elsewhere, or is not what is expected.
+    Raises BundleError if the file is missing, is elsewhere, or is not what is expected.
     """
     try:
         _check_link(folder, name)

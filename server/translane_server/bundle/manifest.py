@@ -351,7 +351,6 @@ class Provenance(_Model):
     """Where a model comes from.
 
     Attributes:
-        checkpoint: the name of the checkpoint.
         attribution: whom to credit for the data.
         training: what the checkpoint says of its training.
         model: the model's whole configuration, of which `translane export` makes the model again.

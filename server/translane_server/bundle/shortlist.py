@@ -53,11 +53,7 @@ class Shortlist:
 
     @classmethod
     def of(cls, rules: Mapping[tuple[int, ...], Sequence[int]], always: Sequence[int], source_size: int) -> Shortlist:
-        """Return a shortlist of rules: source n-gram -> target tokens.
-
-        Raises:
-            ValueError: an n-gram is too long.
-        """
+        """Return a shortlist of rules: source n-gram -> target tokens. Raises ValueError if one is too long."""
         base = source_size + 1
         longest = max(map(len, rules), default=1)
         if longest > longest_ngram(source_size):
@@ -87,12 +83,7 @@ class Shortlist:
         return order
 
     def tokens(self, source_ids: Sequence[int], more: Sequence[int] = ()) -> IntArray:
-        """Return the list of a sentence: the tokens that its translation may use, ascending, each once.
-
-        Args:
-            source_ids: the source tokens.
-            more: further tokens that are allowed.
-        """
+        """Return the list of a sentence: the tokens that its translation may use, `more` among them, ascending."""
         digits = np.array(source_ids, np.int64) + 1
         keys, found = digits, list[int]()
         for length in range(1, min(self.order, len(digits)) + 1):
@@ -124,11 +115,7 @@ def write_shortlist(shortlist: Shortlist, path: Path) -> None:
 
 
 def load_shortlist(bundle: Bundle) -> Shortlist:
-    """Return the shortlist of a bundle that has one.
-
-    Raises:
-        BundleError: the file is no shortlist of this model.
-    """
+    """Return the shortlist of a bundle that has one. Raises BundleError if the file is none of this model."""
     name, sizes = bundle.manifest.shortlist, bundle.manifest.architecture
     assert name is not None, "the bundle has no shortlist"
     try:

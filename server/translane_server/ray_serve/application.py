@@ -28,8 +28,7 @@ _ENDING_TIME = 10.0
 def build(args: dict[str, Any]) -> Application:
     """Return the application. `translane ray` writes a configuration that names this function.
 
-    Args:
-        args: `groups` has the settings of each deployment's engines, by the name of the deployment.
+    In `args`, `groups` has the settings of each deployment's engines, by the name of the deployment.
 
     Raises:
         SettingsError: a setting is wrong, or has no meaning under Ray Serve.
@@ -58,12 +57,8 @@ def _settings(group: str, values: Mapping[str, Any]) -> EngineSettings:
 def _deployment(cls: type[Ingress], name: str, behind: Sequence[EngineSettings], **options: Any) -> Deployment:
     """Return a deployment, with what Serve has to know of it.
 
-    Args:
-        cls: what its Serve replicas are.
-        name: its name.
-        behind: the settings of the engines whose calls it takes. An engine itself limits calls and callers, and says so
-            in its errors.
-        options: further options.
+    It takes the calls of the engines with the settings `behind`. An engine itself limits calls and callers, and says so
+    in its errors.
     """
     calls = sum(each.max_calls for each in behind)
     return serve.deployment(cls).options(

@@ -25,13 +25,8 @@ def by_rows(context: Any) -> tuple[float, dict[str, Any]]:
 
     A call has from one sentence to hundreds, so the number of calls says little. So `target_ongoing_requests` is the
     load that an engine should have: see `load_of`. Serve itself averages the figures over `look_back_period_s`, waits
-    `upscale_delay_s` or `downscale_delay_s`, and keeps to `min_replicas` and `max_replicas`.
-
-    Args:
-        context: Serve's `AutoscalingContext`.
-
-    Returns:
-        The number of Serve replicas, which Serve rounds up, and what the policy remembers: nothing.
+    `upscale_delay_s` or `downscale_delay_s`, and keeps to `min_replicas` and `max_replicas`. It rounds the number up.
+    What the policy remembers is nothing.
     """
     loads = (context.aggregated_metrics or {}).get(LOAD)
     if not loads:  # no replica has told its load yet

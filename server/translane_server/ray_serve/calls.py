@@ -99,11 +99,6 @@ class Ingress(ABC):
     def answers(self, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
         """Yield the answers to a call: one, or those of `STREAM` or `DOCUMENT`. Only the last one may have a status.
 
-        Args:
-            method: the name of the method.
-            message: the request in binary form.
-            context: as `Translate` has it.
-
         Raises:
             RequestError: the call is refused.
             LostError: see there.

@@ -30,12 +30,7 @@ _LATER = 5.0
 def ray(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Write the configuration on standard output, and return the exit code.
 
-    Args:
-        argv: command-line arguments, without the name of the program.
-        environ: environment variables.
-
-    Raises:
-        CommandError: see `config_of`; or the configuration cannot be written.
+    Raises CommandError: see `config_of`; or the configuration cannot be written.
     """
     config = config_of(argv, environ)
     try:
@@ -78,11 +73,7 @@ def config_of(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]
 
 
 def _groups(settings: RaySettings) -> dict[str, dict[str, Any]]:
-    """The settings of each deployment's engines, by the deployment's name.
-
-    Raises:
-        SettingsError, BundleError: see `_places`.
-    """
+    """The settings of each deployment's engines, by the deployment's name. Raises as `_places`."""
     if not settings.separate_models:
         return {APPLICATION: settings.of_engine()}
     places, tables, groups = _places(settings), settings.model_settings, {}

@@ -46,11 +46,7 @@ METRICS_PORTS = 64
 class Engine(Ingress):
     """The service with its models, limits and metrics. Serve makes it, asks for its health, and ends it.
 
-    Args:
-        settings: the settings of the server.
-
-    Raises:
-        StartupError: a model cannot be loaded, or the engine cannot listen.
+    Raises StartupError if a model cannot be loaded, or the engine cannot listen.
     """
 
     async def __init__(self, settings: EngineSettings) -> None:  # type: ignore[misc]  # Serve awaits it

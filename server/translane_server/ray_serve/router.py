@@ -53,12 +53,6 @@ def group_of(groups: Groups, model: str, source: str, target: str) -> str:
     language, with models of its own. For the source language ``auto``, it is the only one that translates to the
     target language. What is wrong with a request beyond that, the deployment says itself.
 
-    Args:
-        groups: the deployments.
-        model: the name of a model, or "".
-        source: tag of a request, or ``auto``.
-        target: tag of a request.
-
     Raises:
         ModelNotFoundError: no model has the name, or the languages.
         InvalidRequestError: models of several deployments have the languages.
@@ -170,11 +164,7 @@ class Router(Ingress):
         return Answer(list_models_response(whole).SerializeToString())
 
     async def _group(self, method: str, message: bytes) -> str:
-        """Return the deployment that answers a call.
-
-        Raises:
-            RequestError: none does.
-        """
+        """Return the deployment that answers a call. Raises RequestError if none does."""
         size = len(message)
         if size > self._message_bytes:
             raise MessageTooLargeError(f"the message has {size} bytes, and {self._message_bytes} are allowed")
