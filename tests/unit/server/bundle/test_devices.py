@@ -1,12 +1,16 @@
-"""Which device runs which bundle, and what is said where it is not the one that might be hoped for."""
+"""Which device runs which bundle of a folder, and what is said where it is not the one that might be hoped for."""
 
+import json
 import logging
+import shutil
 import sys
 
 import pytest
 
+from helpers.tiny_bundle import TINY
 from translane_server.bundle import devices
-from translane_server.core.errors import DeviceError
+from translane_server.bundle.bundle import load_bundle
+from translane_server.core.errors import BundleError, DeviceError
 
 WORKS, BROKEN = "", "CUDA finds no GPU"
 
@@ -34,7 +38,7 @@ def probe(monkeypatch):
 
 @pytest.fixture
 def log(caplog):
-    caplog.set_level(logging.DEBUG, "translane_server")
+    caplog.set_level(logging.INFO, "translane_server")
     return caplog
 
 
@@ -79,11 +83,14 @@ def test_the_best_bundle_of_the_best_device_that_works_is_taken(probe, log, held
 
 
 def error(requested, held):
-    with pytest.raises(DeviceError) as raised:
-        devices.choose_precision(requested, held)
-    message = str(raised.value)
-    assert "\n" not in message
-    return message
+    return refusal(DeviceError, devices.choose_precision, requested, held)
+
+
+def refusal(kind, choose, *arguments):
+    with pytest.raises(kind) as raised:
+        choose(*arguments)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
@@ -145,3 +152,90 @@ def test_the_probe_is_asked_in_a_process_of_its_own():
     assert "\n" not in reason
     assert "the process that tried CUDA" not in reason
     assert "No module" not in reason
+
+
+# A folder is a bundle, or holds one for each precision, of which one is taken
+
+
+def put(folder, precision):
+    shutil.copytree(TINY, folder)
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text()) | {"precision": precision}
+    for tensor in content["graphs"]["decoder"]["inputs"]:
+        if tensor["name"].startswith("self_"):
+            tensor["dtype"] = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
+    if precision in ("fp16", "bf16"):
+        content["graphs"]["greedy"] = content["graphs"]["decoder"]
+    path.write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of a bundle of each precision."""
+    for precision in ("fp32", "int8", "fp16", "bf16"):
+        put(tmp_path / "model" / precision, precision)
+    return tmp_path / "model"
+
+
+def bundle_error(folder):
+    return refusal(BundleError, devices.choose_bundle, folder, "auto")
+
+
+def test_a_folder_with_a_manifest_is_a_bundle_whatever_else_it_holds(tmp_path, probe, log):
+    probe("")
+    put(tmp_path / "bundle", "fp32")
+    put(tmp_path / "bundle" / "fp16", "fp16")
+    bundle, device = devices.choose_bundle(tmp_path / "bundle", "auto")
+    assert (bundle.folder, bundle.manifest.precision, device) == (tmp_path / "bundle", "fp32", "cpu")
+    assert not log.messages
+
+
+@pytest.mark.parametrize(
+    ("requested", "answer", "precision", "device"),
+    [
+        ("auto", "", "fp16", "cuda"),
+        ("auto", "no GPU", "int8", "cpu"),
+        ("cuda", "", "fp16", "cuda"),
+        ("cpu", "", "int8", "cpu"),
+    ],
+)
+def test_the_bundle_of_the_device_is_taken_and_told_of(folder, probe, log, requested, answer, precision, device):
+    probe(answer)
+    bundle, chosen = devices.choose_bundle(folder, requested)
+    assert (bundle.folder, bundle.manifest.precision, chosen) == (folder / precision, precision, device)
+    assert bundle.manifest == load_bundle(folder / precision).manifest
+    warned = ["running on the CPU, not on CUDA: no GPU"] if answer else []
+    assert log.messages == [*warned, f"model bundle {folder}: taking {precision} of fp16, bf16, int8, fp32"]
+
+
+def test_a_bundle_that_is_not_taken_needs_no_weights(folder, probe):
+    probe("no GPU")
+    (folder / "fp16" / "weights.bin").unlink()
+    assert devices.choose_bundle(folder, "auto")[0].folder == folder / "int8"
+    probe("")
+    assert bundle_error(folder) == f"model bundle {folder / 'fp16'}: weights.bin is missing"
+
+
+def gone(folder):
+    shutil.rmtree(folder)
+    return folder
+
+
+NO_MANIFEST, NO_FOLDER = "it has no manifest.json", "it should be a folder with a bundle of that precision"
+# What is wrong in a folder, where, and how it is told
+DAMAGES = [
+    (lambda folder: shutil.copytree(folder / "int8", gone(folder / "fp32")), "fp32", "its precision is int8, unlike"),
+    (lambda folder: gone(folder / "int8").mkdir(), "int8", NO_MANIFEST),
+    (lambda folder: gone(folder / "fp16").touch(), "fp16", NO_FOLDER),
+    (lambda folder: gone(folder / "fp16").symlink_to("nowhere"), "fp16", NO_FOLDER),
+    (lambda folder: gone(folder).mkdir(), ".", NO_MANIFEST),
+    (gone, ".", "there is no such folder"),
+]
+
+
+@pytest.mark.parametrize(("damage", "place", "problem"), DAMAGES)
+def test_what_is_no_folder_of_bundles_is_refused(folder, probe, damage, place, problem):
+    probe("")
+    damage(folder)
+    assert bundle_error(folder).startswith(f"model bundle {folder / place}: {problem}")
