@@ -127,17 +127,9 @@ class Choice:
             return None
         for second, languages in self._languages.items():
             named = second != first and names(languages.target, target) and names(languages.source, between)
-            if named and has_pair(languages, between, target):
+            if named and _pairs(languages, between, target):
                 return second
         return None
-
-
-def has_pair(languages: Languages, source: str, target: str) -> bool:
-    """Whether a model with these languages translates `source` to `target`, which are tags of a request.
-
-    An empty tag means the model's only language on that side.
-    """
-    return bool(_pairs(languages, source, target))
 
 
 def sources_of(languages: Languages, target: str) -> list[str]:

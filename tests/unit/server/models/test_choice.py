@@ -6,7 +6,7 @@ from fakes.models import Model
 from fakes.serving import make_manifest
 from translane_server.core.errors import ModelNotFoundError
 from translane_server.core.terminal import listed
-from translane_server.models.choice import Choice, has_pair
+from translane_server.models.choice import Choice, with_pair
 from translane_server.models.registry import Registry
 
 MANY = make_manifest(source_languages=("eng_Latn", "zho_Hans"), target_languages=("fra_Latn", "deu_Latn")).languages
@@ -36,7 +36,7 @@ PREFIXED = make_manifest(
     ],
 )
 def test_pairs(languages, source, target, expected):
-    assert has_pair(languages, source, target) is expected
+    assert bool(with_pair({"m": languages}, source, target)) is expected
 
 
 def never(name, _folder):
