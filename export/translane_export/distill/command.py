@@ -24,7 +24,7 @@ def distill(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         with packages_load():
             from translane_export.distill.run import run
-        run(settings)
+        return run(settings)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
     except (RuntimeError, MemoryError) as error:
@@ -32,6 +32,5 @@ def distill(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             raise
         raise CommandError("there is not enough memory; lower --max-batch-size or --max-length") from error
     except KeyboardInterrupt:
-        print(f"{_PROGRAM}: interrupted; --resume goes on from the last outputs", file=sys.stderr)
+        print(f"{_PROGRAM}: interrupted; --resume goes on from the last translations", file=sys.stderr)
         return _INTERRUPTED
-    return 0

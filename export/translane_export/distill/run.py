@@ -1,133 +1,140 @@
-"""Distills a model: the teacher translates, and the student's training finds all that it needs."""
+"""Distills a model: `translane batch` has the teacher translate, and `translane train` finds all that it needs."""
 
 from __future__ import annotations
 
-import itertools
+import hashlib
+import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.distill.distilled_text import matched, write_text
-from translane_export.distill.filters import Filters
-from translane_export.distill.journal import Journal
-from translane_export.distill.progress import Progress
-from translane_export.distill.recipe import student_settings, write_settings
+from translane_export.bundle_writer import export_checkpoint
 from translane_export.distill.settings import DistillSettings
-from translane_export.distill.student import (
-    inherits,
-    initial_model,
-    shared_vocabularies,
-    student_config,
-    write_student,
-)
-from translane_export.distill.teacher import TaughtPair, Teacher, identity_of, open_teacher
-from translane_export.distill.unique_sources import Text, TextCounts
+from translane_export.distill.student import student_config, write_student
+from translane_export.distill.text import read_pairs, write_pairs, write_sources
+from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.train.data import Columns
 from translane_export.train.errors import ResumeError
+from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
+from translane_server.core.cpus import available_cpus
+from translane_server.core.errors import SettingsError
 from translane_server.core.terminal import printable
+from translane_server.text.tokenizer import load_tokenizer
+from translane_server.translation.languages import LanguagePair, LanguagePairs
 
-OUTPUTS, TEXT, STUDENT, SETTINGS, EXPORTED = "outputs.jsonl", "train.tsv", "student", "student.toml", "teacher"
-
-_PROGRAM = "translane distill"
-_AT_ONCE = 1024  # sources that are decoded, and then written, together
+SOURCES, TRANSLATED, TEXT, EXPORTED = "sources.jsonl", "translated", "train.tsv", "teacher"
 
 
-def run(settings: DistillSettings) -> None:
+def run(settings: DistillSettings) -> int:
     """Translate, write the new text, and write what the student's training starts from.
+
+    Returns:
+        The exit code: 0, or that of `translane batch`, which has said why.
 
     Raises:
         DataError: the text cannot be used.
-        DistillError: the teacher does not decode, or the student's sizes do not fit each other.
+        TrainError: the student's sizes do not fit each other.
         ResumeError: the output folder holds a run that this one does not continue.
-        ExportError, StartupError, SettingsError: see `open_teacher`.
+        ExportError, StartupError, SettingsError: see `_teacher`.
     """
-    torch.set_num_threads(settings.computing_threads)
-    output, outputs = settings.output, settings.output / OUTPUTS
-    if outputs.exists() and not settings.resume:
-        raise ResumeError(f"{output}: holds outputs already; --resume goes on with them, another --output starts anew")
-    text = Text(
-        settings.train,
-        Columns(settings.source_column, settings.target_column if settings.reads_targets else None),
-        settings.bad_lines,
-    )
-    counts = text.count()
-    skipped = f"; {counts.bad_lines:,} bad lines skipped" if counts.bad_lines else ""
-    _log(f"{text.path}: {counts.lines:,} lines, {counts.sources:,} different sources{skipped}")
-    taught = open_teacher(settings, output / EXPORTED, _log)
-    student_config(settings, _weights_of(taught).config)  # refused before anything takes long
-
-    output.mkdir(parents=True, exist_ok=True)
-    journal = Journal(outputs, identity_of(settings, taught))
-    if not outputs.exists():
-        journal.start()
-    with journal.held():
-        journal.repair()
-        _translate(settings, taught, text, counts, journal)
-        _write(settings, taught, text, journal)
-
-
-def _write(settings: DistillSettings, taught: TaughtPair, text: Text, journal: Journal) -> None:
-    """Write the new text, the student before training and its settings, and say what to do with them."""
+    torch.set_num_threads(settings.threads or available_cpus())
     output = settings.output
-    languages = taught.languages.source, taught.languages.target
-    filters = Filters(settings.max_length, settings.max_ratio)
-    written = write_text(output / TEXT, text, journal, filters, languages[1], with_references=settings.with_references)
-    print(f"{output / TEXT}: {written}")
+    sources, translated = output / SOURCES, output / TRANSLATED
+    if sources.exists() and not settings.resume:
+        raise ResumeError(f"{output}: holds a run already; --resume goes on with it, another --output starts anew")
+    next(
+        read_pairs(settings), None
+    )  # a text that is missing, or begins badly, is refused before the teacher is exported
+    output.mkdir(parents=True, exist_ok=True)
+    bundle, languages = _teacher(settings)
+    reader = find_reader(bundle.folder)
+    student_config(settings, read_checkpoint(reader, bundle.folder).config)  # refused before anything takes long
 
-    checkpoint = _weights_of(taught)
-    config = student_config(settings, checkpoint.config)
-    vocabularies = shared_vocabularies(checkpoint)
-    inherited = settings.from_teacher and vocabularies is not None and inherits(config, checkpoint.config)
-    if vocabularies:
-        model = initial_model(config, checkpoint if inherited else None, settings.seed)
-        write_student(output / STUDENT, model, vocabularies, languages)
-    write_settings(
-        output / SETTINGS,
-        student_settings(
-            config,
-            train=output / TEXT,
-            init=output / STUDENT if vocabularies else None,
-            inherited=inherited,
-            languages=languages,
-            licence=taught.bundle.manifest.license,
-        ),
-    )
-    print(_next_step(settings, inherited=inherited, shared=vocabularies is not None))
+    limits, forced = bundle.manifest.limits, len(languages.forced_ids)
+    most = min(limits.target_tokens - forced, settings.max_length + 1)
+    longest = min(limits.source_tokens, settings.max_length + 1)
+    _log(write_sources(sources, settings, languages, longest))
+    if code := _translate(settings, bundle.folder, languages, most):
+        return code
+    print(write_pairs(output / TEXT, translated / SOURCES, settings, languages))
+    # The teacher is read once more, so that its weights were not in memory while it decoded.
+    print(write_student(settings, read_checkpoint(reader, bundle.folder), languages, bundle.manifest.license))
+    return 0
 
 
-def _translate(settings: DistillSettings, taught: TaughtPair, text: Text, counts: TextCounts, journal: Journal) -> None:
-    """Have the teacher translate every source that the journal has no outputs for."""
-    missing = (source for source, record in matched(text, journal) if record is None)
-    batches = iter(lambda: list(itertools.islice(missing, _AT_ONCE)), [])
-    first = next(batches, [])
-    if not first:
-        return
-    done = sum(1 for _ in journal.records())
-    if done:
-        _log(f"{done:,} sources have outputs already")
-    with Teacher(settings, taught) as teacher, Progress(done, counts.sources, _log) as progress:
-        for sources in itertools.chain([first], batches):
-            journal.append(teacher.translate(sources))
-            progress.add(len(sources))
+def _teacher(settings: DistillSettings) -> tuple[Bundle, LanguagePair]:
+    """Load the teacher's bundle. Another checkpoint is exported to the folder `EXPORTED` first, unless it is there.
+
+    Raises:
+        ExportError: the checkpoint cannot be exported.
+        OSError: a file of the checkpoint cannot be read.
+        ResumeError: the folder has been made of another checkpoint.
+        SettingsError: the teacher does not translate between the languages of `settings`.
+        StartupError: the bundle does not load.
+    """
+    folder, exported = settings.teacher, settings.output / EXPORTED
+    if not (folder / MANIFEST).is_file():
+        digest, noted = _digest(folder), exported.with_name(f"{exported.name}.sha256")
+        if not (exported / MANIFEST).is_file():
+            noted.write_text(digest, encoding="ascii")
+            export_checkpoint(
+                ExportSettings(checkpoint=folder, output=exported, precision="fp32", threads=settings.threads), _log
+            )
+        elif not noted.is_file() or noted.read_text(encoding="ascii") != digest:
+            raise ResumeError(f"{exported}: comes from another teacher; another --output starts anew")
+        folder = exported
+    bundle = load_bundle(folder)
+    pairs = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle))
+    languages, wrong = pairs.find(settings.source_language, settings.target_language)
+    if wrong:
+        raise SettingsError(f"--{wrong[0].field.replace('_', '-')}: {wrong[0].description}")
+    return bundle, languages
 
 
-def _weights_of(taught: TaughtPair) -> Checkpoint:
-    """Read the teacher as a checkpoint. It is read twice, so that its weights are not in memory while it decodes."""
-    folder = taught.bundle.folder
-    return read_checkpoint(find_reader(folder), folder)
+def _digest(folder: Path) -> str:
+    """A digest of the names and contents of all files of a checkpoint: a folder, or one file."""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in (folder, *folder.rglob("*")) if path.is_file()):
+        with path.open("rb") as file:
+            whole.update(f"{path.relative_to(folder)}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
 
 
-def _next_step(settings: DistillSettings, *, inherited: bool, shared: bool) -> str:
-    start = "the teacher's weights" if inherited else "random weights"
-    pieces = "the teacher's vocabularies" if shared else "vocabularies of its own"
-    file = settings.output / SETTINGS
-    return (
-        f"{file}: a student that starts from {start} and has {pieces}; to train it:\n"
-        f"  translane train --config {file} --valid FILE --output FOLDER"
-    )
+def _translate(settings: DistillSettings, teacher: Path, languages: LanguagePair, max_length: int) -> int:
+    """Have `translane batch` translate the sources, through kills; return its exit code."""
+    flags = {
+        "output": settings.output / TRANSLATED,
+        "model": teacher,
+        "field": "source",
+        "source-language": languages.source,
+        "target-language": languages.target,
+        "beam-size": settings.beam_size,
+        "num-hypotheses": settings.nbest,
+        "length-penalty": settings.length_penalty,
+        "max-length": max_length,
+        "leave-out": "unended",
+    }
+    if settings.max_batch_size:
+        flags["max-batch-size"] = settings.max_batch_size
+    if settings.threads:
+        flags |= {"replicas": settings.threads, "threads": 1}
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    command = [sys.executable, "-m", "translane", "batch", str(settings.output / SOURCES), "--no-split-sentences"]
+    # A group of its own: Ctrl-C reaches this process alone, which hands it on.
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with subprocess.Popen([*command, *arguments], stdout=sys.stderr, process_group=0) as batch:  # noqa: S603 - of settings
+            try:
+                return batch.wait()
+            except BaseException:
+                batch.send_signal(signal.SIGINT)
+                batch.wait()
+                raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _log(line: str) -> None:
-    print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
+    print(f"translane distill: {printable(line)}", file=sys.stderr, flush=True)

@@ -8,7 +8,6 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from translane_export.train.data import BadLines
-from translane_server.core.cpus import available_cpus
 from translane_server.settings.loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_DISTILL_"
@@ -24,7 +23,7 @@ class DistillSettings(Settings):
         description="Text whose sources the teacher translates: TSV, gzipped when it ends in .gz."
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
-        description="Folder for the teacher's outputs, the new text and the student's settings."
+        description="Folder for the teacher's translations, the new text and the student's settings."
     )
     source_column: int = Field(default=0, ge=0, description="Column of the source side, from 0.")
     target_column: int = Field(
@@ -37,7 +36,7 @@ class DistillSettings(Settings):
     target_language: Annotated[str, Flag("TAG")] = Field(
         default="", description="Language to translate to, for a teacher of several."
     )
-    resume: bool = Field(default=False, description="Go on with the outputs in the output folder.")
+    resume: bool = Field(default=False, description="Go on with the run in the output folder.")
 
     beam_size: Annotated[int, Flag(heading="the teacher's translations")] = Field(
         default=4, ge=1, le=64, description="Number of beams; 1 is greedy search."
@@ -48,9 +47,11 @@ class DistillSettings(Settings):
     nbest: int = Field(
         default=1, ge=1, le=64, description="Of so many best translations, take the one closest to the target side."
     )
-    max_batch_size: int = Field(default=64, ge=1, le=4096, description="Hypotheses that decode at once.")
+    max_batch_size: int | None = Field(
+        default=None, ge=1, le=4096, description="Hypotheses that decode at once; by default as translane batch has it."
+    )
     threads: int | None = Field(
-        default=None, ge=1, le=1024, description="Threads to compute with; by default the CPUs granted."
+        default=None, ge=1, le=1024, description="CPUs to compute on, a replica on each; by default those granted."
     )
 
     max_length: Annotated[int, Flag(heading="the new text")] = Field(
@@ -77,11 +78,6 @@ class DistillSettings(Settings):
         default=True, description="Start from the teacher's weights, where the student's sizes allow it."
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the weights that do not come from the teacher.")
-
-    @property
-    def computing_threads(self) -> int:
-        """Threads of PyTorch and of ONNX Runtime."""
-        return self.threads or available_cpus()
 
     @property
     def reads_targets(self) -> bool:

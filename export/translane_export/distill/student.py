@@ -1,4 +1,4 @@
-"""The student: a model of the teacher's kind with fewer layers, which starts from the teacher's weights.
+"""The student: a model of the teacher's kind with fewer layers, and the settings that `translane train` trains it with.
 
 A deep encoder and a shallow decoder lose little quality (Kasai et al. 2021, https://arxiv.org/abs/2006.10369): the
 encoder runs once a sentence, and the decoder once a token. Layers copied from the teacher need far less training than
@@ -7,8 +7,8 @@ random ones (Shleifer & Rush 2020, https://arxiv.org/abs/2010.13002).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +16,27 @@ import torch
 from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint, save_checkpoint
-from translane_export.distill.errors import DistillError
 from translane_export.distill.settings import DistillSettings
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.train.settings import in_flags
+from translane_export.train.errors import TrainError
+from translane_export.train.settings import TrainSettings, in_flags
 from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
+from translane_server.core.files import replaced_whole
+from translane_server.translation.languages import LanguagePair
+
+# Copied layers are near their goal: large updates would undo them.
+_INHERITED = {"learning_rate": 5e-4, "warmup_steps": 200}
+_RANDOM = {"learning_rate": 1e-3, "warmup_steps": 1000}
 
 _UP, _DOWN, _GATE = "feed_forward.up_proj", "feed_forward.down_proj", "feed_forward.gate_proj"
 
 
-@dataclass(frozen=True)
-class Vocabularies:
-    """The SentencePiece models of source and target, whose ids are the teacher's."""
+def shared_vocabularies(teacher: Checkpoint) -> tuple[Path, Path] | None:
+    """Return the teacher's vocabularies, those of source and target, if `translane train` can train with them.
 
-    source: Path
-    target: Path
-
-
-def shared_vocabularies(teacher: Checkpoint) -> Vocabularies | None:
-    """Return the teacher's vocabularies, if `translane train` can train with them: its ids are SentencePiece's."""
+    Their ids must be SentencePiece's.
+    """
     config, entry = teacher.config, teacher.tokenizer.entry
     special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
     if special != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID) or not isinstance(entry, SentencePieceTokenizerEntry):
@@ -43,14 +44,14 @@ def shared_vocabularies(teacher: Checkpoint) -> Vocabularies | None:
     if entry.source_ids or entry.target_ids or not entry.source_eos or teacher.languages.templates.source:
         return None
     source, target = teacher.tokenizer.files[entry.source], teacher.tokenizer.files[entry.target]
-    return Vocabularies(source, target) if isinstance(source, Path) and isinstance(target, Path) else None
+    return (source, target) if isinstance(source, Path) and isinstance(target, Path) else None
 
 
 def student_config(settings: DistillSettings, teacher: TransformerConfig) -> TransformerConfig:
     """Return the teacher's configuration with the student's sizes.
 
     Raises:
-        DistillError: the sizes do not fit each other.
+        TrainError: the sizes do not fit each other.
     """
     sizes: dict[str, Any] = {"decoder_layers": settings.decoder_layers}
     for name in ("encoder_layers", "d_model", "heads", "ffn_size"):
@@ -61,22 +62,13 @@ def student_config(settings: DistillSettings, teacher: TransformerConfig) -> Tra
     try:
         return teacher.changed(**sizes)
     except ValueError as error:
-        raise DistillError(f"the student: {in_flags(DistillSettings, str(error))}") from None
+        raise TrainError(f"the student: {in_flags(DistillSettings, str(error))}") from None
 
 
 def inherits(config: TransformerConfig, teacher: TransformerConfig) -> bool:
     """Whether a student can start from the teacher's weights: only numbers of layers and inner sizes may differ."""
     free = {name: getattr(teacher, name) for name in ("encoder_layers", "decoder_layers", "ffn_size")}
     return config.ffn_size <= teacher.ffn_size and config.changed(**free) == teacher
-
-
-def initial_model(config: TransformerConfig, teacher: Checkpoint | None, seed: int) -> Transformer:
-    """Return the student before training, with the weights of `teacher` or, without one, random weights."""
-    torch.manual_seed(seed)
-    model = Transformer(config)
-    if teacher:
-        model.load_state_dict(inherited(teacher.state_dict, teacher.config, config))
-    return model
 
 
 def inherited(state: Mapping[str, Tensor], teacher: TransformerConfig, config: TransformerConfig) -> dict[str, Tensor]:
@@ -116,16 +108,59 @@ def _narrowed(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[
     return narrowed | {f"{_DOWN}.weight": outer[:, kept]}
 
 
-def write_student(folder: Path, model: Transformer, vocabularies: Vocabularies, languages: tuple[str, str]) -> None:
-    """Write the student before training as a checkpoint, for ``translane train --init``."""
-    save_checkpoint(
-        folder,
-        config=model.config,
-        state_dict=model.state_dict(),
-        source_tokenizer=vocabularies.source,
-        target_tokenizer=vocabularies.target,
-        source_language=languages[0],
-        target_language=languages[1],
-        samples=(),
-        metadata={},
+def write_student(settings: DistillSettings, teacher: Checkpoint, languages: LanguagePair, licence: str) -> str:
+    """Write the settings of the student's training, and the checkpoint that it starts from if there is one.
+
+    Args:
+        settings: of the run.
+        teacher: the teacher.
+        languages: those of the run.
+        licence: of the teacher, which its outputs may carry on.
+
+    Returns:
+        What the student is, and how to train it.
+    """
+    config, vocabularies = student_config(settings, teacher.config), shared_vocabularies(teacher)
+    inherits_weights = settings.from_teacher and vocabularies is not None and inherits(config, teacher.config)
+    values: dict[str, str | int | float | bool] = {"train": str((settings.output / "train.tsv").resolve())}
+    if vocabularies:
+        start = settings.output / "student"
+        torch.manual_seed(settings.seed)
+        model = Transformer(config)
+        if inherits_weights:
+            model.load_state_dict(inherited(teacher.state_dict, teacher.config, config))
+        save_checkpoint(
+            start,
+            config=config,
+            state_dict=model.state_dict(),
+            source_tokenizer=vocabularies[0],
+            target_tokenizer=vocabularies[1],
+            source_language=languages.source,
+            target_language=languages.target,
+            samples=(),
+            metadata={},
+        )
+        values["init"] = str(start.resolve())
+    values |= {"source_language": languages.source, "target_language": languages.target}
+    if licence:
+        values["data_licence"] = licence
+    values |= _INHERITED if inherits_weights else _RANDOM
+    if not vocabularies:
+        values |= _sizes(config)
+    file = settings.output / "student.toml"
+    with replaced_whole(file) as new:
+        # TOML's strings, numbers and words for true and false are JSON's, but for characters that no path should have.
+        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items()]
+        new.write_text("".join(lines), encoding="utf-8")
+    weights = "the teacher's weights" if inherits_weights else "random weights"
+    pieces = "the teacher's vocabularies" if vocabularies else "vocabularies of its own"
+    return (
+        f"{file}: a student that starts from {weights} and has {pieces}; to train it:\n"
+        f"  translane train --config {file} --valid FILE --output FOLDER"
     )
+
+
+def _sizes(config: TransformerConfig) -> dict[str, Any]:
+    """Return what of the configuration `translane train` has a setting for, where it is not the default."""
+    known = TrainSettings.model_fields
+    return {name: value for name, value in config if name in known and value not in (None, known[name].default)}

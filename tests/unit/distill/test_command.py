@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,6 @@ from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.checks.translate import translate_greedily
-from translane_export.distill import run
-from translane_export.distill.journal import Record
-from translane_export.distill.teacher import Teacher
-from translane_export.distill.unique_sources import UniqueSource
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
@@ -36,16 +30,12 @@ Flags = Callable[..., list[str]]
 
 
 def _records(output: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (output / "outputs.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
+    lines = (output / "translated" / "sources.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def _pairs(output: Path) -> list[list[str]]:
     return [line.split("\t") for line in (output / "train.tsv").read_text(encoding="utf-8").splitlines()]
-
-
-def _assert_same_outputs(one: Path, other: Path) -> None:
-    for name in ("outputs.jsonl", "train.tsv"):
-        assert (one / name).read_bytes() == (other / name).read_bytes()
 
 
 def test_each_different_source_gets_the_translation_that_the_engine_gives_it(
@@ -89,67 +79,39 @@ def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags:
     assert all(torch.equal(again.state_dict[name], weight) for name, weight in first.state_dict.items())
 
 
-def test_a_run_that_broke_off_goes_on_to_the_same_files(
-    flags: Flags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(run, "_AT_ONCE", 3)
-    assert main(flags("whole")) == 0
-    translate, calls = Teacher.translate, iter([None, None])
-
-    def interrupted(teacher: Teacher, sources: Sequence[UniqueSource]) -> list[Record]:
-        if next(calls, "over") == "over":
-            raise KeyboardInterrupt
-        return translate(teacher, sources)
-
-    monkeypatch.setattr(Teacher, "translate", interrupted)
-    assert main(flags("broken")) == 130
-    assert "interrupted; --resume goes on from the last outputs" in capfd.readouterr().err
-    assert len(_records(tmp_path / "broken")) == 6
-    monkeypatch.undo()
-    assert main(flags("broken", resume=True)) == 0
-    assert "6 sources have outputs already" in capfd.readouterr().err
-    _assert_same_outputs(tmp_path / "broken", tmp_path / "whole")
-
-
 @pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Path, text: Path) -> None:
-    """SIGKILL, somewhere among the outputs, leaves a file that a resumed run completes."""
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_goes_on_to_the_same_files(
+    flags: Flags, tmp_path: Path, text: Path, sent: signal.Signals
+) -> None:
+    """What translates ends with the command, and the next one goes on from its answers."""
     text.write_text("".join(f"{a}{b}\t-\n" for a in SOURCES for b in SOURCES), encoding="utf-8")
-    assert main(flags("whole")) == 0
-    run = (
-        "import sys; from translane.__main__ import main; from translane_export.distill import run; run._AT_ONCE = 1;"
-        " sys.exit(main(['distill', *sys.argv[1:]], {}))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", run, *flags("killed")[1:]],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    outputs, deadline = tmp_path / "killed" / "outputs.jsonl", time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        if outputs.exists() and outputs.read_bytes().count(b"\n") > 5:
-            break
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = outputs.read_bytes()
-    assert 5 < before.count(b"\n") < 101
-    with outputs.open("ab") as file:
-        file.write(b'{"line": 12, "sou')
-    assert main(flags("killed")) == 1
-    assert main(flags("killed", resume=True)) == 0
-    assert outputs.read_bytes().startswith(before)
-    _assert_same_outputs(tmp_path / "killed", tmp_path / "whole")
-    assert len(_records(tmp_path / "killed")) == len({a + b for a in SOURCES for b in SOURCES})
+    slow = {"max_batch_size": 4, "max_length": 48}
+    assert main(flags("whole", **slow)) == 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "translane", *flags("broken", **slow)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr
+        while b"to translate" not in (line := process.stderr.readline()):
+            assert line
+        process.send_signal(sent)
+        rest = process.stderr.read().decode()
+    assert process.returncode == 130
+    assert rest.endswith("translane distill: interrupted; --resume goes on from the last translations\n")
+    assert not (tmp_path / "broken" / "train.tsv").exists()
+    assert main(flags("broken", **slow)) == 1
+    assert main(flags("broken", **slow, resume=True)) == 0
+    for name in ("translated/sources.jsonl", "train.tsv"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert len(_records(tmp_path / "broken")) == len({a + b for a in SOURCES for b in SOURCES})
 
 
 def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags: Flags, tmp_path: Path) -> None:
     assert main(flags(beam_size=1)) == 0
-    outputs, every = (tmp_path / "out" / "outputs.jsonl").read_bytes(), _pairs(tmp_path / "out")
+    outputs, every = _records(tmp_path / "out"), _pairs(tmp_path / "out")
     assert main(flags(beam_size=1, resume=True, max_ratio=1.1, with_references=True)) == 0
     fewer = _pairs(tmp_path / "out")
-    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == outputs
+    assert _records(tmp_path / "out") == outputs
     taught = fewer[: len(fewer) - 3 * len(SOURCES)]
     assert 0 < len(taught) < len(every)
     assert all(pair in every for pair in taught)
@@ -158,7 +120,7 @@ def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags: Flags
 
 def test_the_closest_of_several_translations_is_taken(flags: Flags, tmp_path: Path) -> None:
     assert main(flags("first", nbest=4)) == 0
-    outputs = [[text for text, _ in record["outputs"]] for record in _records(tmp_path / "first")]
+    outputs = [record["translation"] for record in _records(tmp_path / "first")]
     wanted = tmp_path / "wanted.tsv"  # whose targets are the last of each source's translations
     wanted.write_text(
         "".join(f"{source}\t{texts[-1]}\n" for source, texts in zip(SOURCES, outputs, strict=True)), encoding="utf-8"
@@ -199,12 +161,10 @@ def test_a_hugging_face_folder_teaches(
     assert "init" not in settings
     assert settings["decoder_layers"] == 1
     assert (tmp_path / "out" / "teacher" / "manifest.json").exists()
-    outputs = (tmp_path / "out" / "outputs.jsonl").read_bytes()
     assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 0
     (folder / "README.md").write_text("another teacher")
     assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 1
     assert "teacher: comes from another teacher; another --output starts anew" in capfd.readouterr().err
-    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == outputs
 
 
 @pytest.mark.slow
@@ -221,8 +181,7 @@ def test_a_bundle_for_gpus_alone_is_refused(
     manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
     (other / "manifest.json").write_text(json.dumps({**manifest, "precision": "bf16", "weight_storage": "bfloat16"}))
     assert main(flags(teacher=other)) == 1
-    (sentence,) = capfd.readouterr().err.splitlines()[1:]
-    assert "bf16" in sentence
+    assert "bf16" in capfd.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -256,21 +215,23 @@ def test_failures_are_one_sentence(
     assert sentence in last
 
 
-def test_outputs_are_neither_overwritten_nor_mixed(
+def test_translations_are_neither_overwritten_nor_mixed(
     flags: Flags, tmp_path: Path, text: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(flags(beam_size=1)) == 0
-    good = (tmp_path / "out" / "outputs.jsonl").read_bytes()
-    assert main(flags(beam_size=1)) == 1
-    assert "holds outputs already; --resume goes on with them" in capfd.readouterr().err
-    assert main(flags(beam_size=2, resume=True)) == 1
-    assert "cannot be resumed with other settings (beam_size was 1, is 2)" in capfd.readouterr().err
+    good = _records(tmp_path / "out")
     other = shutil.copytree(teacher, tmp_path / "other")
     manifest = json.loads((other / "manifest.json").read_text())
     (other / "manifest.json").write_text(json.dumps({**manifest, "version": "2"}))
-    assert main(flags(teacher=other, beam_size=1, resume=True)) == 1
-    assert "(teacher was '" in capfd.readouterr().err
+    for overrides, sentence in (
+        ({}, "holds a run already; --resume goes on with it"),
+        ({"beam_size": 2, "resume": True}, "cannot be resumed with other settings (beam_size was 1, is 2)"),
+        ({"teacher": other, "resume": True}, "cannot be resumed with other settings (model was '"),
+        ({"max_length": 3, "resume": True}, "comes from another text, teacher or --max-length"),
+    ):
+        assert main(flags(**{"beam_size": 1, **overrides})) == 1
+        assert sentence in capfd.readouterr().err
     text.write_text("你好！\n我有一只猫。\n", encoding="utf-8")
     assert main(flags(beam_size=1, resume=True)) == 1
-    assert "it has an output for line 1 of another text" in capfd.readouterr().err
-    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == good
+    assert "comes from another text" in capfd.readouterr().err
+    assert _records(tmp_path / "out") == good

@@ -36,11 +36,3 @@ def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: s
     with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
         _load(argv)
     assert "\n" not in str(caught.value)
-
-
-def test_targets_are_read_where_they_are_needed() -> None:
-    assert [_load([*NEEDED, *more]).reads_targets for more in ([], ["--nbest=2"], ["--with-references"])] == [
-        False,
-        True,
-        True,
-    ]
