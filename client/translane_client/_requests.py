@@ -143,11 +143,11 @@ def document_call(
     Raises:
         TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
     """
-    content, mime_type = checked_document(content, mime_type)
+    content, mime_type, replace = checked_document(content, mime_type, request.get("replace_translations", False))
     message = pb.TranslateDocumentRequest(
         content=content,
         mime_type=mime_type,
-        replace_translations=request.get("replace_translations", False),
+        replace_translations=replace,
         **_fields(request, "replace_translations"),
     )
     received = ReceivedDocument(progress)

@@ -203,11 +203,13 @@ def checked_text(text: Any, field: str) -> str:
     return text
 
 
-def checked_document(content: Any, mime_type: Any) -> tuple[bytes, str]:
-    """A file and what it is; raises as `checked_text` does, and TypeError if the file is no bytes."""
+def checked_document(content: Any, mime_type: Any, replace_translations: Any) -> tuple[bytes, str, bool]:
+    """What a request has beside options; raises as `checked_text` does, and TypeError for what is of another type."""
     if not isinstance(content, bytes):
         raise TypeError(f"content must be bytes, not {type(content).__name__}")
-    return content, checked_text(mime_type, "mime_type")
+    if not isinstance(replace_translations, bool):
+        raise TypeError(f"replace_translations must be a bool, not {replace_translations!r}")
+    return content, checked_text(mime_type, "mime_type"), replace_translations
 
 
 def checked_pair(pair: Any, field: str) -> tuple[str, str]:

@@ -160,8 +160,10 @@ class AsyncTranslator:
         given: dict[str, Any] = dict(request)
         timeout = _checked_timeout(given.pop("timeout", None))
         ticket = Ticket(priority=given.pop("priority", 0), most_sentences=2 * self._most)
-        others = {name: given.pop(name) for name in (*_LANGUAGES, "replace_translations") if name in given}
-        asked = DocumentRequest(*checked_document(content, mime_type), **others, options=checked_options(given))
+        content, mime_type, replace = checked_document(content, mime_type, given.pop("replace_translations", False))
+        languages = {name: given.pop(name) for name in _LANGUAGES if name in given}
+        options = checked_options(given)
+        asked = DocumentRequest(content, mime_type, **languages, options=options, replace_translations=replace)
 
         async def translated() -> TranslatedDocument:
             try:
