@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from translane_client.cli.progress import clock_face
+
 _SECONDS = 10.0  # between two lines
 
 
@@ -51,14 +53,8 @@ class Progress:
         rate = self._added / (now - self._started)
         done = self._before + self._added
         of = "" if self._total is None else f" of {self._total:,}"
-        left = f", {_interval((self._total - done) / rate)} left" if self._total is not None and rate else ""
+        left = f", {clock_face((self._total - done) / rate)} left" if self._total is not None and rate else ""
         self._log(f"{done:,}{of} {self._what}, {rate:,.0f} a second{left}{self._note}")
-
-
-def _interval(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 @dataclass

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from translane.arguments import Parser
+from translane.command_error import CommandError
 from translane_client.cli import bulk, decoding_flags
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
-from translane_client.cli.printable import printable
-from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import CommandError, FileError, LineWriter
+from translane_client.cli.inputs import FileError, StandardStreams, lines_of, text_of
+from translane_client.cli.outputs import LineWriter, printable
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -160,7 +160,7 @@ def _texts(arguments: argparse.Namespace, streams: StandardStreams) -> list[Text
         return [Text(sentence) for sentence in sentences]
     texts = list[Text]()
     with ExitStack() as stack:
-        lines = bulk.lines_of(arguments.input, streams, stack)
+        lines = lines_of(arguments.input, streams, stack, text_of)
         for index, line in enumerate(lines.items()):
             text, tab, length = line.rpartition("\t") if arguments.max_lengths else (line, "", "")
             if not line.strip():

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from translane.command_error import CommandError
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
-from translane_client.cli.inputs import Inputs, Lines, is_same, is_terminal, text_of
-from translane_client.cli.progress_bar import ProgressBar
-from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import CommandError, FileError, LineWriter, opened
+from translane_client.cli.inputs import STANDARD, FileError, Inputs, StandardStreams, is_same, is_terminal
+from translane_client.cli.outputs import LineWriter
+from translane_client.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_STANDARD = Path("-")
 _VIOLATIONS_SHOWN = 3
 """Each line of a request may be a violation; the message shows no more than these."""
 
@@ -52,15 +49,6 @@ def add_model_flags(flags: Flags) -> None:
         flags.add(name, type=unicode, default="", metavar=metavar, help=help)
 
 
-def lines_of(
-    path: Path | None, streams: StandardStreams, stack: ExitStack, item_of: Callable[[str, str], Any] = text_of
-) -> Lines[Any]:
-    """The lines of standard input, or of a file, which `stack` closes. FileError: the file cannot be opened."""
-    if path is None or path == _STANDARD:
-        return Lines(streams.stdin, "standard input", item_of)
-    return Lines(stack.enter_context(opened(path)), str(path), item_of)
-
-
 def client_of(arguments: argparse.Namespace, inputs: Inputs[Any] | None = None) -> Client:
     """The client that the arguments describe."""
     from translane_client.client import Client
@@ -76,7 +64,7 @@ def client_of(arguments: argparse.Namespace, inputs: Inputs[Any] | None = None) 
 
 def output_path(arguments: argparse.Namespace, inputs: Inputs[Any], *, may_be_input: bool = False) -> Path | None:
     """The file of -o; None for standard output. FileError: the file is an input as well, and may not be."""
-    path: Path | None = None if arguments.output in (None, _STANDARD) else arguments.output
+    path: Path | None = None if arguments.output in (None, STANDARD) else arguments.output
     if path and not may_be_input and any(is_same(file, path) for file in inputs.files):
         raise FileError(f"{path} is the input and cannot be the output as well")
     return path
@@ -84,70 +72,50 @@ def output_path(arguments: argparse.Namespace, inputs: Inputs[Any], *, may_be_in
 
 def line_output(
     arguments: argparse.Namespace, streams: StandardStreams, inputs: Inputs[Any], *, keep_breaks: bool = False
-) -> Output:
+) -> LineWriter:
     """An output of lines. FileError: the output is an input as well, or standard output is closed."""
     path = output_path(arguments, inputs)
-    writer = LineWriter(path, None if path else streams.stdout, keep_breaks=keep_breaks)
-    return Output(arguments, streams, inputs, writer, to_terminal=not path and is_terminal(streams.stdout))
+    return LineWriter(path, None if path else streams.stdout, keep_breaks=keep_breaks)
 
 
-class Output:
-    """Writes the answers to a command's inputs, and shows the progress on a terminal.
+def write_all(
+    arguments: argparse.Namespace,
+    streams: StandardStreams,
+    inputs: Inputs[Any],
+    writer: LineWriter,
+    answers: Iterable[Answer],
+    write: Callable[[int, Answer], None],
+) -> None:
+    """Calls `write` with each answer's number, from 0, and the answer. A terminal sees the progress.
 
-    Args:
-        arguments: The command's.
-        streams: The command's.
-        inputs: What is answered.
-        writer: A context manager that writes the answers, with `name` and `count` for messages.
-        to_terminal: Whether it writes to a terminal, which a progress bar would disturb.
+    Raises:
+        CommandError: reading, a request or writing failed.
     """
+    from translane.errors import TranslaneError
 
-    def __init__(
-        self,
-        arguments: argparse.Namespace,
-        streams: StandardStreams,
-        inputs: Inputs[Any],
-        writer: Any,
-        *,
-        to_terminal: bool,
-    ) -> None:
-        self.writer = writer
-        self._arguments = arguments
-        self._inputs = inputs
-        self._progress: ProgressBar | None = None
-        if inputs.files and is_terminal(streams.stderr) and not (to_terminal or any(map(is_terminal, inputs.files))):
-            self._progress = ProgressBar(streams.stderr, inputs.size)
-
-    def write_all(self, answers: Iterable[Answer], write: Callable[[int, Answer], None]) -> None:
-        """Calls `write` with each answer's number, from 0, and the answer.
-
-        Raises:
-            CommandError: reading, a request or writing failed.
-        """
-        from translane.errors import TranslaneError
-
-        index = 0
-        with self.writer as writer:
-            try:
-                for index, answer in enumerate(answers):
-                    write(index, answer)
-                    size = self._inputs.sizes.popleft()
-                    if self._progress:
-                        self._progress.advance(size)
-            except (TranslaneError, FileError) as error:
-                message = str(error)
-                if isinstance(error, TranslaneError):
-                    message = message_of(error, self._arguments, partial(self._place, index))
-                raise CommandError(f"{message}{self._inputs.written(writer)}") from error
-            finally:
-                if self._progress:
-                    self._progress.close()
-
-    def _place(self, index: int, field: str) -> str | None:
+    def place(field: str) -> str | None:
         match = re.match(r"(?:texts|inputs)\[(\d+)\](\.(?:source|target)\b)?", field)
         if match:
-            return self._inputs.place(int(match[1]), match[2] or "")
-        return self._inputs.place(index) if field == "text" else None
+            return inputs.place(int(match[1]), match[2] or "")
+        return inputs.place(index) if field == "text" else None
+
+    # Lines on the same terminal would disturb the bar.
+    quiet = not inputs.files or inputs.typed or (writer.is_standard and is_terminal(streams.stdout))
+    bar = ProgressBar(streams.stderr if is_terminal(streams.stderr) and not quiet else None, inputs.size)
+    index = 0
+    with writer:
+        try:
+            for index, answer in enumerate(answers):
+                write(index, answer)
+                bar.advance(inputs.sizes.popleft())
+        except (TranslaneError, FileError) as error:
+            message = message_of(error, arguments, place) if isinstance(error, TranslaneError) else str(error)
+            if inputs.files:  # who gave arguments sees the lines
+                lines = "1 line was" if writer.count == 1 else f"{writer.count} lines were"
+                message += f"; {lines} written to {writer.name}"
+            raise CommandError(message) from error
+        finally:
+            bar.close()
 
 
 def message_of(error: TranslaneError, arguments: argparse.Namespace, place: Callable[[str], str | None]) -> str:

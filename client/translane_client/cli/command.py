@@ -15,12 +15,12 @@ from importlib import import_module
 from typing import BinaryIO, NamedTuple, TextIO
 
 from translane.arguments import Parser
+from translane.command_error import CommandError
 from translane_client.cli import connection_flags, decoding_flags
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
-from translane_client.cli.printable import printable
-from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import CommandError
-from translane_client.cli.waiting import waiting_told
+from translane_client.cli.inputs import StandardStreams
+from translane_client.cli.outputs import printable
+from translane_client.cli.progress import waiting_told
 from translane_client.retry import RetryPolicy
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE

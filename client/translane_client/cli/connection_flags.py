@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from translane.command_error import CommandError
 from translane_client._addresses import servers_of
 from translane_client.cli.flags import ENV_PREFIX, Flags, unicode
-from translane_client.cli.text_files import CommandError
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError

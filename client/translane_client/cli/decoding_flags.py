@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from translane.options import DecodingOptions, Options
 from translane_client.cli.flags import Flags, boolean, count, integer, number, unicode, unsigned
-from translane_client.cli.term_files import read_terms
+from translane_client.cli.inputs import read_terms
 
 _BEAMS_WITH_TERMS = 4
 """The server's beam size for a request with terms, where neither the request nor the model's default has one."""

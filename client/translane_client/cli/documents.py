@@ -11,14 +11,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from translane.command_error import CommandError
 from translane.options import DecodingOptions
 from translane.results import DocumentProgress, Treatment
 from translane_client.cli import bulk
-from translane_client.cli.inputs import is_terminal
-from translane_client.cli.notes import Notes
-from translane_client.cli.progress_bar import ProgressBar
-from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import CommandError, FileError
+from translane_client.cli.inputs import FileError, StandardStreams, is_terminal, lines_of, text_of
+from translane_client.cli.outputs import Notes
+from translane_client.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -82,12 +81,19 @@ def translate_document(
     from translane.errors import TranslaneError
 
     with ExitStack() as stack:
-        lines = bulk.lines_of(arguments.input, streams, stack)
+        lines = lines_of(arguments.input, streams, stack, text_of)
         (file,), name = lines.files, lines.name
         path = _checked(bulk.output_path(arguments, lines, may_be_input=True), streams)
         content = _read(file, name)
         client = stack.enter_context(bulk.client_of(arguments))
-        progress = _Progress(streams, stack) if not is_terminal(file) else None
+        bar = ProgressBar(streams.stderr if is_terminal(streams.stderr) and not lines.typed else None, None)
+        stack.callback(bar.close)
+
+        def show(progress: DocumentProgress) -> None:
+            bar.total = progress.texts
+            more = max(0, progress.texts_done - bar.sentences)
+            bar.advance(more, more)
+
         try:
             most = client.server_info().limits.document_bytes
             if not most:
@@ -96,7 +102,7 @@ def translate_document(
                 raise CommandError(f"{name} has {len(content)} bytes, and the server takes documents below {most}")
             replace = bool(arguments.all)
             document = client.translate_document(
-                content, MIME_TYPES[kind], progress=progress, replace_translations=replace, **request, **options
+                content, MIME_TYPES[kind], progress=show, replace_translations=replace, **request, **options
             )
         except TranslaneError as error:
             raise CommandError(_message(error, name, arguments)) from error
@@ -112,26 +118,6 @@ def _message(error: TranslaneError, name: str, arguments: argparse.Namespace) ->
 
     message = bulk.message_of(error, arguments, place)
     return message.replace(f"{name}: line ", f"{name}, line ")
-
-
-class _Progress:
-    """Shows how far a document is, where standard error is a terminal."""
-
-    def __init__(self, streams: StandardStreams, stack: ExitStack) -> None:
-        self._stream = streams.stderr if is_terminal(streams.stderr) else None
-        self._stack = stack
-        self._bar: ProgressBar | None = None
-        self._done = 0
-
-    def __call__(self, progress: DocumentProgress) -> None:
-        if self._stream is None:
-            return
-        if self._bar is None:
-            self._bar = ProgressBar(self._stream, progress.texts)
-            self._stack.callback(self._bar.close)
-        more = max(0, progress.texts_done - self._done)
-        self._done += more
-        self._bar.advance(more, more)
 
 
 def _read(file: BinaryIO, name: str) -> bytes:

@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
-from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Generic, Protocol, TypeVar
+from typing import BinaryIO, Generic, NamedTuple, TextIO, TypeVar
 
-from translane_client.cli.text_files import FileError, texts_of
+from translane.command_error import CommandError
+from translane.options import Term
 
 Item = TypeVar("Item")
 
+LONGEST_LINE = 1 << 20
+"""Bytes of the longest line. No text is longer, and a file without line ends must not fill the memory."""
 
-class Written(Protocol):
-    """What says how much was written."""
+STANDARD = Path("-")
+"""Names standard input or standard output."""
 
-    name: str
-    """Where, for messages."""
-    count: int
+_TERM_FLAGS = {"ignore-case": "ignore_case", "inflected": "inflected"}
+_MOST_COLUMNS = 3  # of a line with a term
 
 
-class Inputs(ABC, Generic[Item]):
-    """Items in order. Each item has a place that an error can name."""
+class FileError(CommandError):
+    """A file cannot be read or written; `str()` is one sentence that names the file."""
 
-    typed = False
-    """Whether a person types the items."""
 
-    def __init__(self, *files: BinaryIO) -> None:
+class StandardStreams(NamedTuple):
+    """The standard streams: bytes for texts, which are UTF-8 whatever the locale, and text for messages to people.
+
+    None where the command was started without the stream.
+    """
+
+    stdin: BinaryIO | None
+    stdout: BinaryIO | None
+    stderr: TextIO
+
+
+class Inputs(Generic[Item]):
+    """Items in order, such as texts. Each has a place that an error can name.
+
+    Args:
+        sized: The items, each with the bytes that it takes in its file.
+        place: Returns the place of an item, by its number from 0, or of a part of it: ".source" or ".target".
+        files: The files that the items come from; none, where they come from the command line.
+        name: The name of the file, for messages.
+    """
+
+    def __init__(
+        self,
+        sized: Iterable[tuple[Item, int]],
+        place: Callable[[int, str], str],
+        files: Sequence[BinaryIO] = (),
+        name: str = "",
+    ) -> None:
+        self._sized = sized
+        self._place = place
         self.files = files
+        self.name = name
+        self.typed = any(map(is_terminal, files))
+        """Whether a person types the items."""
         self.sizes: deque[int] = deque()
         """Bytes of each item that was read and whose answer is not yet written."""
 
@@ -41,62 +75,20 @@ class Inputs(ABC, Generic[Item]):
         sizes = [_regular(file) for file in self.files]
         return sum(each.st_size for each in sizes if each) if sizes and all(sizes) else None
 
-    @abstractmethod
     def items(self) -> Iterator[Item]:
         """Reads the items, once. FileError: a file cannot be read, or a line holds no item."""
-
-    @abstractmethod
-    def place(self, index: int, part: str = "") -> str:
-        """The place of item `index`, or of a part of it: ".source" or ".target"."""
-
-    def written(self, output: Written) -> str:
-        """The end of a sentence about a failure: how many lines were written."""
-        lines = "1 line was" if output.count == 1 else f"{output.count} lines were"
-        return f"; {lines} written to {output.name}"
-
-
-class Arguments(Inputs[Item]):
-    """Items that are given on the command line; `what` names an item in errors."""
-
-    def __init__(self, items: list[Item], what: str) -> None:
-        super().__init__()
-        self._items = items
-        self._what = what
-
-    def items(self) -> Iterator[Item]:
-        """The items as they were given."""
-        for item in self._items:
-            self.sizes.append(1)
+        for item, size in self._sized:
+            self.sizes.append(size)
             yield item
 
     def place(self, index: int, part: str = "") -> str:
-        """The number of the item from 1, or the part where there is one."""
-        return part.removeprefix(".") or f"{self._what} {index + 1}"
-
-    def written(self, output: Written) -> str:  # noqa: ARG002
-        """Nothing: the person who gave the arguments sees the lines."""
-        return ""
+        """The place of item `index`, or of a part of it."""
+        return self._place(index, part)
 
 
-class Lines(Inputs[Item]):
-    """Items on the lines of a file; `item_of` makes an item of a line's text and place, or raises FileError."""
-
-    def __init__(self, file: BinaryIO, name: str, item_of: Callable[[str, str], Item]) -> None:
-        super().__init__(file)
-        self._file = file
-        self._item_of = item_of
-        self.name = name
-        self.typed = is_terminal(file)
-
-    def items(self) -> Iterator[Item]:
-        """Reads the lines."""
-        for index, (text, size) in enumerate(texts_of(self._file, self.name)):
-            self.sizes.append(size)
-            yield self._item_of(text, self.place(index))
-
-    def place(self, index: int, part: str = "") -> str:
-        """The file and the line, and the side where there is a part."""
-        return f"{self.name}, line {index + 1}{part.replace('.', ', ')}"
+def arguments_of(items: Iterable[Item], what: str) -> Inputs[Item]:
+    """Items that are given on the command line; `what` names an item in errors."""
+    return Inputs(((item, 1) for item in items), lambda index, part: part.removeprefix(".") or f"{what} {index + 1}")
 
 
 def text_of(text: str, _: str) -> str:
@@ -113,32 +105,140 @@ def pair_of(text: str, place: str) -> tuple[str, str]:
     return source, targets[0]
 
 
-class ParallelLines(Inputs[tuple[str, str]]):
-    """Pairs of a source and a target: sources on the lines of one file, targets on the lines of another."""
+def lines_of(
+    path: Path | None, streams: StandardStreams, stack: ExitStack, item_of: Callable[[str, str], Item]
+) -> Inputs[Item]:
+    """The lines of standard input, or of a file, which `stack` closes.
 
-    def __init__(self, sources: Lines[str], targets: Lines[str]) -> None:
-        super().__init__(*sources.files, *targets.files)
-        self._sources = sources
-        self._targets = targets
+    Args:
+        path: The file. None, or STANDARD: standard input.
+        streams: Of the command.
+        stack: Closes the file.
+        item_of: Makes an item of a line's text and place, or raises FileError.
 
-    def items(self) -> Iterator[tuple[str, str]]:
-        """Reads the pairs. FileError: one file has more lines than the other."""
-        sides = sources, targets = self._sources.items(), self._targets.items()
-        for index, (source, target) in enumerate(zip_longest(*sides)):
+    Raises:
+        FileError: the file cannot be opened, or standard input is closed.
+    """
+    if path in (None, STANDARD):
+        if streams.stdin is None:
+            raise FileError("standard input is closed")
+        file, name = streams.stdin, "standard input"
+    else:
+        file, name = stack.enter_context(_opened(path)), str(path)
+
+    def place(index: int, part: str = "") -> str:
+        return f"{name}, line {index + 1}{part.replace('.', ', ')}"
+
+    sized = ((item_of(text, place(index)), size) for index, (text, size) in enumerate(texts_of(file, name)))
+    return Inputs(sized, place, [file], name)
+
+
+def parallel(sources: Inputs[str], targets: Inputs[str]) -> Inputs[tuple[str, str]]:
+    """Pairs of a source and a target: sources on the lines of one file, targets on the lines of another.
+
+    Reading them raises FileError where one file has more lines than the other.
+    """
+
+    def pairs() -> Iterator[tuple[tuple[str, str], int]]:
+        sides = sources.items(), targets.items()
+        for index, (source, target) in enumerate(itertools.zip_longest(*sides)):
             if source is None or target is None:
-                longer = index + 1 + sum(1 for _ in (targets if source is None else sources))
+                longer = index + 1 + sum(1 for _ in (sides[1] if source is None else sides[0]))
                 first, second = (index, longer) if source is None else (longer, index)
-                raise FileError(f"{self._sources.name} has {_lines(first)} and {self._targets.name} {_lines(second)}")
-            self.sizes.append(self._sources.sizes.popleft() + self._targets.sizes.popleft())
-            yield source, target
+                raise FileError(f"{sources.name} has {_lines(first)} and {targets.name} {_lines(second)}")
+            yield (source, target), sources.sizes.popleft() + targets.sizes.popleft()
 
-    def place(self, index: int, part: str = "") -> str:
-        """The file of the part's side, and the line."""
-        return (self._targets if part == ".target" else self._sources).place(index)
+    def place(index: int, part: str) -> str:
+        return (targets if part == ".target" else sources).place(index)
+
+    return Inputs(pairs(), place, [*sources.files, *targets.files])
 
 
 def _lines(count: int) -> str:
     return "1 line" if count == 1 else f"{count} lines"
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+
+
+def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
+    r"""Each line's text, and the line's length in bytes with its end.
+
+    A line ends with "\n" or "\r\n" and nothing else: "\x0b", "\x85" or U+2028 are part of a text. A byte order mark at
+    the beginning of the file is no part of a text.
+
+    Raises:
+        FileError: a line is not UTF-8 or too long, or reading fails; the message names the file and the line.
+    """
+    for number in itertools.count(1):
+        try:
+            raw = file.readline(LONGEST_LINE + 1)
+        except OSError as error:
+            raise FileError(f"{name}, line {number}: {error.strerror or error}") from error
+        line = raw.removeprefix(BOM_UTF8) if number == 1 else raw
+        if not line:
+            return
+        if len(raw) > LONGEST_LINE:
+            raise FileError(f"{name}, line {number}: longer than {LONGEST_LINE} bytes")
+        try:
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode(), len(raw)
+        except UnicodeDecodeError as error:
+            raise FileError(f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line)") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TermFile:
+    """The terms of a file, and the line of each term, counted from 1."""
+
+    path: Path
+    terms: list[Term]
+    lines: list[int]
+
+    def place(self, index: int) -> str:
+        """The file and the line of a term; the file alone where there is no such term."""
+        return f"{self.path}, line {self.lines[index]}" if index < len(self.lines) else str(self.path)
+
+
+def read_terms(path: Path) -> TermFile:
+    """The terms of a UTF-8 file.
+
+    A line holds a source phrase, a tab and a target phrase, and maybe another tab and flags: ignore-case, inflected, or
+    both with a comma between. Blank lines, lines that begin with #, and spaces around a phrase are left out.
+
+    Raises:
+        FileError: the file cannot be read, or a line holds no term; the message names the file and the line.
+    """
+    terms, lines = [], []
+    with _opened(path) as file:
+        for number, (text, _) in enumerate(texts_of(file, str(path)), start=1):
+            if text.startswith("#") or not text.strip():
+                continue
+            try:
+                terms.append(_term(text))
+            except ValueError as error:
+                raise FileError(f"{path}, line {number}: {error}") from None
+            lines.append(number)
+    return TermFile(path, terms, lines)
+
+
+def _term(text: str) -> Term:
+    """The term of a line. ValueError: the line holds no term."""
+    columns = [column.strip() for column in text.split("\t")]
+    if not 1 < len(columns) <= _MOST_COLUMNS:
+        tabs = "no tab" if len(columns) == 1 else f"{len(columns) - 1} tabs"
+        raise ValueError(f"{tabs}, where one is needed between source and target, and one before flags")
+    source, target, *others = columns
+    if not source or not target:
+        raise ValueError(f"the {'target' if source else 'source'} is empty")
+    flags = [flag.strip() for flag in "".join(others).split(",") if flag.strip()]
+    for flag in flags:
+        if flag not in _TERM_FLAGS:
+            raise ValueError(f"{flag!r:.60} is not a flag; there is {' and '.join(_TERM_FLAGS)}")
+    return Term(source, target, **{_TERM_FLAGS[flag]: True for flag in flags})
 
 
 def is_terminal(stream: object) -> bool:

@@ -12,9 +12,8 @@ from translane.arguments import Parser
 from translane.results import ModelInfo, ServerInfo
 from translane_client.cli import bulk
 from translane_client.cli.flags import Flags
-from translane_client.cli.printable import printable
-from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import LineWriter
+from translane_client.cli.inputs import StandardStreams
+from translane_client.cli.outputs import LineWriter, printable
 
 _MOST_TAGS = 5  # that stand in the table
 _WIDTH = 100  # of the lines below the table
@@ -31,13 +30,12 @@ def add_flags(parser: Parser, flags: Flags) -> None:
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     """Lists the server's models and limits; returns the exit code."""
-    stdout = streams.stdout
+    output = LineWriter(None, streams.stdout)
     with bulk.client_of(arguments) as client:
         info = client.server_info(timeout=arguments.timeout)
     shown = json.dumps(asdict(info), ensure_ascii=False, indent=2) if arguments.json else table(info)
-    with LineWriter(None, stdout) as output:
-        for line in shown.split("\n"):
-            output.write(line)
+    for line in shown.split("\n"):
+        output.write(line)
     return 0
 
 

@@ -10,8 +10,16 @@ from translane.arguments import Parser
 from translane.results import Score, perplexity_of
 from translane_client.cli import bulk, formats
 from translane_client.cli.flags import Flags, unicode
-from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, pair_of
-from translane_client.cli.standard_streams import StandardStreams
+from translane_client.cli.inputs import (
+    STANDARD,
+    Inputs,
+    StandardStreams,
+    arguments_of,
+    lines_of,
+    pair_of,
+    parallel,
+    text_of,
+)
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
@@ -50,14 +58,14 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
 
     def write(_: int, score: Score) -> None:
         nonlocal pairs, tokens, total
-        output.writer.write(line_of(score, arguments))
+        writer.write(line_of(score, arguments))
         pairs += 1
         tokens += len(score.token_log_probs)
         total += score.total_log_prob
 
     with ExitStack() as stack:
         inputs = _inputs(arguments, streams, stack)
-        output = bulk.line_output(arguments, streams, inputs)
+        writer = bulk.line_output(arguments, streams, inputs)
         client = stack.enter_context(bulk.client_of(arguments, inputs))
         scores = client.score_iter(
             inputs.items(),
@@ -67,7 +75,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             return_tokens=arguments.tokens,
             timeout=arguments.timeout,
         )
-        output.write_all(scores, write)
+        bulk.write_all(arguments, streams, inputs, writer, scores, write)
     print(summary(pairs, tokens, total), file=streams.stderr)
     return 0
 
@@ -103,13 +111,13 @@ def _inputs(arguments: argparse.Namespace, streams: StandardStreams, stack: Exit
         refuse("-i and -s, -t exclude each other")
     if arguments.pair:
         source, target = arguments.pair
-        return Arguments([(source, target)], "pair")
+        return arguments_of([(source, target)], "pair")
     files = [arguments.source_file, arguments.target_file]
     if "input" in given or files == [None, None]:
-        return bulk.lines_of(arguments.input, streams, stack, pair_of)
+        return lines_of(arguments.input, streams, stack, pair_of)
     if None in files:
         refuse("-s and -t are needed together")
-    if files == [Path("-")] * 2:
+    if files == [STANDARD] * 2:
         refuse("one of -s and -t can be standard input, not both")
-    sources, targets = (bulk.lines_of(file, streams, stack) for file in files)
-    return ParallelLines(sources, targets)
+    sources, targets = (lines_of(file, streams, stack, text_of) for file in files)
+    return parallel(sources, targets)

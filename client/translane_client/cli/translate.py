@@ -14,11 +14,8 @@ from translane.results import Translation
 from translane_client.cli import bulk, decoding_flags, formats
 from translane_client.cli.documents import HAVE_TRANSLATIONS, LINES, MIME_TYPES, kind_of, translate_document
 from translane_client.cli.flags import Flags, integer
-from translane_client.cli.inputs import Arguments, Inputs
-from translane_client.cli.notes import Notes
-from translane_client.cli.printable import printable
-from translane_client.cli.standard_streams import StandardStreams
-from translane_client.cli.text_files import LineWriter
+from translane_client.cli.inputs import StandardStreams, arguments_of, lines_of, text_of
+from translane_client.cli.outputs import Notes, printable
 
 _OF_BATCH_BY_FLAG = ("tsv", "jsonl")
 _OF_BATCH = (".tsv", ".tab", ".jsonl", ".ndjson")
@@ -138,15 +135,13 @@ def _translate_texts(
     notes: Notes,
 ) -> None:
     with ExitStack() as stack:
-        inputs: Inputs[str]
         if arguments.texts:
-            inputs = Arguments(arguments.texts, "text")
+            inputs = arguments_of(arguments.texts, "text")
         else:
-            inputs = bulk.lines_of(arguments.input, streams, stack)
+            inputs = lines_of(arguments.input, streams, stack, text_of)
         # A translation takes one line; but a TEXT typed on several lines gets its translation on several lines.
         keep_breaks = bool(arguments.texts and arguments.split_sentences is True and form.is_text_alone)
-        output = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
-        writer: LineWriter = output.writer
+        writer = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
         client = stack.enter_context(bulk.client_of(arguments, inputs))
         form_of_texts = arguments.format or Format.TEXT
 
@@ -165,7 +160,9 @@ def _translate_texts(
                     writer.write_parts(deltas)
                 notes.add(inputs.place(index), deltas.result.treatment)
 
+        output = (arguments, streams, inputs, writer)
         if arguments.stream:
-            output.write_all(inputs.items(), stream)
+            bulk.write_all(*output, inputs.items(), stream)
         else:
-            output.write_all(client.translate_iter(inputs.items(), format=form_of_texts, **request, **options), write)
+            translations = client.translate_iter(inputs.items(), format=form_of_texts, **request, **options)
+            bulk.write_all(*output, translations, write)

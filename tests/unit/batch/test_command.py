@@ -146,9 +146,9 @@ def test_progress_is_a_line_now_and_then() -> None:
         now = float(second)
         progress.add(100)
     assert lines == [
-        "2,000 of 10,000 sources, 100 a second, 0:01:20 left; 9.0% duplicates",
-        "3,000 of 10,000 sources, 100 a second, 0:01:10 left; 9.0% duplicates",
-        "4,000 of 10,000 sources, 100 a second, 0:01:00 left; 9.0% duplicates",
+        "2,000 of 10,000 sources, 100 a second, 1:20 left; 9.0% duplicates",
+        "3,000 of 10,000 sources, 100 a second, 1:10 left; 9.0% duplicates",
+        "4,000 of 10,000 sources, 100 a second, 1:00 left; 9.0% duplicates",
     ]
     assert progress.seconds == 30.0
     lines.clear()

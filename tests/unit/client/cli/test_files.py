@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from unit.client.fake_server import FakeServer, answer, refuses
 
 from helpers.client_command import Command, Terminal
-from translane_client.cli import text_files
-from translane_client.cli.text_files import LineWriter, texts_of
+from translane_client.cli import inputs
+from translane_client.cli.inputs import texts_of
+from translane_client.cli.outputs import LineWriter
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -80,7 +81,7 @@ def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
 
 
 def test_a_line_without_end_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(text_files, "LONGEST_LINE", 10)
+    monkeypatch.setattr(inputs, "LONGEST_LINE", 10)
     assert command("translate", stdin=b"123456789\n" + b"x" * 11) == 1
     assert command.err.startswith("translane: standard input, line 2: longer than 10 bytes")
 

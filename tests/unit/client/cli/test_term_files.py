@@ -12,8 +12,7 @@ from unit.client.fake_server import FakeServer, refuses
 from helpers.client_command import Command
 from translane.conversions import options_message
 from translane.options import Term, checked_options
-from translane_client.cli.term_files import read_terms
-from translane_client.cli.text_files import FileError
+from translane_client.cli.inputs import FileError, read_terms
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n")).map(str.strip).filter(bool)
 

@@ -1,0 +1,164 @@
+"""What a command writes: lines of answers, notes for people, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self, TextIO
+
+from translane.results import TermOutcome, TermReport, Treatment
+from translane_client.cli.inputs import FileError
+
+_MOST_CHARACTERS = 4000
+_MOST_NOTES = 10
+"""Notes that are shown; of the rest, only the number is."""
+
+_PROBLEMS = {
+    TermOutcome.TOO_MANY: "the text has more terms than a sentence can keep",
+    TermOutcome.MISSED: "the translation ended before it",
+    TermOutcome.PRESERVED: "it occurs only in what is not translated",
+}
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line: other characters than printable ones are escaped, as in "\x1b"; a long text is cut off."""
+    if len(text) > _MOST_CHARACTERS:
+        text = text[:_MOST_CHARACTERS] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class LineWriter:
+    """Writes texts, one on each line, and counts the lines. The first line opens the file.
+
+    Args:
+        path: The file to write. None: `stdout`.
+        stdout: Standard output.
+        keep_breaks: Whether a text keeps its line breaks; otherwise each becomes a space.
+
+    Raises:
+        FileError: standard output is closed.
+    """
+
+    def __init__(self, path: Path | None, stdout: BinaryIO | None, *, keep_breaks: bool = False) -> None:
+        if path is None and stdout is None:
+            raise FileError("standard output is closed")
+        self.name = "standard output" if path is None else str(path)
+        self.count = 0
+        self._keep_breaks = keep_breaks
+        self._path = path
+        self.is_standard = path is None
+        self._file: BinaryIO | None = stdout if path is None else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._path is None:
+            return
+        if kind is None:
+            self._open()  # an output without lines is a file nevertheless
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as problem:
+                if kind is None:  # else the error under way is this same failure, or a more important one
+                    raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
+
+    def write(self, text: str) -> None:
+        """Writes one line.
+
+        Raises:
+            FileError: the file cannot be opened or written.
+            BrokenPipeError: nobody reads the output any more.
+        """
+        self._put(self._on_a_line(text) + "\n")
+        self.count += 1
+
+    def write_parts(self, parts: Iterable[str]) -> None:
+        """Writes a line as its parts arrive. One that breaks off is ended, and does not count. Raises as `write`."""
+        from translane.errors import TranslaneError
+
+        begun = after_return = False
+        try:
+            for part in parts:
+                if after_return and not self._keep_breaks:
+                    part = part.removeprefix("\n")
+                self._put(self._on_a_line(part))
+                begun, after_return = True, part.endswith("\r")
+        except TranslaneError:
+            if begun:
+                self._put("\n")
+            raise
+        self._put("\n")
+        self.count += 1
+
+    def _on_a_line(self, text: str) -> str:
+        return text if self._keep_breaks else on_a_line(text)
+
+    def _put(self, text: str) -> None:
+        file = self._open()
+        try:
+            file.write(text.encode())
+            file.flush()  # the reader of a pipe gets each text as soon as it is written
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise FileError(f"{self.name}: {error.strerror or error}") from error
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            assert self._path is not None
+            try:
+                self._file = self._path.open("wb")
+            except OSError as error:
+                raise FileError(f"{self.name}: {error.strerror or error}") from error
+        return self._file
+
+
+def on_a_line(text: str) -> str:
+    """`text` with a space in place of each line break."""
+    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+class Notes:
+    """Gathers notes, and shows them when the command ends: each on a line, at most ten, with the number of the rest."""
+
+    def __init__(self) -> None:
+        self._notes = dict[str, None]()
+        self._more = 0
+
+    def add(self, place: str, treatment: Treatment | None) -> None:
+        """Takes what was done with the text at `place`."""
+        if treatment is None:
+            return
+        if treatment.cut_sentences:
+            cut = "1 sentence was" if treatment.cut_sentences == 1 else f"{treatment.cut_sentences} sentences were"
+            self._add(f"{place}: {cut} too long, and cut in the middle")
+        for term in treatment.terms:
+            if term.outcome is TermOutcome.UNSPELLABLE:  # so it is in every text
+                self._add(f"{_term(term)} was not applied: the model's vocabulary cannot spell the target")
+            elif term.outcome in _PROBLEMS:
+                self._add(f"{place}: {_term(term)} was not applied: {_PROBLEMS[term.outcome]}")
+
+    def show(self, stream: TextIO) -> None:
+        """Writes the notes."""
+        for note in self._notes:
+            print(f"translane: {printable(note)}", file=stream)
+        if self._more:
+            print(f"translane: and {self._more} more such notes; --json has them all", file=stream)
+
+    def _add(self, note: str) -> None:
+        if note in self._notes:
+            return
+        if len(self._notes) < _MOST_NOTES:
+            self._notes[note] = None
+        else:
+            self._more += 1
+
+
+def _term(term: TermReport) -> str:
+    where = f" of the glossary {term.glossary}" if term.glossary else ""
+    return f"the term {term.source} → {term.target}{where}"
