@@ -101,7 +101,7 @@ def run(settings: BatchSettings, log: Log) -> Summary:
         summary = Summary(files=len(corpus))
         for file in corpus:
             there = file.output.exists()
-            if there and state.read is None:
+            if there and state.sources is None:
                 raise BatchError(f"{file.output}: it is there already; --output names another folder")
             if state.summary and not there:
                 raise BatchError(f"{file.output}: it was written, and is gone; another --work starts anew")
@@ -110,11 +110,11 @@ def run(settings: BatchSettings, log: Log) -> Summary:
             return Summary(**state.summary)
         if not state.is_translated():
             with _workers(settings, model, log) as workers:  # wrong settings are found before anything takes long
-                if state.read is None:
+                if state.sources is None:
                     _read(corpus, state, summary, log)
                 _translate(workers, state, summary, log)
         _write(corpus, state, summary, log)
-        state.note(summary=asdict(summary))
+        state.finish(asdict(summary))
     return summary
 
 
@@ -156,9 +156,8 @@ class _Seen:
 
 
 def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
-    state.begin()
     progress, read = Progress("records read", log), []
-    with Sources(state.sources, new=True) as sources:
+    with state.reading() as sources:
         for file in corpus:
             seen = _Seen()
             for block in file.files.blocks(file.path, whole=False):
@@ -166,25 +165,25 @@ def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) 
                 sources.add([record.source for record in block.records if record.source], keys)
                 progress.add(len(block.records))
             read.append(seen.values)
-    state.note(read=read)
+        state.read = read
     summary.reading_seconds = progress.seconds
 
 
 def _translate(workers: Workers, state: Run, summary: Summary, log: Log) -> None:
-    texts = _texts(state)
-    with Sources(state.sources) as sources:
-        total, answered = sources.counts()
-        left = total - answered
-        share = (texts - total) / texts if texts else 0.0
-        log(f"{texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
-        progress = Progress("sources", log, total=total, done=answered, note=f"; {share:.1%} duplicates")
-        workers.translate(sources, progress.add)
+    assert state.sources
+    texts, (total, answered) = _texts(state), state.sources.counts()
+    left = total - answered
+    share = (texts - total) / texts if texts else 0.0
+    log(f"{texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
+    progress = Progress("sources", log, total=total, done=answered, note=f"; {share:.1%} duplicates")
+    workers.translate(state.sources, progress.add)
+    state.sources.commit()
     summary.sources_translated, summary.translating_seconds = left, progress.seconds
 
 
 def _texts(state: Run) -> int:
     """How many records have a text."""
-    return sum(texts for texts, _ in state.read or ())
+    return sum(texts for texts, _ in state.read)
 
 
 def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
@@ -195,14 +194,14 @@ def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log)
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(_NEW.format("?" * 16)):  # of killed runs
             path.unlink(missing_ok=True)
-    with Sources(state.sources) as sources:
-        for file, seen in zip(corpus, state.read or (), strict=True):
-            for block, answers in _written(file, sources, seen):
-                summary.records += len(block.records)
-                summary.blank += sum(not (record.source or record.problem) for record in block.records)
-                left_out.update(answer.reason for answer in answers if answer.reason)
-                progress.add(len(block.records))
-        summary.sources, _ = sources.counts()
+    assert state.sources
+    for file, seen in zip(corpus, state.read, strict=True):
+        for block, answers in _written(file, state.sources, seen):
+            summary.records += len(block.records)
+            summary.blank += sum(not (record.source or record.problem) for record in block.records)
+            left_out.update(answer.reason for answer in answers if answer.reason)
+            progress.add(len(block.records))
+    summary.sources, _ = state.sources.counts()
     summary.duplicates = _texts(state) - summary.sources
     summary.left_out = dict(left_out)
     summary.translated = summary.records - summary.blank - left_out.total()

@@ -3,8 +3,8 @@
 ::
 
     translane-batch.lock   held by the command that runs; the mark of a folder whose files the command may remove
-    sources.sqlite         the different texts of the corpus, and their answers, until all outputs are written
-    run.json               what the run is of, once all texts are read; and its figures, once all outputs are written
+    run.sqlite             once all texts are read: what the run is of, the different texts and their answers; once all
+                           outputs are written, its figures in the place of the texts
     owner                  in the output folder: the folder of the run that began last to write there
 """
 
@@ -24,24 +24,27 @@ from typing import Any
 from translane_batch.errors import BatchError
 from translane_batch.records import Answer
 from translane_batch.settings import OWN_FOLDER
-from translane_server.core.files import flush, remove_unfinished, written_whole
+from translane_server.core.files import flush, remove_unfinished, replaced_whole, written_whole
 from translane_server.core.terminal import shown
 
-_VERSION = 2  # of run.json
+_VERSION = 3  # of run.sqlite
 _LOCK = "translane-batch.lock"
 _ANEW = "another --output or --work starts anew"
 
-_TABLE = "create table source (id integer primary key, key blob not null unique, text text not null, answer text)"
+_TABLES = (
+    "create table run (name text primary key, value text not null)",  # as JSON
+    "create table source (id integer primary key, key blob not null unique, text text not null, answer text)",
+)
 _CACHE_KIB = 1 << 16  # of SQLite
 _COMMIT = 1.0  # seconds of answers that a kill loses at most
 _CHUNK_BYTES = 1 << 20  # of texts that are translated together, unless one text alone has more
 
 
 class Sources:
-    """The different texts of a corpus in a file of SQLite, each with its answer once it has one.
+    """The different texts of a corpus in a file of SQLite, each with its answer once it has one; and notes on the run.
 
-    A new file has no journal: it counts only once `Run.note` has noted that it is whole. Afterwards answers are on the
-    disk a second after they were given, whatever is killed.
+    A new file has no journal: it counts only once it is whole, and has its name. Afterwards answers are on the disk a
+    second after they were given, whatever is killed.
 
     Raises:
         sqlite3.Error: the file cannot be read or written.
@@ -55,7 +58,9 @@ class Sources:
             self._db.execute("pragma journal_mode = off")
             self._db.execute("pragma synchronous = off")
             self._db.execute("begin")
-            self._db.execute(_TABLE)
+            self._db.execute(f"pragma user_version = {_VERSION}")
+            for table in _TABLES:
+                self._db.execute(table)
         else:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
@@ -63,7 +68,7 @@ class Sources:
 
     def close(self) -> None:
         """Keep what was added and answered. The file is on the disk then."""
-        self._commit()
+        self.commit()
         self._db.close()
         flush(self.path)
 
@@ -107,7 +112,7 @@ class Sources:
         rows = [(answer.encoded, number) for number, answer in answers]
         self._db.executemany("update source set answer = ? where id = ?", rows)
         if time.monotonic() - self._committed > _COMMIT:
-            self._commit()
+            self.commit()
             self._committed = time.monotonic()
 
     def answers(self, keys: Sequence[bytes]) -> list[Answer | None]:
@@ -117,7 +122,25 @@ class Sources:
         found = {key: Answer.decoded(answer) for key, answer in self._db.execute(query, different) if answer}
         return [found.get(key) for key in keys]
 
-    def _commit(self) -> None:
+    def note(self, **values: Any) -> None:
+        """Keep values under names, as JSON."""
+        rows = [(name, json.dumps(value)) for name, value in values.items()]  # names of files need not be Unicode
+        self._db.executemany("insert or replace into run values (?, ?)", rows)
+
+    def noted(self) -> dict[str, Any]:
+        """Return what was noted; nothing, if the file is of another version."""
+        if self._db.execute("pragma user_version").fetchone() != (_VERSION,):
+            return {}
+        return {name: json.loads(value) for name, value in self._db.execute("select name, value from run")}
+
+    def forget(self) -> None:
+        """Remove the texts; what was noted stays."""
+        self.commit()
+        self._db.execute("drop table if exists source")
+        self._db.execute("vacuum")
+
+    def commit(self) -> None:
+        """Have the answers on the disk."""
         if self._db.in_transaction:
             self._db.execute("commit")
 
@@ -155,22 +178,23 @@ class Run:
         identity: what the outputs depend on. A run is resumed with an equal identity.
 
     Attributes:
-        sources: the file of the texts.
-        read: what was seen of each file of the corpus, once all texts are in `sources`; None before.
+        sources: the texts, once all are read; None before.
+        read: what was seen of each file of the corpus, once all are read.
         summary: the figures, once all outputs are written; None before.
 
     Raises:
         BatchError: another program uses a folder, or a folder holds something else than this run; or another run has
             begun since to write the same outputs.
+        sqlite3.Error: the state cannot be read or written.
     """
 
     def __init__(self, folder: Path, output: Path, identity: Mapping[str, Any]) -> None:
         self.folder, self._output = folder, output
-        self.sources, self._state = folder / "sources.sqlite", folder / "run.json"
-        self._owner = output / OWN_FOLDER / "owner"
+        self._path, self._owner = folder / "run.sqlite", output / OWN_FOLDER / "owner"
         self._identity = json.loads(json.dumps(identity))  # as JSON has it: no tuples
         self._held = contextlib.ExitStack()
-        self.read: list[Any] | None = None
+        self.sources: Sources | None = None
+        self.read: list[Any] = []
         self.summary: dict[str, Any] | None = None
 
     def __enter__(self) -> Run:
@@ -180,80 +204,64 @@ class Run:
             if not (own.is_dir() and own.samefile(self.folder)):
                 self._held.enter_context(locked(own))
             remove_unfinished(self.folder)
-            self._load()
+            if self._path.exists():
+                self.sources = self._held.enter_context(Sources(self._path))
+                self._load(self.sources)
             self._held = self._held.pop_all()
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self._held.close()
 
-    def begin(self) -> None:
-        """Note that the outputs are those of this run, and remove what it has read so far."""
-        self._remove_sources()
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Sources]:
+        """Yield what takes the texts. Once it is left, the outputs are those of this run, and it can be resumed."""
         with written_whole(self._owner) as file:
             file.write(self._name)
+        with replaced_whole(self._path) as new, Sources(new, new=True) as sources:
+            yield sources
+            sources.note(identity=self._identity, read=self.read)
+        self.sources = self._held.enter_context(Sources(self._path))
 
-    def note(self, *, read: list[Any] | None = None, summary: dict[str, Any] | None = None) -> None:
-        """Keep one of the attributes. With `read`, the run is resumed from now on; with `summary`, it is done."""
-        self.read, self.summary = read or self.read, summary
-        values = {"version": _VERSION, "identity": self._identity, "read": self.read, "summary": summary}
-        with written_whole(self._state) as file:
-            file.write(json.dumps(values).encode() + b"\n")  # names of files need not be Unicode; ASCII has them all
-        if summary:
-            self._remove_sources()
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Keep the figures of a run whose outputs are all written, and remove its texts."""
+        assert self.sources
+        self.sources.note(summary=summary)
+        self.sources.forget()
 
     def is_translated(self) -> bool:
         """Whether each text is there, and has an answer."""
-        if self.read is None:
+        if self.sources is None:
             return False
-        with Sources(self.sources) as sources:
-            total, answered = sources.counts()
+        total, answered = self.sources.counts()
         return total == answered
 
-    def _load(self) -> None:
-        try:
-            values = json.loads(self._state.read_bytes())
-            version, before, self.read, self.summary = (
-                values[name] for name in ("version", "identity", "read", "summary")
-            )
-            corpus = {name: rest for name, *rest in before.pop("corpus")}
-        except FileNotFoundError:
-            return
-        except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            raise BatchError(f"{self._state}: it is damaged, or not of this version; {_ANEW}") from None
-        if version != _VERSION:
-            raise BatchError(f"{self._state}: it is not the state of a run of this version; {_ANEW}")
-        self._check(corpus, before)
+    def _load(self, sources: Sources) -> None:
+        noted = sources.noted()
+        if not noted:
+            raise BatchError(f"{self._path}: it is not the state of a run of this version; {_ANEW}")
+        self._check(noted["identity"])
+        self.read, self.summary = noted["read"], noted.get("summary")
+        if self.summary:
+            sources.forget()  # the run may have been killed before it did
         with contextlib.suppress(FileNotFoundError):
             owner = self._owner.read_bytes()
             if owner != self._name:
                 raise BatchError(
                     f"{self._output}: another run has begun since to write there; its state is {os.fsdecode(owner)}"
                 )
-        if self.summary:
-            self._remove_sources()  # the run may have been killed before it did
-        elif not self.sources.exists():
-            raise BatchError(f"{self.sources}: it is gone; {_ANEW}")
 
-    def _check(self, corpus: dict[str, Any], before: dict[str, Any]) -> None:
+    def _check(self, before: dict[str, Any]) -> None:
         """Refuse to go on with a run of another corpus, model or setting."""
-        files = {name: rest for name, *rest in self._identity["corpus"]}
-        if changed := [name for name in files | corpus if files.get(name) != corpus.get(name)]:
-            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            raise BatchError(
-                f"{self.folder}: the run there cannot be resumed, because the corpus has changed since:"
-                f" {changed[0]}{more}; {_ANEW}"
-            )
         for name, value in self._identity.items():
-            if name != "corpus" and before.get(name) != value:
-                raise BatchError(
-                    f"{self.folder}: the run there cannot be resumed with other settings ({name} was"
-                    f" {shown(before.get(name), 80)}, is {shown(value, 80)}); {_ANEW}"
-                )
-
-    def _remove_sources(self) -> None:
-        for end in ("", "-wal", "-shm"):
-            self.sources.with_name(self.sources.name + end).unlink(missing_ok=True)
+            if (old := before.get(name)) == value:
+                continue
+            problem = f"with other settings ({name} was {shown(old, 80)}, is {shown(value, 80)})"
+            if name == "corpus":
+                changed = sorted({file for file, *_ in set(map(tuple, old or ())) ^ set(map(tuple, value))})
+                more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+                problem = f"because the corpus has changed since: {changed[0]}{more}"
+            raise BatchError(f"{self.folder}: the run there cannot be resumed {problem}; {_ANEW}")
 
     @property
     def _name(self) -> bytes:

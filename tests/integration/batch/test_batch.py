@@ -97,12 +97,12 @@ def outputs_of(folder: Path) -> dict[str, bytes]:
 def answers_in(output: Path) -> int:
     """How many texts have an answer that a kill does not take."""
     work = output / ".translane-batch"
-    if not (work / "run.json").exists():
+    if not (work / "run.sqlite").exists():
         return 0
     try:
-        with contextlib.closing(sqlite3.connect((work / "sources.sqlite").as_uri() + "?mode=ro", uri=True)) as found:
+        with contextlib.closing(sqlite3.connect((work / "run.sqlite").as_uri() + "?mode=ro", uri=True)) as found:
             return int(found.execute("select count(answer) from source").fetchone()[0])
-    except sqlite3.Error:  # the run is done, and the file is gone
+    except sqlite3.Error:  # the run is done, and the texts are gone
         return 0
 
 
@@ -264,7 +264,7 @@ def test_a_wrong_option_is_found_before_anything_is_read(
     assert "--beam-size: " in capsys.readouterr().err
     assert batch(argv_of(corpus, output, "--target-language=fr"), {}) == 2
     assert "--target-language: " in capsys.readouterr().err
-    assert not (output / ".translane-batch" / "run.json").exists()
+    assert not (output / ".translane-batch" / "run.sqlite").exists()
 
 
 @pytest.mark.skipif(not (find_spec("ray") and find_spec("pandas")), reason="Ray and pandas are not installed")

@@ -125,7 +125,7 @@ def test_names_may_be_as_long_as_the_list_beside_them_allows(tmp_path: Path, set
         ("link.txt", "it would replace a file"),
         ("out/a.txt", "it would replace a file"),
         ("out/a.txt.left-out.jsonl", "it would replace a file"),
-        ("out/.translane-batch/run.json", "it would replace a file"),
+        ("out/.translane-batch/run.sqlite", "it would replace a file"),
         ("in", "it would replace a file"),
         ("", "it is a folder"),
         ("missing/figures.json", "its folder does not exist"),
