@@ -13,9 +13,8 @@ from dataclasses import asdict
 
 from translane.command_error import packages_load
 from translane.errors import TranslaneError
-from translane_batch.errors import BatchError
 from translane_batch.figures import Summary
-from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchSettings
+from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchError, BatchSettings
 from translane_client.cli.progress import waiting_told
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole

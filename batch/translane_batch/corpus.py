@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from translane_batch.errors import BatchError
 from translane_batch.records import ENDINGS, RecordFiles, files_of, kind_of
-from translane_batch.settings import STANDARD_OUTPUT, BatchSettings
+from translane_batch.settings import STANDARD_OUTPUT, BatchError, BatchSettings
 from translane_server.core.files import check_regular
 
 _LEFT_OUT = ".left-out.jsonl"

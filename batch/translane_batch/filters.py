@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from translane.results import FinishReason, ModelInfo, Translation
-from translane_batch.errors import BatchError
 from translane_batch.records import Answer
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 from translane_server.core.errors import InvalidRequestError
 from translane_server.core.suspect_pairs import COPY, suspicion
 from translane_server.text.language_id import LanguageIdentifier

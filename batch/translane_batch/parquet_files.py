@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import pyarrow
 from pyarrow import parquet
 
-from translane_batch.errors import BatchError
 from translane_batch.records import BLANK_RECORD, MOST_RECORDS, Answer, Block, Record, Write, not_utf8, record_of
+from translane_batch.settings import BatchError
 from translane_server.core.files import check_regular
 from translane_server.core.terminal import listed
 

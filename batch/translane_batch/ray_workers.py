@@ -12,6 +12,7 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,9 @@ from ray.exceptions import RayError
 from ray.util.annotations import RayDeprecationWarning
 
 from translane.errors import TranslaneError
-from translane_batch.errors import BatchError
 from translane_batch.local_model import identity_of_folder
 from translane_batch.records import Answer
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 from translane_batch.store import Sources
 from translane_batch.translator import opened
 from translane_server.core.cpus import available_cpus
@@ -102,8 +102,11 @@ class _Actor:
         self._failure = message, getattr(error, "exit_code", 1)
 
 
-class RayWorkers:
-    """Workers on a cluster. Implements `run.Workers`; a `with` statement connects to the cluster, or starts one.
+@contextmanager
+def ray_workers(
+    settings: BatchSettings, model: str, log: Callable[[str], None]
+) -> Iterator[Callable[[Sources, Callable[[int], None]], None]]:
+    """Connect to the cluster, or start one, and yield what translates; see `run.Translate`.
 
     Args:
         settings: of the run.
@@ -113,66 +116,58 @@ class RayWorkers:
     Raises:
         BatchError: there is no such cluster, or it has no CPUs.
     """
-
-    def __init__(self, settings: BatchSettings, model: str, log: Callable[[str], None]) -> None:
-        self._settings, self._model, self._log = settings, model, log
-
-    def __enter__(self) -> RayWorkers:
-        _connect(self._settings)
-        try:
-            machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-            self._cpus, self._number = division(self._settings, machines)
-        except BatchError:
-            ray.shutdown()
-            raise
-        some, many = "s" * (self._number != 1), "s" * (self._cpus != 1)
-        self._log(f"{self._number} worker{some} of {self._cpus} CPU{many} each")
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
+    _connect(settings)
+    try:
+        machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        cpus, number = division(settings, machines)
+        log(f"{number} worker{'s' * (number != 1)} of {cpus} CPU{'s' * (cpus != 1)} each")
+        yield lambda sources, done: _translate(settings, model, cpus, number, sources, done)
+    finally:
         ray.shutdown()
 
-    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
-        """See `run.Workers`."""
-        context = DataContext.get_current()
-        context.enable_progress_bars = False
-        context.max_errored_blocks = 0
-        context.target_max_block_size = 1  # each row is handed on at once
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        left = ray.data.read_datasource(
-            _Left(sources.path.absolute(), min(_TEXTS, self._settings.task_size)),
-            override_num_blocks=1,
-            num_cpus=0,
-            label_selector={"ray.io/node-id": ray.get_runtime_context().get_node_id()},
+
+def _translate(
+    settings: BatchSettings, model: str, cpus: int, number: int, sources: Sources, done: Callable[[int], None]
+) -> None:
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.max_errored_blocks = 0
+    context.target_max_block_size = 1  # each row is handed on at once
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    left = ray.data.read_datasource(
+        _Left(sources.path.absolute(), min(_TEXTS, settings.task_size)),
+        override_num_blocks=1,
+        num_cpus=0,
+        label_selector={"ray.io/node-id": ray.get_runtime_context().get_node_id()},
+    )
+    with warnings.catch_warnings(action="ignore", category=RayDeprecationWarning):  # of max_task_retries
+        answered = left.map_batches(
+            _Actor,
+            fn_constructor_args=(for_other_processes(settings), model, cpus),
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=ActorPoolStrategy(
+                size=number,
+                max_tasks_in_flight_per_actor=_IN_FLIGHT,
+                max_concurrent_calls_per_actor=_IN_FLIGHT,
+                enable_true_multi_threading=True,
+            ),
+            num_cpus=cpus,
+            num_gpus=int(settings.device == "cuda"),
+            max_task_retries=_MOST_LOSSES - 1,
         )
-        with warnings.catch_warnings(action="ignore", category=RayDeprecationWarning):  # of max_task_retries
-            answered = left.map_batches(
-                _Actor,
-                fn_constructor_args=(for_other_processes(self._settings), self._model, self._cpus),
-                batch_size=None,
-                batch_format="pyarrow",
-                compute=ActorPoolStrategy(
-                    size=self._number,
-                    max_tasks_in_flight_per_actor=_IN_FLIGHT,
-                    max_concurrent_calls_per_actor=_IN_FLIGHT,
-                    enable_true_multi_threading=True,
-                ),
-                num_cpus=self._cpus,
-                num_gpus=int(self._settings.device == "cuda"),
-                max_task_retries=_MOST_LOSSES - 1,
-            )
-        try:
-            for batch in answered.iter_batches(batch_size=1, batch_format="pyarrow"):
-                failure, answers = _value(batch)
-                sources.save([(number, Answer(*answer)) for number, answer in answers])
-                done(len(answers))
-                if failure:
-                    raise BatchError(*failure)
-        except RayError as error:
-            raise BatchError(f"Ray has given up: {first_line(error)}") from error
-        total, there = sources.counts()
-        if there < total:
-            raise BatchError(f"Ray has lost {total - there:,} texts")
+    try:
+        for batch in answered.iter_batches(batch_size=1, batch_format="pyarrow"):
+            failure, answers = _value(batch)
+            sources.save([(number, Answer(*answer)) for number, answer in answers])
+            done(len(answers))
+            if failure:
+                raise BatchError(*failure)
+    except RayError as error:
+        raise BatchError(f"Ray has given up: {first_line(error)}") from error
+    total, there = sources.counts()
+    if there < total:
+        raise BatchError(f"Ray has lost {total - there:,} texts")
 
 
 def _row(value: Any) -> pyarrow.Table:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
-from translane_batch.errors import BatchError
-from translane_batch.settings import BatchSettings, KindName
+from translane_batch.settings import BatchError, BatchSettings, KindName
 from translane_server.core.files import open_regular
 
 MOST_RECORDS = 1024
@@ -156,10 +155,10 @@ def files_of(kind: str, settings: BatchSettings) -> RecordFiles:
             raise BatchError("files of Parquet need pyarrow: install translane[batch]") from None
         return ParquetFiles(settings.field, settings.output_field, lists)
     if kind == "tsv":
-        return LineFiles(ColumnForm(settings.column))
+        return ColumnFiles(settings.column)
     if kind == "jsonl":
-        return LineFiles(ObjectForm(settings.field, settings.output_field, lists))
-    return LineFiles(TextForm())
+        return ObjectFiles(settings.field, settings.output_field, lists)
+    return LineFiles()
 
 
 def record_of(text: str) -> Record:
@@ -172,111 +171,11 @@ def not_utf8(error: UnicodeDecodeError) -> Record:
     return Record("", f"it is not UTF-8, from its byte {error.start + 1} on")
 
 
-class LineForm(Protocol):
-    """What a line holds."""
-
-    def record(self, text: str) -> Record:
-        """Read a line, without its end."""
-
-    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
-        """Return the line of the output, without its end. A line that was too long is b""."""
-
-
-class TextForm:
-    """A line is a text. The output has the translation alone."""
-
-    def record(self, text: str) -> Record:
-        """See `LineForm`."""
-        return record_of(text)
-
-    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:  # noqa: ARG002 - of LineForm
-        """See `LineForm`."""
-        return _on_a_line(answer.text).encode()
-
-
-@dataclass(frozen=True)
-class ColumnForm:
-    """A line has columns. The translation of one of them, counted from 1, is a new column at the end."""
-
-    column: int
-
-    def record(self, text: str) -> Record:
-        """See `LineForm`."""
-        if not text:
-            return BLANK_RECORD
-        cells = text.split("\t")
-        if len(cells) < self.column:
-            return Record("", f"it has {len(cells)} column{'s' * (len(cells) > 1)}, and --column is {self.column}")
-        return record_of(cells[self.column - 1])
-
-    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
-        """See `LineForm`. A blank line stays as it is."""
-        if not line and not record.problem:
-            return line
-        return line + b"\t" + _on_a_line(answer.text).translate(_TABS).encode()
-
-
-@dataclass(frozen=True)
-class ObjectForm:
-    """A line is a JSON object. The translation of `field` is its new last field, `output_field`.
-
-    The rest of the object stays as it is, byte for byte. The new field is null where a translation is left out. With
-    `lists` it has all translations, the best first.
-    """
-
-    field: str
-    output_field: str
-    lists: bool = False
-
-    def record(self, text: str) -> Record:
-        """See `LineForm`."""
-        if not text.strip(string.whitespace):
-            return BLANK_RECORD
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return Record("", "it is not JSON")
-        if not isinstance(value, dict):
-            return Record("", "it is not a JSON object")
-        if self.output_field in value:
-            return Record("", f"it has a field {self.output_field!r} already; --output-field names another")
-        if self.field not in value:
-            return Record("", f"it has no field {self.field!r}; --field names another")
-        found = value[self.field]
-        if found is None:
-            return BLANK_RECORD
-        if not isinstance(found, str):
-            return Record("", f"its field {self.field!r} is not a text")
-        try:
-            found.encode()  # JSON can say "\ud800", which is half of a pair
-        except UnicodeEncodeError:
-            return Record("", f"its field {self.field!r} holds half a character")
-        return record_of(found)
-
-    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
-        """See `LineForm`. A blank line stays as it is, and so does an object that has the new field already."""
-        body = line.strip()
-        if not body and not record.problem:
-            return line
-        if record.problem:
-            try:
-                value = json.loads(body.decode())
-            except (ValueError, RecursionError):
-                value = None
-            if not isinstance(value, dict):
-                body = b"{}"
-            elif self.output_field in value:
-                return line
-        member = f"{_encode(self.output_field)}: {_encode(answer.value(as_list=self.lists))}"
-        start = body[:-1].rstrip()
-        return start + (b"" if start == b"{" else b", ") + member.encode() + b"}"
-
-
 class LineFiles:
-    r"""Files of lines. A line ends with "\n" or "\r\n", and with nothing else; in the output with "\n"."""
+    r"""Files of lines, each a text. The output has the translations alone.
 
-    def __init__(self, form: LineForm) -> None:
-        self._form = form
+    A line ends with "\n" or "\r\n", and with nothing else; in the output with "\n".
+    """
 
     def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:  # noqa: ARG002 - a line is there as a whole
         """See `RecordFiles`."""
@@ -301,18 +200,103 @@ class LineFiles:
             if _is_gzipped(path):  # neither a name nor a time, so that equal outputs are equal files
                 compressed = gzip.GzipFile("", "wb", _GZIP_LEVEL, fileobj=file, mtime=0)
                 file = cast(BinaryIO, stack.enter_context(compressed))
-            line = self._form.line
             yield lambda block, answers: file.writelines(
-                line(*each) + b"\n" for each in zip(block.content, block.records, answers, strict=True)
+                self.line(*each) + b"\n" for each in zip(block.content, block.records, answers, strict=True)
             )
 
     def _record(self, line: bytes | None) -> Record:
         if line is None:
             return Record("", f"it has more than {LONGEST_LINE} bytes")
         try:
-            return self._form.record(line.decode())
+            return self.record(line.decode())
         except UnicodeDecodeError as error:
             return not_utf8(error)
+
+    def record(self, text: str) -> Record:
+        """Read a line, without its end."""
+        return record_of(text)
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:  # noqa: ARG002 - other kinds look at them
+        """Return the line of the output, without its end. A line that was too long is b""."""
+        return _on_a_line(answer.text).encode()
+
+
+@dataclass(frozen=True)
+class ColumnFiles(LineFiles):
+    """Files of TSV: a line has columns. The translation of one of them, counted from 1, is a new column at the end."""
+
+    column: int
+
+    def record(self, text: str) -> Record:
+        """See `LineFiles`."""
+        if not text:
+            return BLANK_RECORD
+        cells = text.split("\t")
+        if len(cells) < self.column:
+            return Record("", f"it has {len(cells)} column{'s' * (len(cells) > 1)}, and --column is {self.column}")
+        return record_of(cells[self.column - 1])
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
+        """See `LineFiles`. A blank line stays as it is."""
+        if not line and not record.problem:
+            return line
+        return line + b"\t" + _on_a_line(answer.text).translate(_TABS).encode()
+
+
+@dataclass(frozen=True)
+class ObjectFiles(LineFiles):
+    """Files of JSON lines: a line is an object. The translation of `field` is its new last field, `output_field`.
+
+    The rest of the object stays as it is, byte for byte. The new field is null where a translation is left out. With
+    `lists` it has all translations, the best first.
+    """
+
+    field: str
+    output_field: str
+    lists: bool = False
+
+    def record(self, text: str) -> Record:
+        """See `LineFiles`."""
+        if not text.strip(string.whitespace):
+            return BLANK_RECORD
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return Record("", "it is not JSON")
+        if not isinstance(value, dict):
+            return Record("", "it is not a JSON object")
+        if self.output_field in value:
+            return Record("", f"it has a field {self.output_field!r} already; --output-field names another")
+        if self.field not in value:
+            return Record("", f"it has no field {self.field!r}; --field names another")
+        found = value[self.field]
+        if found is None:
+            return BLANK_RECORD
+        if not isinstance(found, str):
+            return Record("", f"its field {self.field!r} is not a text")
+        try:
+            found.encode()  # JSON can say "\ud800", which is half of a pair
+        except UnicodeEncodeError:
+            return Record("", f"its field {self.field!r} holds half a character")
+        return record_of(found)
+
+    def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
+        """See `LineFiles`. A blank line stays as it is, and so does an object that has the new field already."""
+        body = line.strip()
+        if not body and not record.problem:
+            return line
+        if record.problem:
+            try:
+                value = json.loads(body.decode())
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                body = b"{}"
+            elif self.output_field in value:
+                return line
+        member = f"{_encode(self.output_field)}: {_encode(answer.value(as_list=self.lists))}"
+        start = body[:-1].rstrip()
+        return start + (b"" if start == b"{" else b", ") + member.encode() + b"}"
 
 
 def _on_a_line(text: str) -> str:

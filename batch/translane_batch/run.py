@@ -15,13 +15,12 @@ from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from translane_batch.corpus import CorpusFile, find_corpus
-from translane_batch.errors import BatchError
 from translane_batch.figures import Progress, Summary
 from translane_batch.records import BLANK, UNREADABLE, Answer, Block, Record
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 from translane_batch.store import Run, Sources, key_of
 from translane_batch.translator import all_of, identity_of_servers, opened
 from translane_server.core.files import in_place_of
@@ -32,53 +31,37 @@ Log = Callable[[str], None]
 _NEW = ".translane-batch-{}.new"
 
 
-class Workers(Protocol):
-    """What translates. A `with` statement starts and ends it."""
+Translate = Callable[[Sources, Callable[[int], None]], None]
+"""Translates all sources that are left, and tells the number of those that are translated, as often as some are.
 
-    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
-        """Translate all sources that are left; `done` takes the number of those that are, as often as some are.
-
-        Raises:
-            BatchError, TranslaneError: they cannot be translated.
-        """
+It raises BatchError or TranslaneError if they cannot be translated.
+"""
 
 
-class LocalWorkers:
-    """Translates with a model in processes of this machine, or has servers translate. Implements `Workers`."""
+@contextmanager
+def local_workers(settings: BatchSettings) -> Iterator[Translate]:
+    """Open a model in processes of this machine, or a connection to servers, and yield what translates."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        translator = runner.run(stack.enter_async_context(opened(settings)))
 
-    def __init__(self, settings: BatchSettings) -> None:
-        self._settings = settings
-        self._runner = asyncio.Runner()
-        self._opened = AsyncExitStack()
+        async def translate(sources: Sources, done: Callable[[int], None]) -> None:
+            chunks = sources.left(settings.task_size)
 
-    def __enter__(self) -> LocalWorkers:
+            def save(answers: Sequence[tuple[int, Answer]]) -> None:
+                sources.save(answers)
+                done(len(answers))
+
+            async def work() -> None:
+                for chunk in chunks:
+                    await translator.translate(chunk, save)
+
+            await all_of([work(), work()])  # the second chunk fills the rows that the end of the first one leaves
+
         try:
-            self._translator = self._runner.run(self._opened.enter_async_context(opened(self._settings)))
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        with self._runner:
-            self._runner.run(self._opened.aclose())
-
-    def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
-        """See `Workers`."""
-        self._runner.run(self._translate(sources, done))
-
-    async def _translate(self, sources: Sources, done: Callable[[int], None]) -> None:
-        chunks = sources.left(self._settings.task_size)
-
-        def save(answers: Sequence[tuple[int, Answer]]) -> None:
-            sources.save(answers)
-            done(len(answers))
-
-        async def work() -> None:
-            for chunk in chunks:
-                await self._translator.translate(chunk, save)
-
-        await all_of([work(), work()])  # the second chunk fills the rows that the end of the first one leaves
+            yield lambda sources, done: runner.run(translate(sources, done))
+        finally:
+            runner.run(stack.aclose())
 
 
 def run(settings: BatchSettings, log: Log) -> Summary:
@@ -109,10 +92,10 @@ def run(settings: BatchSettings, log: Log) -> Summary:
             log("everything has been written before")
             return Summary(**state.summary)
         if not state.is_translated():
-            with _workers(settings, model, log) as workers:  # wrong settings are found before anything takes long
+            with _workers(settings, model, log) as translate:  # wrong settings are found before anything takes long
                 if state.sources is None:
                     _read(corpus, state, summary, log)
-                _translate(workers, state, summary, log)
+                _translate(translate, state, summary, log)
         _write(corpus, state, summary, log)
         state.finish(asdict(summary))
     return summary
@@ -128,12 +111,12 @@ def _identified(settings: BatchSettings, log: Log) -> tuple[BatchSettings, str]:
     return settings, identity_of_folder(folder)
 
 
-def _workers(settings: BatchSettings, model: str, log: Log) -> AbstractContextManager[Workers]:
+def _workers(settings: BatchSettings, model: str, log: Log) -> AbstractContextManager[Translate]:
     if settings.ray:
-        from translane_batch.ray_workers import RayWorkers  # Ray is an extra
+        from translane_batch.ray_workers import ray_workers  # Ray is an extra
 
-        return RayWorkers(settings, model, log)
-    return LocalWorkers(settings)
+        return ray_workers(settings, model, log)
+    return local_workers(settings)
 
 
 class _Seen:
@@ -169,14 +152,14 @@ def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) 
     summary.reading_seconds = progress.seconds
 
 
-def _translate(workers: Workers, state: Run, summary: Summary, log: Log) -> None:
+def _translate(translate: Translate, state: Run, summary: Summary, log: Log) -> None:
     assert state.sources
     texts, (total, answered) = _texts(state), state.sources.counts()
     left = total - answered
     share = (texts - total) / texts if texts else 0.0
     log(f"{texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
     progress = Progress("sources", log, total=total, done=answered, note=f"; {share:.1%} duplicates")
-    workers.translate(state.sources, progress.add)
+    translate(state.sources, progress.add)
     state.sources.commit()
     summary.sources_translated, summary.translating_seconds = left, progress.seconds
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from translane.command_error import CommandError
+from translane_server.core.terminal import printable
 from translane_server.settings.loader import Flag, Settings
 from translane_server.settings.model_sources import ModelPlace, RemotePlace, place_of
 
@@ -41,6 +43,18 @@ _DECIDING = (
 
 OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "max_batch_size")
 """Settings of the model in a process that translates, under the same name."""
+
+
+class BatchError(CommandError):
+    """A run cannot begin, or ends early. The message is one sentence for the person who started it.
+
+    Attributes:
+        exit_code: of the command: 1, or 2 where a setting is wrong.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(printable(message))  # it may quote a file
+        self.exit_code = exit_code
 
 
 class BatchSettings(Settings):

@@ -21,9 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from translane_batch.errors import BatchError
 from translane_batch.records import Answer
-from translane_batch.settings import OWN_FOLDER
+from translane_batch.settings import OWN_FOLDER, BatchError
 from translane_server.core.files import flush, remove_unfinished, replaced_whole, written_whole
 from translane_server.core.terminal import shown
 

@@ -19,10 +19,9 @@ from translane.errors import (
 )
 from translane.options import DecodingOptions
 from translane.results import ModelInfo, Translation
-from translane_batch.errors import BatchError
 from translane_batch.filters import Filters, languages_of
 from translane_batch.records import FAILED, REFUSED, Answer
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy

@@ -18,7 +18,7 @@ from translane_batch.settings import BatchSettings
 def workers(monkeypatch: pytest.MonkeyPatch) -> FakeWorkers:
     """The workers of all runs."""
     fake = FakeWorkers()
-    monkeypatch.setattr("translane_batch.run.LocalWorkers", fake)
+    monkeypatch.setattr("translane_batch.run.local_workers", fake)
     monkeypatch.setattr("translane_batch.local_model.identity_of_folder", lambda folder: f"model of {folder}")
     return fake
 

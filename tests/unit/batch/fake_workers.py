@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from translane_batch.records import Answer
+from translane_batch.run import Translate
 from translane_batch.settings import BatchSettings
 from translane_batch.store import Sources
 
@@ -31,15 +33,13 @@ class FakeWorkers:
         self.most = 1 << 30
         self.opened = self.closed = 0
 
-    def __call__(self, _settings: BatchSettings) -> FakeWorkers:
-        return self
-
-    def __enter__(self) -> FakeWorkers:
+    @contextmanager
+    def __call__(self, _settings: BatchSettings) -> Iterator[Translate]:
         self.opened += 1
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.closed += 1
+        try:
+            yield self.translate
+        finally:
+            self.closed += 1
 
     def translate(self, sources: Sources, done: Callable[[int], None]) -> None:
         for chunk in sources.left(3):

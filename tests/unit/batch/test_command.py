@@ -14,8 +14,8 @@ from unit.batch.fake_workers import FakeWorkers
 
 from helpers.commands import batch
 from translane.errors import Unavailable
-from translane_batch.errors import BatchError
 from translane_batch.figures import Progress
+from translane_batch.settings import BatchError
 
 
 @pytest.fixture

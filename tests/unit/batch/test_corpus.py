@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from translane_batch.corpus import find_corpus
-from translane_batch.errors import BatchError
 from translane_batch.records import kind_of
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 
 Make = Callable[..., BatchSettings]
 

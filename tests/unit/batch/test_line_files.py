@@ -13,28 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_batch import records as line_files
-from translane_batch.errors import BatchError
 from translane_batch.records import (
     MOST_RECORDS,
     Answer,
-    ColumnForm,
+    ColumnFiles,
     LineFiles,
-    LineForm,
-    ObjectForm,
+    ObjectFiles,
     Record,
-    TextForm,
 )
+from translane_batch.settings import BatchError
 
-OBJECTS = ObjectForm("text", "translation")
-
-
-def read(path: Path, form: LineForm) -> list[Record]:
-    return [record for block in LineFiles(form).blocks(path, whole=False) for record in block.records]
+OBJECTS = ObjectFiles("text", "translation")
 
 
-def written(path: Path, form: LineForm, answers: Sequence[Answer]) -> bytes:
+def read(path: Path, files: LineFiles) -> list[Record]:
+    return [record for block in files.blocks(path, whole=False) for record in block.records]
+
+
+def written(path: Path, files: LineFiles, answers: Sequence[Answer]) -> bytes:
     """What is written for the file at `path` with these answers, unzipped."""
-    files, file, left = LineFiles(form), io.BytesIO(), list(answers)
+    file, left = io.BytesIO(), list(answers)
     with files.output(path, file) as write:
         for block in files.blocks(path, whole=True):
             write(block, left[: len(block.records)])
@@ -53,16 +51,22 @@ def file_of(folder: Path, content: bytes, name: str = "a.txt") -> Path:
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_lines_end_with_line_feeds_alone(tmp_path: Path, name: str) -> None:
     path = file_of(tmp_path, "\ufeff一\r\n\n \t \r\n二\u2028三\x0b四\n五\rf".encode(), name)
-    assert read(path, TextForm()) == [Record("一"), Record(""), Record(""), Record("二\u2028三\x0b四"), Record("五\rf")]
+    assert read(path, LineFiles()) == [
+        Record("一"),
+        Record(""),
+        Record(""),
+        Record("二\u2028三\x0b四"),
+        Record("五\rf"),
+    ]
     answers = [Answer("one"), Answer(""), Answer(""), Answer("two\r\nthree\n four\rfive"), Answer("x")]
-    assert written(path, TextForm(), answers) == b"one\n\n\ntwo three  four five\nx\n"
+    assert written(path, LineFiles(), answers) == b"one\n\n\ntwo three  four five\nx\n"
 
 
 def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
     for name in ("a.txt", "a.txt.gz"):
         path = file_of(tmp_path, b"", name)
-        assert read(path, TextForm()) == []
-        assert written(path, TextForm(), []) == b""
+        assert read(path, LineFiles()) == []
+        assert written(path, LineFiles(), []) == b""
 
 
 def test_equal_outputs_are_equal_files(tmp_path: Path) -> None:
@@ -70,8 +74,8 @@ def test_equal_outputs_are_equal_files(tmp_path: Path) -> None:
     contents = []
     for _ in range(2):
         file = io.BytesIO()
-        with LineFiles(TextForm()).output(path, file) as write:
-            for block in LineFiles(TextForm()).blocks(path, whole=True):
+        with LineFiles().output(path, file) as write:
+            for block in LineFiles().blocks(path, whole=True):
                 write(block, [Answer("b")])
         contents.append(file.getvalue())
     assert contents[0] == contents[1]
@@ -82,26 +86,26 @@ def test_equal_outputs_are_equal_files(tmp_path: Path) -> None:
 def test_each_line_is_a_record(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.txt"
     path.write_bytes("".join(f"{line}\n" for line in ["first", *lines]).encode())
-    sources = [record.source for record in read(path, TextForm())]
+    sources = [record.source for record in read(path, LineFiles())]
     assert sources == ["first", *(line if line.strip() else "" for line in lines)]
 
 
 def test_blocks_are_counted_from_one_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file_of(tmp_path, b"line\n" * (2 * MOST_RECORDS + 1))
-    blocks = list(LineFiles(TextForm()).blocks(path, whole=True))
+    blocks = list(LineFiles().blocks(path, whole=True))
     assert [(block.first, len(block.records)) for block in blocks] == [
         (1, MOST_RECORDS),
         (MOST_RECORDS + 1, MOST_RECORDS),
         (2 * MOST_RECORDS + 1, 1),
     ]
     monkeypatch.setattr(line_files, "_BLOCK_BYTES", 8)
-    assert {len(block.records) for block in LineFiles(TextForm()).blocks(path, whole=True)} == {2, 1}
+    assert {len(block.records) for block in LineFiles().blocks(path, whole=True)} == {2, 1}
 
 
 def test_a_line_that_never_ends_is_no_burden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_files, "LONGEST_LINE", 8)
     path = file_of(tmp_path, b"12345678\n123456789\nabc\n" + b"x" * 100)
-    records = read(path, TextForm())
+    records = read(path, LineFiles())
     assert [record.source for record in records] == ["12345678", "", "abc", ""]
     assert [bool(record.problem) for record in records] == [False, True, False, True]
     path = file_of(tmp_path, b'{"text": "a"}\n' + b"x" * 100 + b"\n", "a.jsonl")
@@ -113,11 +117,11 @@ def test_a_line_that_never_ends_is_no_burden(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("form", "content", "sentence"),
+    ("files", "content", "sentence"),
     [
-        (TextForm(), b"\xff\xfea\x00\n", "line 1: it is not UTF-8, from its byte 1 on"),
-        (ColumnForm(3), b"a\tb\n", "line 1: it has 2 columns, and --column is 3"),
-        (ColumnForm(2), b"a\n", "line 1: it has 1 column, and --column is 2"),
+        (LineFiles(), b"\xff\xfea\x00\n", "line 1: it is not UTF-8, from its byte 1 on"),
+        (ColumnFiles(3), b"a\tb\n", "line 1: it has 2 columns, and --column is 3"),
+        (ColumnFiles(2), b"a\n", "line 1: it has 1 column, and --column is 2"),
         (OBJECTS, b"{\n", "line 1: it is not JSON"),
         (OBJECTS, b"[1]\n", "line 1: it is not a JSON object"),
         (OBJECTS, b'{"src": "a"}\n', "line 1: it has no field 'text'; --field names another"),
@@ -128,15 +132,15 @@ def test_a_line_that_never_ends_is_no_burden(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_a_first_record_that_is_wrong_is_refused_and_a_later_one_noted(
-    tmp_path: Path, form: LineForm, content: bytes, sentence: str
+    tmp_path: Path, files: LineFiles, content: bytes, sentence: str
 ) -> None:
     path = file_of(tmp_path, content, "a.x")
     with pytest.raises(BatchError, match=sentence.replace("(", r"\(")) as caught:
-        read(path, form)
+        read(path, files)
     assert str(caught.value).startswith(str(path))
-    good = b'{"text": "good"}' if form is OBJECTS else b"good\tgood\tgood"
+    good = b'{"text": "good"}' if files is OBJECTS else b"good\tgood\tgood"
     path = file_of(tmp_path, good + b"\n" + content + good + b"\n", "a.x")
-    first, second, third = read(path, form)
+    first, second, third = read(path, files)
     assert not first.problem
     assert second.source == ""
     assert second.problem in sentence or sentence.endswith(second.problem) or second.problem.endswith(sentence)
@@ -154,14 +158,14 @@ def test_broken_gzip_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
     for sentence, content in broken.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(BatchError, match=sentence):
-            read(tmp_path / name, TextForm())
+            read(tmp_path / name, LineFiles())
 
 
 def test_columns_keep_their_line(tmp_path: Path) -> None:
     path = file_of(tmp_path, b"1\tone\tx\r\n\n2\t \n3\n\xff\t\xff\n", "a.tsv")
-    assert [record.source for record in read(path, ColumnForm(2))] == ["one", "", "", "", ""]
+    assert [record.source for record in read(path, ColumnFiles(2))] == ["one", "", "", "", ""]
     answers = [Answer("ei\tn\ns"), Answer(""), Answer(""), Answer("", "unreadable"), Answer("", "unreadable")]
-    assert written(path, ColumnForm(2), answers) == b"1\tone\tx\tei n s\n\n2\t \t\n3\t\n\xff\t\xff\t\n"
+    assert written(path, ColumnFiles(2), answers) == b"1\tone\tx\tei n s\n\n2\t \t\n3\t\n\xff\t\xff\t\n"
 
 
 def test_objects_keep_their_bytes(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_several_translations_are_a_list(tmp_path: Path) -> None:
     assert [Answer.decoded(answer.encoded) for answer in answers] == [
         Answer("x", "", "", ["y", "z"]), *answers[1:],
     ]  # fmt: skip
-    lines = written(path, ObjectForm("text", "translation", True), answers).splitlines()
+    lines = written(path, ObjectFiles("text", "translation", True), answers).splitlines()
     assert [json.loads(line)["translation"] for line in lines] == [
         ["x", "y", "z"], None, [], ["w"],
     ]  # fmt: skip
@@ -206,6 +210,6 @@ def test_several_translations_are_a_list(tmp_path: Path) -> None:
 
 def test_a_named_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match="No such file"):
-        read(tmp_path / "no.txt", TextForm())
+        read(tmp_path / "no.txt", LineFiles())
     with pytest.raises(BatchError, match="it is a folder"):
-        read(tmp_path, TextForm())
+        read(tmp_path, LineFiles())

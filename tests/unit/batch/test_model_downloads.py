@@ -13,9 +13,8 @@ from unit.batch.fake_workers import FakeWorkers
 from helpers.file_server import FileServer, serving_files
 from helpers.tiny_bundle import TINY
 from translane_batch import local_model, run
-from translane_batch.errors import BatchError
 from translane_batch.local_model import identity_of_folder, server_settings, with_model_here
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 from translane_server.core.errors import BundleError
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
 

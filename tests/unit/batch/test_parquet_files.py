@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from translane_batch.errors import BatchError
 from translane_batch.records import Answer
+from translane_batch.settings import BatchError
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -9,8 +9,8 @@ import pytest
 from unit.batch.fake_workers import settings_of
 
 from helpers.tiny_bundle import TINY
-from translane_batch.errors import BatchError
 from translane_batch.local_model import identity_of_folder
+from translane_batch.settings import BatchError
 
 pytest.importorskip("ray")
 pytest.importorskip("pandas", reason="Ray Data needs pandas")

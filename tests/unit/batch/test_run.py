@@ -18,9 +18,8 @@ from unit.batch.fake_workers import FakeWorkers, translation_of
 
 from helpers.commands import batch
 from translane_batch import records, run, store
-from translane_batch.errors import BatchError
 from translane_batch.figures import Summary
-from translane_batch.settings import BatchSettings
+from translane_batch.settings import BatchError, BatchSettings
 from translane_batch.store import Sources, key_of, locked
 
 Go = Callable[..., Summary]

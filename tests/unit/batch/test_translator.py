@@ -22,9 +22,9 @@ from translane.errors import (
 )
 from translane.results import Hypothesis, Translation
 from translane_batch import translator
-from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.records import FAILED, REFUSED, Answer
+from translane_batch.settings import BatchError
 from translane_batch.translator import LONGEST_TEXT, TEXTS, Translator
 
 
