@@ -16,7 +16,7 @@ from benchmarks.measuring.turns import turns
 from benchmarks.models.benchmarked import COMPUTE_TYPES, RANDOM, BenchmarkedModel
 from benchmarks.models.workload import SEARCHES
 from translane import Client
-from translane_client.bench.rate_search import RateSearch
+from translane_client.bench.benchmark import RateSearch
 
 CLIENTS = 64  # of the closed loop that settings are chosen by
 LOW_RATE = 2.0  # sentences/s: answers do not meet

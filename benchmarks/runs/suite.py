@@ -29,7 +29,7 @@ from pathlib import Path
 from benchmarks import places
 from benchmarks.machine import has_vnni, processor
 from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, prepare
-from translane_client.bench.sentences import BUILT_IN
+from translane_client.bench.requests import BUILT_IN
 from translane_server.bundle.devices import choose_precision
 from translane_server.core.errors import DeviceError
 

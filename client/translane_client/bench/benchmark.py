@@ -1,4 +1,4 @@
-"""The measurements of one benchmark, one after the other."""
+"""The measurements of one benchmark, one after the other; and the search for the highest rate that keeps a bound."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any
 from translane.errors import DeadlineExceeded, TranslaneError
 from translane_client.bench.load import Bound, Load
 from translane_client.bench.measurement import Measurement, headings
-from translane_client.bench.rate_search import RateSearch
-from translane_client.bench.schedule import arrivals
+from translane_client.bench.requests import arrivals
 
 _PROBE_CLIENTS = 64
 _PROBE_SECONDS = 5.0
 _PROBE_SHARE = 0.75
 """A search begins at this share of the rate that many clients get together."""
-_LOADED = 0.8
-"""The share of its highest rate that a machine is planned with: beyond it, a little more load doubles the queue."""
+
+_STEP = 1.5
+"""Factor between rates while no rate is known to be kept, or none to fail."""
+_PRECISION = 1.04
+"""The search ends where the lowest rate that fails is at most this times the highest rate kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,6 @@ class Plan:
     schedule_seed: int
     tokens: bool
     """Whether the table has a column of tokens."""
-    machines_for: float | None
-    """Sentences per second that machines like the measured one are to take together."""
 
 
 class Benchmark:
@@ -139,23 +139,11 @@ class Benchmark:
                 self._write(f"no rate was found that keeps {within}; the lowest rate tried is {lowest}")
             else:
                 self._write(f"highest rate that keeps {within}: {self._search.kept:.4g} sentences/s")
-            if (machines := self._machines) is not None:
-                self._write(
-                    f"machines for {self._plan.machines_for:.4g} sentences/s: {machines}, each at {_LOADED:.0%} of its "
-                    "highest rate at most; add one for the day on which one is away"
-                )
         for measurement in self.measurements:
             for each in measurement.notes():
                 note(each)
         for name, failure in self._load.failures.items():
             note(f"{name}: {failure}")
-
-    @property
-    def _machines(self) -> int | None:
-        """How many machines take the wanted rate; None without one, or without a rate that this one keeps."""
-        if self._plan.machines_for is None or self._search is None or self._search.kept is None:
-            return None
-        return math.ceil(self._plan.machines_for / (_LOADED * self._search.kept))
 
     def as_json(self) -> dict[str, Any]:
         """The measurements, and the outcome of the search, in base units."""
@@ -166,6 +154,52 @@ class Benchmark:
         }
         if self._search:
             report |= {"p95_bound_seconds": plan.p95, "highest_rate": self._search.kept}
-        if plan.machines_for is not None:
-            report |= {"wanted_rate": plan.machines_for, "load": _LOADED, "machines": self._machines}
         return report
+
+
+class RateSearch:
+    """Finds a rate that is kept and a rate that fails, then bisects between the two.
+
+    The middle of two rates is their geometric mean. A rate counts as failed after two failures in a row, because a
+    machine may stall for reasons of its own.
+
+    Args:
+        start: The first rate to try.
+        trials: Most trials; second trials of a rate count, too.
+    """
+
+    def __init__(self, start: float, trials: int) -> None:
+        self._start = start
+        self._trials = trials
+        self._again: float | None = None
+        self.kept: float | None = None
+        """The highest rate so far that was kept; None where none was."""
+        self.failed = math.inf
+        """The lowest rate so far that failed; infinity where none did."""
+        self.lowest = start
+        """The lowest rate that was tried; at first the rate to begin with."""
+
+    def next_rate(self) -> float | None:
+        """The next rate to try; None where the result is precise enough or the trials are used up."""
+        if not self._trials:
+            return None
+        if self._again is not None:
+            return self._again
+        if self.kept is None:
+            return self._start if math.isinf(self.failed) else self.failed / _STEP**2
+        if math.isinf(self.failed):
+            return self.kept * _STEP
+        return math.sqrt(self.kept * self.failed) if self.failed / self.kept > _PRECISION else None
+
+    def tell(self, rate: float, *, is_kept: bool) -> None:
+        """Takes the outcome of a trial."""
+        self._trials -= 1
+        self.lowest = min(rate, self.lowest)
+        if is_kept:
+            self.kept = max(rate, self.kept or 0.0)
+        elif self._again is None:
+            self._again = rate
+            return
+        else:
+            self.failed = min(rate, self.failed)
+        self._again = None

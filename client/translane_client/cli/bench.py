@@ -20,7 +20,7 @@ from translane_client.cli.outputs import LineWriter, printable
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
     from translane.results import ServerInfo
-    from translane_client.bench.schedule import Text
+    from translane_client.bench.requests import Text
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
@@ -36,8 +36,6 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     help = "clients that each wait for their last answer, one measurement for each N"
     flags.add("--clients", type=count, nargs="+", metavar="N", help=help)
     flags.switch("--find-rate", help="search the highest rate that keeps --p95, beginning with --rate where it is set")
-    help = "with --find-rate: tell how many machines like this one take R sentences per second"
-    flags.add("--machines-for", type=positive, metavar="R", help=help)
     flags.add("--p95", type=duration, default="500ms", metavar="TIME", help="latency that 95%% of requests may reach")
     flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
     flags.add("--duration", type=duration, default="10s", metavar="TIME", help="length of each measurement")
@@ -77,7 +75,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     from translane_client._requests import request_fields
     from translane_client.bench.benchmark import Benchmark, Plan
     from translane_client.bench.load import Load
-    from translane_client.bench.schedule import serialized_requests
+    from translane_client.bench.requests import serialized_requests
 
     _settle_load(arguments)
     names = ("model", "source_language", "target_language", "priority")
@@ -131,8 +129,6 @@ def _settle_load(arguments: argparse.Namespace) -> None:
         arguments.parser.error("--clients excludes --rate and --find-rate")
     if "find_rate" in chosen and len(arguments.rate or ()) > 1:
         arguments.parser.error("--find-rate takes one --rate, the rate to begin with")
-    if "machines_for" in arguments.given and "find_rate" not in chosen:
-        arguments.parser.error("--machines-for needs --find-rate")
     if not chosen:
         arguments.rate = [10.0]
     elif not chosen & {"rate", "find_rate"}:
@@ -145,8 +141,7 @@ def _settle_load(arguments: argparse.Namespace) -> None:
 
 def _texts(arguments: argparse.Namespace, streams: StandardStreams) -> list[Text]:
     """The texts to send: the lines of the input, or built-in sentences in a language of the server's model."""
-    from translane_client.bench.schedule import Text
-    from translane_client.bench.sentences import BUILT_IN, built_in
+    from translane_client.bench.requests import BUILT_IN, Text, built_in
 
     if arguments.input is None:
         if arguments.max_lengths:

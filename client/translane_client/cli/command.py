@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from translane.arguments import Parser
 from translane.command_error import CommandError
-from translane_client.cli import connection_flags, decoding_flags
+from translane_client.cli import connection_flags
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.inputs import StandardStreams
 from translane_client.cli.outputs import printable
@@ -117,7 +117,7 @@ def _arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> ar
         )
     module.add_flags(parser, flags)
     parser.set_defaults(run=module.run, parser=parser)
-    arguments = parser.parse_args(decoding_flags.with_values(argv))
+    arguments = parser.parse_args(list(argv))
     flags.fill(arguments, environ)
     return arguments
 

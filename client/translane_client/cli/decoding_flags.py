@@ -8,44 +8,17 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 from translane.options import DecodingOptions, Options
-from translane_client.cli.flags import Flags, boolean, count, integer, number, unicode, unsigned
+from translane_client.cli.flags import Flags, count, integer, number, unicode, unsigned
 from translane_client.cli.inputs import read_terms
 
 _BEAMS_WITH_TERMS = 4
 """The server's beam size for a request with terms, where neither the request nor the model's default has one."""
-
-_AUTO = "auto"
-_SWITCHES = {"--split-sentences": "on", "--no-split-sentences": "off"}
-"""Flags that may be typed without a value → the value."""
-
-
-def with_values(argv: Sequence[str]) -> list[str]:
-    """The command line with the value of each flag that was typed as a switch."""
-    flags = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
-    found = [
-        f"--split-sentences={_SWITCHES[word]}"
-        if word in _SWITCHES and (word.startswith("--no-") or following not in (_AUTO, "on", "off"))
-        else word
-        for word, following in pairwise([*flags, ""])
-    ]
-    return found + list(argv[len(flags) :])
-
-
-def _choice(text: str) -> bool | str:
-    """True from on, False from off, and auto as it is."""
-    if text.lower() == _AUTO:
-        return _AUTO
-    try:
-        return boolean(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"auto, on or off is needed, not {text!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +51,7 @@ class _Flag:
         """Declares the flag."""
         help = f"{self.help} (default: {self.default})" if self.default else self.help
         kind = _TYPES[self.field]
-        if kind == "bool | None" and not self.type:
+        if kind == "bool | None":
             flags.switch(self.name, default=None, help=help)
             return
         metavar, convert = _VALUES.get(kind, ("", None))
@@ -111,11 +84,8 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("use_shortlist", "generate only the tokens that the model's shortlist has for the source", "no"),
         _Flag(
             "split_sentences",
-            "auto, on or off: cut each text into sentences, and join their translations; auto cuts texts of several"
-            " sentences, or of too many tokens",
-            "auto",
-            type=_choice,
-            metavar="WHEN",
+            "cut each text into sentences, and join their translations, or never do it",
+            "texts of several sentences, or of too many tokens, are cut",
         ),
     ),
     "what stays as it is, and terms": (
@@ -194,8 +164,6 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
         setattr(arguments, other, None)
     values = {field: getattr(arguments, flag.dest) for field, flag in FLAGS.items()}
     options: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
-    if options.get("split_sentences") == _AUTO:
-        del options["split_sentences"]
     if path := options.get("terminology"):
         arguments.term_file = read_terms(path)  # which errors name the lines of
         options["terminology"] = arguments.term_file.terms

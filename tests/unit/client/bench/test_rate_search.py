@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from translane_client.bench.rate_search import RateSearch
+from translane_client.bench.benchmark import RateSearch
 
 
 @pytest.mark.parametrize("capacity", [0.7, 3.0, 97.3, 100.0, 1234.5])

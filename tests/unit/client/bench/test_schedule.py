@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from translane.v1 import translation_pb2 as pb
-from translane_client.bench.schedule import Text, arrivals, serialized_requests
+from translane_client.bench.requests import Text, arrivals, serialized_requests
 
 
 def test_arrivals_are_a_poisson_process_that_the_seed_settles():

@@ -65,25 +65,14 @@ def test_scripted_failures_are_ridden_out(server: FakeServer, command: Command):
         (["--split-sentences", "a"], True),
         (["a", "--split-sentences"], True),
         (["--no-split-sentences", "a"], False),
-        (["--split-sentences", "on", "a"], True),
-        (["--split-sentences=off", "a"], False),
-        (["--split-sentences", "off", "a"], False),
-        (["--split-sentences", "auto", "a"], None),
     ],
 )
-def test_cutting_into_sentences_is_a_choice_and_a_switch(server: FakeServer, command: Command, words, choice):
+def test_cutting_into_sentences_is_a_choice(server: FakeServer, command: Command, words, choice):
     assert command("translate", *words) == 0
     (request,) = server.requests
     assert list(request.texts) == ["a"]
     options = request.options
     assert (options.split_sentences if options.HasField("split_sentences") else None) is choice
-
-
-def test_auto_wins_over_the_environment(server: FakeServer, command: Command):
-    command.environ["TRANSLANE_CLIENT_SPLIT_SENTENCES"] = "yes"
-    assert command("translate", "a") == 0
-    assert command("translate", "--split-sentences=auto", "a") == 0
-    assert [each.options.split_sentences for each in server.requests] == [True, False]
 
 
 def test_a_text_after_two_dashes_is_no_flag(server: FakeServer, command: Command):

@@ -117,15 +117,6 @@ def test_the_highest_rate_is_searched(server: FakeServer, command: Command, tmp_
     assert json.loads(path.read_text())["highest_rate"] == 30.0
 
 
-def test_machines_for_a_rate_have_room_left(server: FakeServer, command: Command, tmp_path: Path):
-    path = tmp_path / "bench.json"
-    flags = ["--find-rate", "--p95", "30s", "--rate", "20", "--trials", "1", "--json", str(path)]
-    for wanted, machines in (("16", 1), ("16.1", 2), ("100", 7)):
-        assert command("bench", *flags, *BRIEF, "--machines-for", wanted) == 0
-        assert f"machines for {wanted} sentences/s: {machines}, each at 80% of its highest rate" in command.out
-        assert json.loads(path.read_text())["machines"] == machines
-
-
 def test_a_search_begins_with_what_many_clients_get(server: FakeServer, command: Command):
     server.always = lambda request, _: time.sleep(0.02) or answer(request)
     assert command("bench", "--find-rate", "--p95", "30s", "--trials", "1", *BRIEF) == 0

@@ -22,7 +22,6 @@ from helpers.client_command import Command
         ("translate --priority 99999999999", "an integer from -2147483647 to 2147483647 is needed"),
         ("translate --model \udcff", "--model: not valid UTF-8: '\\udcff'"),
         ("translate --token secret a", "unknown argument --token"),  # a list of processes would show it
-        ("translate --split-sentences=maybe a", "auto, on or off is needed, not 'maybe'"),
         ("translate a --nbest 2 --num-hypotheses 2", "--nbest and --num-hypotheses exclude each other"),
         ("translate --stream a --nbest 2", "--stream writes the text of one hypothesis: it excludes n-best lines"),
         ("translate --stream a --num-hypotheses 2", "--stream writes the text of one hypothesis"),
@@ -58,7 +57,6 @@ from helpers.client_command import Command
         ("bench --rate 0", "--rate: a positive number is needed, not '0'"),
         ("bench --rate 5 --clients 3", "--clients excludes --rate and --find-rate"),
         ("bench --find-rate --clients 3", "--clients excludes --rate and --find-rate"),
-        ("bench --rate 5 --machines-for 9", "--machines-for needs --find-rate"),
         ("bench --find-rate --rate 3 4", "--find-rate takes one --rate"),
         ("bench --p95 5h", "--p95: a duration such as 500ms, 10s or 2m is needed, not '5h'"),
         ("bench --duration 0", "--duration: a duration such as"),
