@@ -72,8 +72,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         code = _run(argv, os.environ if environ is None else environ)
-        if sys.stdout:  # None if the descriptor was closed before the start
-            sys.stdout.flush()
+        _flush(code)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
@@ -85,6 +84,16 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         print(f"translane: {place}{error.strerror or error}", file=sys.stderr)
         return 1
     return code
+
+
+def _flush(code: int) -> None:
+    try:
+        if sys.stdout:  # None if the descriptor was closed before the start
+            sys.stdout.flush()
+    except OSError:
+        if not code:
+            raise
+        _forget_unwritten()  # a command that failed has told why
 
 
 def _forget_unwritten() -> None:

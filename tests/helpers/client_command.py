@@ -6,9 +6,12 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
+from unittest import mock
 
-from translane_client.cli.command import run
+from translane.__main__ import main
 
 
 class Terminal(io.StringIO):
@@ -26,8 +29,13 @@ class Command:
 
     def __call__(self, *argv: str, stdin: bytes | io.BytesIO = b"") -> int:
         stdin = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
-        name, *others = argv
-        return run(name, others, self.environ, stdin=stdin, stdout=self.stdout, stderr=self.stderr)
+        with Path(os.devnull).open("wb") as nothing:
+            read, written = (
+                SimpleNamespace(buffer=stream, flush=lambda: None, fileno=nothing.fileno)
+                for stream in (stdin, self.stdout)
+            )
+            with mock.patch.multiple(sys, stdin=read, stdout=written, stderr=self.stderr):
+                return main(argv, self.environ)
 
     @property
     def out(self) -> str:

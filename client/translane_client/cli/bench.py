@@ -15,7 +15,7 @@ from translane_client.cli import bulk, decoding_flags
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
 from translane_client.cli.inputs import FileError, StandardStreams, lines_of, text_of
-from translane_client.cli.outputs import LineWriter, printable
+from translane_client.cli.outputs import LineWriter
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         except TranslaneError as error:
             raise CommandError(_message(error, arguments)) from error
         finally:  # after Ctrl-C, too, the command writes what it has measured
-            benchmark.finish(lambda note: print(f"translane: {printable(note)}", file=streams.stderr))
+            benchmark.finish(streams.say)
             if arguments.json_file and benchmark.measurements:
                 report = {"server": arguments.server, **benchmark.as_json()}
                 with LineWriter(arguments.json_file, None, keep_breaks=True) as file:

@@ -6,24 +6,19 @@ What needs gRPC is imported when the arguments are known: help, and wrong usage,
 from __future__ import annotations
 
 import argparse
-import io
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import BinaryIO, NamedTuple, TextIO
+from typing import NamedTuple
 
 from translane.arguments import Parser
 from translane.command_error import CommandError
 from translane_client.cli import connection_flags
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
-from translane_client.cli.inputs import StandardStreams
-from translane_client.cli.outputs import printable
+from translane_client.cli.inputs import StandardStreams, printable
 from translane_client.cli.progress import waiting_told
 from translane_client.retry import RetryPolicy
-
-_BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 class _Command(NamedTuple):
@@ -48,53 +43,20 @@ _COMMANDS = {
 }
 
 
-def run(
-    name: str,
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    stdin: BinaryIO | None = None,
-    stdout: BinaryIO | None = None,
-    stderr: TextIO | None = None,
-) -> int:
-    """Runs the command `name`; returns the exit code: 0 done, 1 failed, 2 wrong usage, 141 nobody reads the output."""
+def run(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs the command `name`; returns the exit code. CommandError: it failed."""
     # Python has None for a standard stream that the process was started without (`<&-`, `>&-`, `2>&-`).
-    streams = StandardStreams(
-        stdin or getattr(sys.stdin, "buffer", None),
-        stdout or getattr(sys.stdout, "buffer", None),
-        stderr or sys.stderr or io.StringIO(),
-    )
-
-    def say(line: str) -> None:
-        print(f"translane: {printable(line)}", file=streams.stderr, flush=True)
-
+    stdin, stdout = (getattr(stream, "buffer", None) for stream in (sys.stdin, sys.stdout))
+    streams = StandardStreams(name, stdin, stdout, sys.stderr)
     arguments = _arguments(name, argv, environ)
     from translane.errors import TranslaneError
 
     try:
         arguments.connection = connection_flags.connection_of(arguments)
-        with waiting_told(say):
+        with waiting_told(streams.say):
             return arguments.run(arguments, streams)  # type: ignore[no-any-return]
-    except TranslaneError as error:
-        say(connection_flags.explained(error))
-        code = 1
-    except CommandError as error:
-        say(str(error))
-        code = 1
-    except BrokenPipeError:
-        code = _BROKEN_PIPE
-    if stdout is None:
-        _forget_unwritten()
-    return code
-
-
-def _forget_unwritten() -> None:
-    """Keeps Python from a second failure at exit, when it would write the rest to the process's standard output."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (TranslaneError, CommandError) as error:
+        raise CommandError(printable(connection_flags.explained(error))) from error
 
 
 def _arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:

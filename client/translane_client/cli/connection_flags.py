@@ -12,7 +12,6 @@ from translane_client._addresses import servers_of
 from translane_client.cli.flags import ENV_PREFIX, Flags, unicode
 
 if TYPE_CHECKING:
-    from translane.errors import TranslaneError
     from translane_client.connection import Connection, ConnectionOptions
 
 _NAMES = ("tls", "ca", "cert", "key", "server_name", "token", "token_file")
@@ -58,9 +57,9 @@ def connection_of(arguments: argparse.Namespace) -> Connection:
         raise CommandError(_with_flags(str(error))) from None
 
 
-def explained(error: TranslaneError) -> str:
+def explained(error: Exception) -> str:
     """The error's message, and what to do where a setting of the command is missing."""
-    if error.reason == "MISSING_KEY":
+    if getattr(error, "reason", "") == "MISSING_KEY":
         return f"{error} (--token-file FILE, or {ENV_PREFIX}TOKEN)"
     return str(error)
 

@@ -24,6 +24,7 @@ LONGEST_LINE = 1 << 20
 STANDARD = Path("-")
 """Names standard input or standard output."""
 
+_MOST_CHARACTERS = 4000
 _TERM_FLAGS = {"ignore-case": "ignore_case", "inflected": "inflected"}
 _MOST_COLUMNS = 3  # of a line with a term
 
@@ -38,9 +39,24 @@ class StandardStreams(NamedTuple):
     None where the command was started without the stream.
     """
 
+    command: str
+    """The name of the command, with which messages begin."""
     stdin: BinaryIO | None
     stdout: BinaryIO | None
     stderr: TextIO
+
+    def say(self, line: str) -> None:
+        """Writes a message for people."""
+        print(f"translane {self.command}: {printable(line)}", file=self.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line: other characters than printable ones are escaped, as in "\x1b"; a long text is cut off."""
+    if len(text) > _MOST_CHARACTERS:
+        text = text[:_MOST_CHARACTERS] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class Inputs(Generic[Item]):

@@ -12,8 +12,8 @@ from translane.arguments import Parser
 from translane.results import ModelInfo, ServerInfo
 from translane_client.cli import bulk
 from translane_client.cli.flags import Flags
-from translane_client.cli.inputs import StandardStreams
-from translane_client.cli.outputs import LineWriter, printable
+from translane_client.cli.inputs import StandardStreams, printable
+from translane_client.cli.outputs import LineWriter
 
 _MOST_TAGS = 5  # that stand in the table
 _WIDTH = 100  # of the lines below the table

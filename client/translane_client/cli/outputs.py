@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, TextIO
+from typing import BinaryIO, Self
 
 from translane.results import TermOutcome, TermReport, Treatment
 from translane_client.cli.inputs import FileError
 
-_MOST_CHARACTERS = 4000
 _MOST_NOTES = 10
 """Notes that are shown; of the rest, only the number is."""
 
@@ -19,15 +18,6 @@ _PROBLEMS = {
     TermOutcome.MISSED: "the translation ended before it",
     TermOutcome.PRESERVED: "it occurs only in what is not translated",
 }
-
-
-def printable(text: str) -> str:
-    r"""`text` on one line: other characters than printable ones are escaped, as in "\x1b"; a long text is cut off."""
-    if len(text) > _MOST_CHARACTERS:
-        text = text[:_MOST_CHARACTERS] + "…"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class LineWriter:
@@ -143,12 +133,12 @@ class Notes:
             elif term.outcome in _PROBLEMS:
                 self._add(f"{place}: {_term(term)} was not applied: {_PROBLEMS[term.outcome]}")
 
-    def show(self, stream: TextIO) -> None:
-        """Writes the notes."""
+    def show(self, say: Callable[[str], None]) -> None:
+        """Hands each note to `say`."""
         for note in self._notes:
-            print(f"translane: {printable(note)}", file=stream)
+            say(note)
         if self._more:
-            print(f"translane: and {self._more} more such notes; --json has them all", file=stream)
+            say(f"and {self._more} more such notes; --json has them all")
 
     def _add(self, note: str) -> None:
         if note in self._notes:

@@ -14,8 +14,8 @@ from translane.results import Translation
 from translane_client.cli import bulk, decoding_flags, formats
 from translane_client.cli.documents import HAVE_TRANSLATIONS, LINES, MIME_TYPES, kind_of, translate_document
 from translane_client.cli.flags import Flags, integer
-from translane_client.cli.inputs import StandardStreams, arguments_of, lines_of, text_of
-from translane_client.cli.outputs import Notes, printable
+from translane_client.cli.inputs import StandardStreams, arguments_of, lines_of, printable, text_of
+from translane_client.cli.outputs import Notes
 
 _OF_BATCH_BY_FLAG = ("tsv", "jsonl")
 _OF_BATCH = (".tsv", ".tab", ".jsonl", ".ndjson")
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             translate_document(arguments, options, request, kind, streams, notes)
     finally:
         if not arguments.json:  # JSON tells all of it
-            notes.show(streams.stderr)
+            notes.show(streams.say)
     return 0
 
 

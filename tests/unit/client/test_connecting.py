@@ -62,7 +62,7 @@ def test_a_server_that_gives_no_sign_of_life_is_noticed():
 def test_a_server_cannot_write_to_the_terminal(server, command: Command):
     server.script.append(fails(grpc.StatusCode.INTERNAL, "\x1b]0;title\x07 no\nline", reason("INTERNAL")))
     assert command("translate", "a") == 1
-    assert command.err == "translane: \\x1b]0;title\\x07 no\\nline\n"
+    assert command.err == "translane translate: \\x1b]0;title\\x07 no\\nline\n"
 
 
 def test_an_address_where_nobody_answers_holds_up_no_other(silent, server, connect, time):

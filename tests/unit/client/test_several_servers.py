@@ -197,4 +197,4 @@ def test_bench_loads_several_servers(servers, several: list[str]):
 def test_bench_names_the_servers_that_are_away(refused: str):
     command = Command(f"{refused},127.0.0.2:1")
     assert command("bench", "-i", __file__) == 1
-    assert command.err == f"translane: cannot reach {refused}, 127.0.0.2:1: connection refused\n"
+    assert command.err == f"translane bench: cannot reach {refused}, 127.0.0.2:1: connection refused\n"

@@ -173,4 +173,4 @@ def test_every_command_speaks_tls(authority: Authority, argv: list[str]):
 def test_the_commands_name_their_flags(authority: Authority):
     command = Command("example.org")
     assert command("models", "--no-tls", "--ca", str(authority.file)) == 1
-    assert command.err == "translane: --tls, --ca: without TLS there are no certificates\n"
+    assert command.err == "translane models: --tls, --ca: without TLS there are no certificates\n"

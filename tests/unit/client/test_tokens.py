@@ -138,7 +138,7 @@ def test_the_command_has_tokens_from_files_and_the_environment(shown, tmp_path: 
 def test_the_command_says_where_a_key_goes(server: FakeServer, command: Command, argv: list[str]):
     server.always = fails(grpc.StatusCode.UNAUTHENTICATED, "a key is needed", reason("MISSING_KEY"))
     assert command(*argv) == 1
-    expected = "translane: a key is needed (--token-file FILE, or TRANSLANE_CLIENT_TOKEN)"
+    expected = f"translane {argv[0]}: a key is needed (--token-file FILE, or TRANSLANE_CLIENT_TOKEN)"
     assert command.err.splitlines()[0].startswith(expected)
 
 
@@ -146,8 +146,8 @@ def test_the_command_refuses_a_token_over_plain_text(command: Command):
     command.environ |= {"TRANSLANE_CLIENT_TOKEN": "secret", "TRANSLANE_CLIENT_SERVER": "example.org"}
     assert command("translate", "a") == 1
     assert command.err == (
-        "translane: TRANSLANE_CLIENT_TOKEN: a token over plain text can be read on its way to example.org:50051;"
-        " --tls encrypts it, and --no-tls says that the network does\n"
+        "translane translate: TRANSLANE_CLIENT_TOKEN: a token over plain text can be read on its way to"
+        " example.org:50051; --tls encrypts it, and --no-tls says that the network does\n"
     )
 
 

@@ -46,7 +46,7 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
     for argv in (["models"], ["translate", "a"], ["translate", "-o", str(target)]):
         command.stderr = io.StringIO()
         assert command(*argv, "--attempts", "2", stdin=b"a\n") == 1
-        sentence = f"translane: cannot reach {refused}: connection refused"
+        sentence = f"translane {argv[0]}: cannot reach {refused}: connection refused"
         told = f"; 0 lines were written to {target}" if "-o" in argv else ""
         assert command.err == f"{sentence}{told}\n"
     assert target.read_text() == "of before"

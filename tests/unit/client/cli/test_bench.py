@@ -49,7 +49,7 @@ def test_an_open_loop_does_not_wait_for_answers(server: FakeServer, command: Com
     (row,) = cells(command)
     assert row[2:6] == ["-"] * 4
     assert row[6] == "DEADLINE_EXCEEDED"
-    assert "translane: DEADLINE_EXCEEDED: no answer from" in command.err
+    assert "translane bench: DEADLINE_EXCEEDED: no answer from" in command.err
 
 
 def answer_to_the_trial(request, _context):
@@ -95,7 +95,7 @@ def test_errors_are_counted_by_their_status_and_told_once(server: FakeServer, co
     assert command("bench", "--rate", "50", *BRIEF) == 1
     (row,) = cells(command)
     assert row[6] == "RESOURCE_EXHAUSTED"
-    assert command.err.count("translane: RESOURCE_EXHAUSTED: the queue is full\n") == 1
+    assert command.err.count("translane bench: RESOURCE_EXHAUSTED: the queue is full\n") == 1
 
 
 def test_json_holds_every_measurement(server: FakeServer, command: Command, tmp_path: Path):
@@ -151,7 +151,7 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
     path.write_text("a\n")
     for argv in ([], ["-i", str(path)]):
         assert command("bench", *argv) == 1
-        assert command.err == f"translane: cannot reach {refused}: connection refused\n"
+        assert command.err == f"translane bench: cannot reach {refused}: connection refused\n"
         assert command.out == ""
         command = Command(refused)
 
@@ -159,7 +159,7 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
 def test_what_the_server_refuses_ends_it_at_once(server: FakeServer, command: Command):
     server.always = refuses(("options.beam_size", "beam_size must be from 1 to 4"))
     assert command("bench", "--beam-size", "9") == 1
-    assert command.err == "translane: --beam-size: --beam-size must be from 1 to 4\n"
+    assert command.err == "translane bench: --beam-size: --beam-size must be from 1 to 4\n"
     assert len(server.requests) == 1
 
 
@@ -187,7 +187,7 @@ def test_files_are_told_about(command: Command, tmp_path: Path):
 )
 def test_a_server_without_what_is_asked_for(command: Command, flag: str, value: str, sentence: str):
     assert command("bench", flag, value) == 1
-    assert command.err == f"translane: {sentence}\n"
+    assert command.err == f"translane bench: {sentence}\n"
 
 
 def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer):

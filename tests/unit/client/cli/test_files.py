@@ -75,7 +75,8 @@ def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
     source.write_bytes(b"a\n" * 9 + b"ab\xff\n" + b"c\n")
     assert command("translate", "-i", str(source), "--batch-size", "2", "--concurrency", "1") == 1
     assert command.err == (
-        f"translane: {source}, line 10: not valid UTF-8 (byte 3 of the line); 8 lines were written to standard output\n"
+        f"translane translate: {source}, line 10: not valid UTF-8 (byte 3 of the line);"
+        " 8 lines were written to standard output\n"
     )
     assert command.out == "<a>\n" * 8
 
@@ -83,17 +84,17 @@ def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
 def test_a_line_without_end_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inputs, "LONGEST_LINE", 10)
     assert command("translate", stdin=b"123456789\n" + b"x" * 11) == 1
-    assert command.err.startswith("translane: standard input, line 2: longer than 10 bytes")
+    assert command.err.startswith("translane translate: standard input, line 2: longer than 10 bytes")
 
 
 def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
     server.by_text(d=refuses(("texts[1]", "longer than 256 tokens")))
     assert command("translate", "--batch-size", "2", stdin=b"a\nb\nc\nd\n") == 1
     told = "longer than 256 tokens; 2 lines were written to standard output\n"
-    assert command.err == f"translane: standard input, line 4: {told}"
+    assert command.err == f"translane translate: standard input, line 4: {told}"
     command.stderr = io.StringIO()
     assert command("translate", "c", "d") == 1
-    assert command.err == "translane: text 2: longer than 256 tokens\n"
+    assert command.err == "translane translate: text 2: longer than 256 tokens\n"
 
 
 def test_files_that_cannot_be_used_are_named(command: Command, tmp_path: Path):

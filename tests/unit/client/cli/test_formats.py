@@ -244,7 +244,7 @@ def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server: FakeSer
 def test_a_refused_option_is_told_by_its_flag(server: FakeServer, command, field: str, description: str, flags, told):
     server.always = refuses((field, description))
     assert command("translate", "a", *flags) == 1
-    assert command.err.startswith(f"translane: {told}")
+    assert command.err.startswith(f"translane translate: {told}")
     assert command.err.count("\n") == 1
 
 
@@ -253,13 +253,13 @@ def test_all_that_is_refused_is_told(server: FakeServer, command: Command):
     server.always = fails(grpc.StatusCode.INVALID_ARGUMENT, "wrong", reason("INVALID_FIELD"), bad_fields(*problems))
     assert command("translate", stdin=b"a\nb\n") == 1
     told = "--beam-size: is 0; standard input, line 2: is too long; wrong"
-    assert command.err == f"translane: {told}; 0 lines were written to standard output\n"
+    assert command.err == f"translane translate: {told}; 0 lines were written to standard output\n"
 
 
 def test_no_more_than_three_problems_are_told(server: FakeServer, command: Command):
     server.always = refuses(*((f"texts[{index}]", "too long") for index in range(9)))
     assert command("translate", *"abcdefghi") == 1
-    assert command.err == "translane: text 1: too long; text 2: too long; text 3: too long; and 6 more\n"
+    assert command.err == "translane translate: text 1: too long; text 2: too long; text 3: too long; and 6 more\n"
 
 
 def test_nbest_of_the_command_line_wins_over_the_environment(server: FakeServer, command: Command):

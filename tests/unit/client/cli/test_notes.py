@@ -43,8 +43,8 @@ def test_a_text_that_was_cut_is_named(server: FakeServer, command: Command):
     assert command("translate", stdin=b"a\nb\nc\nd\n") == 0
     assert command.out == "<a>\n<b>\n<c>\n<d>\n"
     assert command.err == (
-        "translane: standard input, line 2: 1 sentence was too long, and cut in the middle\n"
-        "translane: standard input, line 4: 2 sentences were too long, and cut in the middle\n"
+        "translane translate: standard input, line 2: 1 sentence was too long, and cut in the middle\n"
+        "translane translate: standard input, line 4: 2 sentences were too long, and cut in the middle\n"
     )
 
 
@@ -52,7 +52,7 @@ def test_a_text_that_was_cut_is_named(server: FakeServer, command: Command):
 def test_texts_of_the_command_line_are_named_by_their_number(server: FakeServer, command: Command, flags):
     server.always = treats(b=CUT)
     assert command("translate", "a", "b", *flags) == 0
-    assert command.err == "translane: text 2: 1 sentence was too long, and cut in the middle\n"
+    assert command.err == "translane translate: text 2: 1 sentence was too long, and cut in the middle\n"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_texts_of_the_command_line_are_named_by_their_number(server: FakeServer,
 def test_a_term_that_was_not_applied_is_named(server: FakeServer, command: Command, report: pb.TermReport, note: str):
     server.always = treats(a=pb.Treatment(terms=[report]))
     assert command("translate", "a", "b") == 0
-    assert command.err == (f"translane: {note}\n" if note else "")
+    assert command.err == (f"translane translate: {note}\n" if note else "")
 
 
 def test_what_is_so_in_every_text_is_said_once(server: FakeServer, command: Command):
@@ -95,7 +95,7 @@ def test_no_more_than_ten_are_shown(server: FakeServer, command: Command):
     assert command("translate", stdin="".join(f"t{n}\n" for n in range(40)).encode()) == 0
     lines = command.err.splitlines()
     assert len(lines) == 11
-    assert lines[-1] == "translane: and 30 more such notes; --json has them all"
+    assert lines[-1] == "translane translate: and 30 more such notes; --json has them all"
 
 
 def test_notes_are_printable(server: FakeServer, command: Command):

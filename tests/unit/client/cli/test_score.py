@@ -103,7 +103,7 @@ def test_files_of_different_lengths_are_told_with_both(command: Command, tmp_pat
     target.write_text("b\n" * targets)
     assert command("score", "-s", str(source), "-t", str(target), "--batch-size", "8", "--concurrency", "2") == 1
     counts = [f"{count} line{'' if count == 1 else 's'}" for count in (sources, targets)]
-    assert command.err.startswith(f"translane: {source} has {counts[0]} and {target} {counts[1]}; ")
+    assert command.err.startswith(f"translane score: {source} has {counts[0]} and {target} {counts[1]}; ")
     assert command.err.endswith("written to standard output\n")
     assert command.err.count("\n") == 1
 
@@ -119,7 +119,7 @@ def test_files_of_different_lengths_are_told_with_both(command: Command, tmp_pat
 )
 def test_a_line_that_is_no_pair_is_named(command: Command, line: bytes, message: str):
     assert command("score", "--batch-size", "1", "--concurrency", "1", stdin=b"a\tb\n" + line + b"\na\tb\n") == 1
-    assert command.err == f"translane: {message}; 1 line was written to standard output\n"
+    assert command.err == f"translane score: {message}; 1 line was written to standard output\n"
     assert command.out == "-2.000000\n"
 
 
@@ -141,13 +141,13 @@ def test_a_refused_pair_names_its_file_and_line(server: FakeServer, command, tmp
     for flags, place in ((["-s", str(source), "-t", str(target)], told[0]), ([], told[1])):
         command.stderr = io.StringIO()
         assert command("score", "--batch-size", "2", *flags, stdin=pairs) == 1
-        assert command.err == f"translane: {place}: too long; 2 lines were written to standard output\n"
+        assert command.err == f"translane score: {place}: too long; 2 lines were written to standard output\n"
 
 
 def test_a_refused_argument_is_told(server: FakeServer, command: Command):
     server.always = refuses(("inputs[0].target", "too long"))
     assert command("score", "a", "b") == 1
-    assert command.err == "translane: target: too long\n"
+    assert command.err == "translane score: target: too long\n"
 
 
 def test_files_of_the_environment_give_way_to_the_command_line(server: FakeServer, command: Command, files):
@@ -170,5 +170,5 @@ def test_files_that_cannot_be_used_are_named(command: Command, files):
     ):
         command.stderr = io.StringIO()
         assert command("score", *argv) == 1
-        assert command.err == f"translane: {message}\n"
+        assert command.err == f"translane score: {message}\n"
     assert Path(target).read_text() == "cat\na dog\n\n"

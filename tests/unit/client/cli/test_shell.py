@@ -33,7 +33,7 @@ def test_the_shell_may_close_the_pipe(server: FakeServer):
 def test_a_full_disk_behind_the_shell_is_one_sentence(server: FakeServer, argv: list[str]):
     with Path("/dev/full").open("wb") as full, shell(server.address, *argv, stdout=full) as process:
         _, err = process.communicate(timeout=60)
-    assert (err, process.returncode) == (b"translane: standard output: No space left on device\n", 1)
+    assert (err.decode(), process.returncode) == (f"translane {argv[0]}: standard output: No space left on device\n", 1)
 
 
 def test_ctrl_c_ends_it_quietly(server: FakeServer):
@@ -61,11 +61,11 @@ def test_a_missing_package_is_one_sentence(package: str):
 @pytest.mark.parametrize(
     ("closing", "argv", "status", "out", "err"),
     [
-        (">&-", "translate a", 1, "", "translane: standard output is closed\n"),
-        (">&-", "models", 1, "", "translane: standard output is closed\n"),
+        (">&-", "translate a", 1, "", "translane translate: standard output is closed\n"),
+        (">&-", "models", 1, "", "translane models: standard output is closed\n"),
         (">&-", "translate a -o /dev/stderr", 0, "", "<a>\n"),
         ("<&-", "translate a", 0, "<a>\n", ""),
-        ("<&-", "translate", 1, "", "translane: standard input is closed\n"),
+        ("<&-", "translate", 1, "", "translane translate: standard input is closed\n"),
         ("2>&-", "translate a", 0, "<a>\n", ""),
     ],
 )

@@ -82,17 +82,19 @@ def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, com
     server.script = deque([lambda request, _: answer_to(request), breaks_off(2, BROKEN)])
     assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 1
     assert command.out == "<a>\n<b\n"
-    assert command.err == "translane: broken; 1 line was written to standard output\n"
+    assert command.err == "translane translate: broken; 1 line was written to standard output\n"
     assert len(server.requests) == 2
 
 
 def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
     server.by_text(b=refuses(("text", "too long")))
     assert command("translate", "--stream", stdin=b"a\nb\n") == 1
-    assert command.err == "translane: standard input, line 2: too long; 1 line was written to standard output\n"
+    assert (
+        command.err == "translane translate: standard input, line 2: too long; 1 line was written to standard output\n"
+    )
     command.stderr = io.StringIO()
     assert command("translate", "--stream", "a", "b") == 1
-    assert command.err == "translane: text 2: too long\n"
+    assert command.err == "translane translate: text 2: too long\n"
 
 
 def test_a_reader_that_left_cancels_the_call_quietly(server: FakeServer, command: Command):

@@ -61,7 +61,7 @@ def test_a_line_that_is_no_term_is_named(server: FakeServer, command: Command, t
     path = tmp_path / "terms.tsv"
     path.write_bytes("# animals\n狗\tdog\n".encode() + content + b"\n")
     assert command("translate", "a", "--terms", str(path)) == 1
-    assert command.err == f"translane: {path}{message}\n"
+    assert command.err == f"translane translate: {path}{message}\n"
     assert server.requests == []
 
 
@@ -81,12 +81,12 @@ def test_the_line_of_a_term_that_the_server_refuses_is_named(
     path.write_text("# animals\ncat\tKatze\n\ndog\tHund\n")
     server.always = refuses((field, "is too long"))
     assert command("translate", "a", "--terms", str(path)) == 1
-    assert command.err == f"translane: {place.format(path=path)}: is too long\n"
+    assert command.err == f"translane translate: {place.format(path=path)}: is too long\n"
 
 
 def test_a_file_that_is_not_there_is_named(server: FakeServer, command: Command, tmp_path: Path):
     assert command("translate", "a", "--terms", str(tmp_path / "none.tsv")) == 1
-    assert command.err == f"translane: {tmp_path / 'none.tsv'}: No such file or directory\n"
+    assert command.err == f"translane translate: {tmp_path / 'none.tsv'}: No such file or directory\n"
     assert server.requests == []
 
 
