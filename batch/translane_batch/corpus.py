@@ -26,7 +26,7 @@ class CorpusFile:
         output: the path of the translated file.
         left_out: the path of the list of records that are left out.
         files: what reads such files.
-        fingerprint: what changes if the file does: name, size and time.
+        fingerprint: that of the file, as it is when the run begins.
     """
 
     name: str
@@ -56,11 +56,9 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
                 raise BatchError(f"{path}: its name ends in none of {known}, also with .gz; --kind names its kind")
             if kind not in readers:
                 readers[kind] = files_of(kind, settings)
-            status = check_regular(path)
             output = settings.output / name
             left_out = output.with_name(output.name + _LEFT_OUT)
-            fingerprint = [name, status.st_size, status.st_mtime_ns]
-            found.append(CorpusFile(name, path, output, left_out, readers[kind], fingerprint))
+            found.append(CorpusFile(name, path, output, left_out, readers[kind], fingerprint(name, path)))
     except OSError as error:
         raise BatchError(f"{error.filename or corpus}: {error.strerror or error}") from error
     if not found:
@@ -68,6 +66,12 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
     _check_outputs(found)
     _check_summary(settings, found)
     return found
+
+
+def fingerprint(name: str, path: Path) -> list[Any]:
+    """What changes if a file of the corpus does. OSError: it is no regular file."""
+    status = check_regular(path)
+    return [name, status.st_size, status.st_mtime_ns]
 
 
 def _check_folders(settings: BatchSettings) -> None:

@@ -14,13 +14,7 @@ _SECONDS = 10.0  # between two lines
 class Progress:
     """Counts what one step of a run has done, and says so in a line now and then.
 
-    Args:
-        what: the name of what is counted, such as "sources".
-        log: takes lines for people.
-        total: how many there are; None if this is not known.
-        done: how many were done before.
-        note: is added to each line.
-        clock: monotonic clock [seconds].
+    Of `total` sources, or what else it counts, `done` were done before. `note` is added to each line.
     """
 
     def __init__(

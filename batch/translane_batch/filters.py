@@ -34,11 +34,7 @@ def _only(tags: Sequence[str]) -> str:
 
 
 class Filters:
-    """Turns translations to answers.
-
-    Args:
-        settings: what is left out.
-        languages: of the corpus and of its translations; see `languages_of`.
+    """Turns translations to answers. The languages are those of `languages_of`.
 
     Raises:
         BatchError: the package that finds languages is not installed.

@@ -25,10 +25,6 @@ _MAX_QUEUE_SIZE = 1 << 20  # the requests at once bound the sentences already
 def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tuple[BatchSettings, Path]:
     """Have the model in a folder of this machine: its own folder, or that of the cache.
 
-    Args:
-        settings: of a run without servers.
-        log: takes lines for people.
-
     Returns:
         The settings for the workers, and the folder of the model. A URL of the settings has a digest. So a worker of
         this machine finds the model in the cache, and a worker of another machine downloads the same version.

@@ -108,11 +108,6 @@ def ray_workers(
 ) -> Iterator[Callable[[Sources, Callable[[int], None]], None]]:
     """Connect to the cluster, or start one, and yield what translates; see `run.Translate`.
 
-    Args:
-        settings: of the run.
-        model: what identifies the model.
-        log: takes lines for people.
-
     Raises:
         BatchError: there is no such cluster, or it has no CPUs.
     """

@@ -7,7 +7,6 @@ the same outputs.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-from translane_batch.corpus import CorpusFile, find_corpus
+from translane_batch.corpus import CorpusFile, find_corpus, fingerprint
 from translane_batch.figures import Progress, Summary
 from translane_batch.records import BLANK, UNREADABLE, Answer, Block, Record
 from translane_batch.settings import BatchError, BatchSettings
@@ -67,10 +66,6 @@ def local_workers(settings: BatchSettings) -> Iterator[Translate]:
 def run(settings: BatchSettings, log: Log) -> Summary:
     """Translate a corpus, or the rest of it, and return the figures.
 
-    Args:
-        settings: of the run.
-        log: takes lines for people.
-
     Raises:
         BatchError: the run cannot be begun, or cannot go on.
         StartupError: the model cannot be downloaded or loaded.
@@ -119,42 +114,21 @@ def _workers(settings: BatchSettings, model: str, log: Log) -> AbstractContextMa
     return local_workers(settings)
 
 
-class _Seen:
-    """What has been read of a file: how many texts, and a digest of them, by which a change is found out."""
-
-    def __init__(self) -> None:
-        self._texts, self._digest = 0, hashlib.blake2b(digest_size=16)
-
-    def add(self, records: Sequence[Record]) -> list[bytes]:
-        """Note records; return the keys of those with a text."""
-        keys = [key_of(record.source) for record in records if record.source]
-        self._texts += len(keys)
-        self._digest.update(b"".join(keys))
-        return keys
-
-    @property
-    def values(self) -> list[Any]:
-        """Both."""
-        return [self._texts, self._digest.hexdigest()]
-
-
 def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
-    progress, read = Progress("records read", log), []
+    progress = Progress("records read", log)
     with state.reading() as sources:
         for file in corpus:
-            seen = _Seen()
             for block in file.files.blocks(file.path, whole=False):
-                keys = seen.add(block.records)
-                sources.add([record.source for record in block.records if record.source], keys)
+                texts = [record.source for record in block.records if record.source]
+                sources.add(texts, list(map(key_of, texts)))
+                state.texts += len(texts)
                 progress.add(len(block.records))
-            read.append(seen.values)
-        state.read = read
     summary.reading_seconds = progress.seconds
 
 
 def _translate(translate: Translate, state: Run, summary: Summary, log: Log) -> None:
     assert state.sources
-    texts, (total, answered) = _texts(state), state.sources.counts()
+    texts, (total, answered) = state.texts, state.sources.counts()
     left = total - answered
     share = (texts - total) / texts if texts else 0.0
     log(f"{texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
@@ -162,11 +136,6 @@ def _translate(translate: Translate, state: Run, summary: Summary, log: Log) -> 
     translate(state.sources, progress.add)
     state.sources.commit()
     summary.sources_translated, summary.translating_seconds = left, progress.seconds
-
-
-def _texts(state: Run) -> int:
-    """How many records have a text."""
-    return sum(texts for texts, _ in state.read)
 
 
 def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
@@ -178,28 +147,28 @@ def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log)
         for path in folder.glob(_NEW.format("?" * 16)):  # of killed runs
             path.unlink(missing_ok=True)
     assert state.sources
-    for file, seen in zip(corpus, state.read, strict=True):
-        for block, answers in _written(file, state.sources, seen):
+    for file in corpus:
+        for block, answers in _written(file, state.sources):
             summary.records += len(block.records)
             summary.blank += sum(not (record.source or record.problem) for record in block.records)
             left_out.update(answer.reason for answer in answers if answer.reason)
             progress.add(len(block.records))
     summary.sources, _ = state.sources.counts()
-    summary.duplicates = _texts(state) - summary.sources
+    summary.duplicates = state.texts - summary.sources
     summary.left_out = dict(left_out)
     summary.translated = summary.records - summary.blank - left_out.total()
     summary.writing_seconds = progress.seconds
 
 
-def _written(file: CorpusFile, sources: Sources, seen: Sequence[Any]) -> Iterator[tuple[Block, list[Answer]]]:
+def _written(file: CorpusFile, sources: Sources) -> Iterator[tuple[Block, list[Answer]]]:
     """Write the output of a file, unless it is there, and the list of what is left out. Yield the blocks."""
     if file.output.exists():
-        yield from _answered(file, sources, seen, whole=False)
+        yield from _answered(file, sources, whole=False)
         return
     # The list is in its place before the output is: who sees the output sees the list.
     with _new_file(file.output) as new:
         with _new_file(file.left_out) as listed, file.files.output(file.path, new) as write:
-            for block, answers in _answered(file, sources, seen, whole=True):
+            for block, answers in _answered(file, sources, whole=True):
                 write(block, answers)
                 listed.writelines(_listed(block, answers))
                 yield block, answers
@@ -208,18 +177,16 @@ def _written(file: CorpusFile, sources: Sources, seen: Sequence[Any]) -> Iterato
             file.left_out.unlink()
 
 
-def _answered(
-    file: CorpusFile, sources: Sources, seen: Sequence[Any], *, whole: bool
-) -> Iterator[tuple[Block, list[Answer]]]:
+def _answered(file: CorpusFile, sources: Sources, *, whole: bool) -> Iterator[tuple[Block, list[Answer]]]:
     """Yield the blocks of a file, with the answer of each record. BatchError: the file is not what was read before."""
-    again = _Seen()
+    found: list[Answer | None] = []
     for block in file.files.blocks(file.path, whole=whole):
-        found = sources.answers(again.add(block.records))
+        found = sources.answers([key_of(record.source) for record in block.records if record.source])
         if None in found:
-            raise BatchError(f"{file.path}: it has changed while the corpus was translated")
+            break
         answers = iter(found)
         yield block, [_answer(record, answers) for record in block.records]
-    if again.values != seen:
+    if None in found or fingerprint(file.name, file.path) != file.fingerprint:
         raise BatchError(f"{file.path}: it has changed while the corpus was translated")
 
 

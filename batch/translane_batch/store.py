@@ -171,14 +171,11 @@ def locked(folder: Path) -> Iterator[None]:
 class Run:
     """The state of one run, which a `with` statement keeps other programs from.
 
-    Args:
-        folder: where it is; `OWN_FOLDER` of some folder.
-        output: the folder of the outputs.
-        identity: what the outputs depend on. A run is resumed with an equal identity.
+    `identity` is what the outputs depend on: a run is resumed with an equal one.
 
     Attributes:
         sources: the texts, once all are read; None before.
-        read: what was seen of each file of the corpus, once all are read.
+        texts: how many records have a text, once all are read.
         summary: the figures, once all outputs are written; None before.
 
     Raises:
@@ -193,7 +190,7 @@ class Run:
         self._identity = json.loads(json.dumps(identity))  # as JSON has it: no tuples
         self._held = contextlib.ExitStack()
         self.sources: Sources | None = None
-        self.read: list[Any] = []
+        self.texts = 0
         self.summary: dict[str, Any] | None = None
 
     def __enter__(self) -> Run:
@@ -219,7 +216,7 @@ class Run:
             file.write(self._name)
         with replaced_whole(self._path) as new, Sources(new, new=True) as sources:
             yield sources
-            sources.note(identity=self._identity, read=self.read)
+            sources.note(identity=self._identity, texts=self.texts)
         self.sources = self._held.enter_context(Sources(self._path))
 
     def finish(self, summary: dict[str, Any]) -> None:
@@ -240,7 +237,7 @@ class Run:
         if not noted:
             raise BatchError(f"{self._path}: it is not the state of a run of this version; {_ANEW}")
         self._check(noted["identity"])
-        self.read, self.summary = noted["read"], noted.get("summary")
+        self.texts, self.summary = noted["texts"], noted.get("summary")
         if self.summary:
             sources.forget()  # the run may have been killed before it did
         with contextlib.suppress(FileNotFoundError):

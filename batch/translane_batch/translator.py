@@ -62,10 +62,6 @@ Save = Callable[[Sequence[tuple[int, Answer]]], None]
 async def opened(settings: BatchSettings, cpus: int | None = None) -> AsyncIterator[Translator]:
     """Load the model, or connect to the servers, and check that they take the settings.
 
-    Args:
-        settings: of the run.
-        cpus: number of CPUs; by default those that this process may use.
-
     Raises:
         BatchError: a setting is wrong.
         StartupError: the model cannot be loaded.
@@ -117,13 +113,7 @@ class Translator:
 
     A request may have a text that no server translates. Such a request is sent again in parts, until the text is alone.
     So one text never costs another one its translation, and a text is given up only if it fails alone, while the server
-    translates other texts.
-
-    Args:
-        client: translates requests.
-        settings: options and languages.
-        filters: which translations are left out.
-        requests: most requests at once.
+    translates other texts. At most `requests` are under way at once.
     """
 
     def __init__(
@@ -235,9 +225,7 @@ class Translator:
 def _batches(texts: Iterable[tuple[int, str]], sizes: dict[int, int]) -> Iterator[list[tuple[int, str]]]:
     """Yield the texts of each request, long ones first, so that texts of a request end together.
 
-    Args:
-        texts: texts with their numbers. One above `LONGEST_TEXT` is in no request.
-        sizes: the bytes of each text, by its number.
+    `sizes` are the bytes of each text, by its number. A text above `LONGEST_TEXT` is in no request.
     """
     batch, size = list[tuple[int, str]](), 0
     for number, text in sorted(texts, key=lambda each: sizes[each[0]], reverse=True):

@@ -99,15 +99,7 @@ Steps = Generator[Send | Open | Next | Sleep | Start | Join | Hand, Any, None]
 
 
 class Deadline:
-    """The point in time by which a call has to be over.
-
-    Args:
-        seconds: Seconds from now; more than 1e9, or math.inf, means no deadline.
-        clock: Monotonic seconds.
-
-    Raises:
-        ValueError: `seconds` is not positive.
-    """
+    """The point in time by which a call has to be over. More than 1e9 seconds mean none. ValueError: not positive."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         if not seconds > 0:
@@ -278,10 +270,7 @@ class BaseClient:
     def _lazily(self, job: Job[Item, Answer], source: Callable[[int], Any], timeout: float | None) -> Steps:
         """Hands out the answers as they are asked for; each request has a deadline of its own.
 
-        Args:
-            job: What is done with each item.
-            source: Makes what Next takes: batches of at most the given size.
-            timeout: Of each request.
+        `source` makes what Next takes: batches of at most the given size.
         """
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
 

@@ -25,12 +25,8 @@ _MOST_CHARACTERS = 4096
 class FollowedFile:
     """A small file, and the content that was last taken from it.
 
-    Args:
-        path: The file.
-        setting: The name of the setting that names the file, for messages.
-
     Raises:
-        ValueError: the file cannot be read; the message begins with the setting.
+        ValueError: the file cannot be read; the message begins with the setting that names the file.
     """
 
     def __init__(self, path: AnyPath, setting: str) -> None:

@@ -238,11 +238,7 @@ class ReceivedStream:
 
 
 class ReceivedDocument:
-    """What has arrived of a document, by one call. A call that breaks off is made again from the beginning.
-
-    Args:
-        progress: Is told how far the translation is.
-    """
+    """What has arrived of a document, by one call. A call that breaks off is made again from the beginning."""
 
     def __init__(self, progress: Callable[[DocumentProgress], None] | None) -> None:
         self._progress = progress

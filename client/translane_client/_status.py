@@ -63,11 +63,8 @@ def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int 
     A call that the server cancelled without an ErrorInfo becomes Unavailable, and so does a call that a proxy breaks
     off. The caller has to know whether the client itself cancelled the call.
 
-    Args:
-        error: The exception that a call of grpc or grpc.aio raised.
-        connection: How the servers were called, for messages that no server wrote.
-        offset: Index of the request's first item in the caller's list. The message counts "texts[i]" and "inputs[i]" in
-            the caller's list.
+    `connection` is for messages that no server wrote. `offset` is the index of the request's first item in the caller's
+    list, in which the message counts "texts[i]" and "inputs[i]".
     """
     call: Any = error  # gRPC's errors are calls as well, though their types do not say so
     code: grpc.StatusCode = call.code() or grpc.StatusCode.UNKNOWN

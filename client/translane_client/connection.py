@@ -79,12 +79,7 @@ class Connection:
         return self._tls is not None or self._credentials is not None
 
     def channel(self, grpc_module: Any, options: Iterable[tuple[str, Any]]) -> Any:
-        """A new channel to the servers. Unavailable: no host name is known.
-
-        Args:
-            grpc_module: What opens it: grpc or grpc.aio.
-            options: Options of the channel.
-        """
+        """A new channel of grpc or grpc.aio to the servers. Unavailable: no host name is known."""
         target = target_of(self.servers, self._server_name)
         options = [*options, *target.options]
         if are_local(self.servers):

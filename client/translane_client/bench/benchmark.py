@@ -48,13 +48,7 @@ class Plan:
 
 
 class Benchmark:
-    """Measures what a plan says, and writes each line of the table as soon as it is measured.
-
-    Args:
-        plan: What to measure.
-        load: The server under load.
-        write: Takes a line of the table.
-    """
+    """Measures what a plan says, and hands each line of the table to `write` as soon as it is measured."""
 
     def __init__(self, plan: Plan, load: Load, write: Callable[[str], None]) -> None:
         self._plan = plan
@@ -161,11 +155,7 @@ class RateSearch:
     """Finds a rate that is kept and a rate that fails, then bisects between the two.
 
     The middle of two rates is their geometric mean. A rate counts as failed after two failures in a row, because a
-    machine may stall for reasons of its own.
-
-    Args:
-        start: The first rate to try.
-        trials: Most trials; second trials of a rate count, too.
+    machine may stall for reasons of its own; second trials count, too.
     """
 
     def __init__(self, start: float, trials: int) -> None:

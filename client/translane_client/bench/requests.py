@@ -35,14 +35,8 @@ def serialized_requests(
 ) -> Iterator[bytes]:
     """Serialised TranslateRequests of these texts, without end.
 
-    All texts are sent equally often. A request's max_length is that of its longest text. No request is serialised
-    twice.
-
-    Args:
-        texts: What to send.
-        texts_per_request: Texts in each request.
-        settings: A request without texts, which every request extends.
-        seed: The same seed gives the same order of the texts.
+    All texts are sent equally often, in the order that the seed gives. A request's max_length is that of its longest
+    text. `settings` is a request without texts, which every request extends. No request is serialised twice.
     """
     order = random.Random(seed).sample(texts, len(texts))  # noqa: S311 - nothing secret
     made = list[bytes]()

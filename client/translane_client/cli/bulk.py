@@ -121,10 +121,7 @@ def write_all(
 def message_of(error: TranslaneError, arguments: argparse.Namespace, place: Callable[[str], str | None]) -> str:
     """The error's message, with the place or the flag at fault where the error names a field.
 
-    Args:
-        error: The error.
-        arguments: The command's.
-        place: Returns the place in the input that a field stands for; None if it stands for none.
+    `place` returns the place in the input that a field stands for; None if it stands for none.
     """
     if not error.violations:
         return explained(error)

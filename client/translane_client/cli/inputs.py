@@ -126,11 +126,7 @@ def lines_of(
 ) -> Inputs[Item]:
     """The lines of standard input, or of a file, which `stack` closes.
 
-    Args:
-        path: The file. None, or STANDARD: standard input.
-        streams: Of the command.
-        stack: Closes the file.
-        item_of: Makes an item of a line's text and place, or raises FileError.
+    `item_of` makes an item of a line's text and place, or raises FileError.
 
     Raises:
         FileError: the file cannot be opened, or standard input is closed.
