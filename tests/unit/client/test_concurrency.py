@@ -12,17 +12,6 @@ from unit.client.fake_server import PATIENCE, FakeServer, answer
 from translane import AsyncClient, Cancelled, Client, RetryPolicy
 
 
-def test_threads_share_a_client(server: FakeServer):
-    with Client(server.address, batch_size=2) as client, ThreadPoolExecutor(6) as pool:
-        lists = [[f"{thread}-{index}" for index in range(9)] for thread in range(12)]
-
-        def translate(texts: list[str]) -> list[str]:
-            return [str(each) for each in client.translate(texts)]
-
-        answers = list(pool.map(translate, lists))
-    assert answers == [[f"<{text}>" for text in texts] for texts in lists]
-
-
 @pytest.mark.parametrize(("texts", "threads"), [("a", 0), (["a"] * 2, 0), (["a"] * 6, 3)])
 def test_only_several_requests_take_threads(server: FakeServer, texts, threads: int):
     seen = 0
@@ -104,9 +93,3 @@ async def test_texts_may_come_asynchronously(server: FakeServer):
         received = [str(translation) async for translation in client.translate_iter(texts())]
     assert received == [f"<{text}>" for text in given]
     assert server.sizes() == [2, 3, 1]  # below the longest message, and three at most
-
-
-async def test_tasks_share_a_client(server: FakeServer):
-    async with AsyncClient(server.address) as client:
-        answers = await asyncio.gather(*(client.translate(str(n)) for n in range(40)))
-    assert [str(each) for each in answers] == [f"<{n}>" for n in range(40)]

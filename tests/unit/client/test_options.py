@@ -63,12 +63,6 @@ def test_the_tables_are_those_of_the_protocol():
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_every_option_has_a_keyword_in_python(server: FakeServer, connect, name: str):
-    connect(server.address).translate("a", **{name: EVERY_OPTION[name]})
-    assert server.requests[0].options == expected([name])
-
-
-@pytest.mark.parametrize("name", FIELDS)
 def test_every_option_has_a_flag(server: FakeServer, command: Command, tmp_path: Path, name: str):
     flags = arguments_for(name, tmp_path)
     assert command("translate", "a", *flags) == 0

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, translated
 
-from translane import AsyncClient, Client, FinishReason, Format, Internal, InvalidArgument, TermOutcome, Timing
+from translane import AsyncClient, Client, FinishReason, Internal, InvalidArgument, TermOutcome, Timing
 from translane.v1 import translation_pb2 as pb
 from translane_client._requests import MOST_BYTES, batches, score_job, translate_job
 
@@ -142,6 +142,20 @@ def test_arguments_that_make_no_sense_are_named(server: FakeServer, connect, arg
     assert not server.requests
 
 
+@pytest.mark.parametrize(
+    ("content", "mime_type", "options", "message"),
+    [
+        ("a", "text/plain", {}, "content must be bytes, not str"),
+        (b"a", b"text/plain", {}, "mime_type must be a str"),
+        (b"a", "text/plain", {"replace_translations": "no"}, "replace_translations must be a bool, not 'no'"),
+        (b"a", "text/plain", {"beams": 3}, "beams"),
+    ],
+)
+def test_a_document_that_makes_no_sense_is_named(connect, refused: str, content, mime_type, options, message: str):
+    with pytest.raises(TypeError, match=message):
+        connect(refused).translate_document(content, mime_type, **options)
+
+
 def test_translate_iter_refuses_one_text(connect, refused: str):
     with pytest.raises(TypeError):
         connect(refused).translate_iter("abc")
@@ -225,18 +239,6 @@ def test_every_outcome_of_the_protocol_is_known():
     numbers = set(pb.TermOutcome.values()) - {pb.TERM_OUTCOME_UNSPECIFIED}
     known = {pb.TermOutcome.Name(number).removeprefix("TERM_OUTCOME_").lower() for number in numbers}
     assert known | {"unspecified"} == {outcome.value for outcome in TermOutcome}
-
-
-@pytest.mark.parametrize(
-    ("given", "sent"),
-    [("text", pb.FORMAT_UNSPECIFIED), ("html", pb.FORMAT_HTML), (Format.MARKDOWN, pb.FORMAT_MARKDOWN)],
-)
-def test_the_format_travels(server: FakeServer, connect, given, sent):
-    client = connect(server.address)
-    client.translate("a", format=given)
-    assert len(list(client.translate_iter(["a"], format=given))) == 1
-    assert list(client.translate_stream("a", format=given))
-    assert [request.format for request in server.requests] == [sent] * 3
 
 
 def test_a_wrong_format_names_the_choices(server: FakeServer, connect):
