@@ -104,68 +104,27 @@ __all__ = [
 ]
 
 _MODULES = {
-    name: module
-    for module, names in {
-        "translane_client.aio": ("AsyncClient",),
-        "translane_client.client": ("Client",),
-        "translane_client.connection": ("Connection", "ConnectionOptions"),
-        "translane.errors": (
-            "Cancelled",
-            "DeadlineExceeded",
-            "FieldViolation",
-            "Internal",
-            "InvalidArgument",
-            "NotFound",
-            "PermissionDenied",
-            "QueueFull",
-            "ResourceExhausted",
-            "TranslaneError",
-            "Unauthenticated",
-            "Unavailable",
-            "Unimplemented",
-        ),
-        "translane.options": (
-            "DecodingOptions",
-            "DocumentOptions",
-            "Format",
-            "ScoreOptions",
-            "Term",
-            "TranslateOptions",
-        ),
-        "translane_client.retry": ("RetryPolicy",),
-        "translane_server.app.in_process": ("AsyncTranslator", "Translator"),
-        "translane.streams": ("AsyncTranslationStream", "TranslationStream"),
-        "translane.results": (
-            "AlignmentPoint",
-            "DocumentNote",
-            "DocumentProgress",
-            "FinishReason",
-            "Hypothesis",
-            "Limits",
-            "ModelInfo",
-            "Score",
-            "ServerInfo",
-            "StreamedTranslation",
-            "TermOutcome",
-            "TermReport",
-            "Timing",
-            "TranslatedDocument",
-            "Translation",
-            "Treatment",
-        ),
-    }.items()
-    for name in names
+    "AsyncClient": "translane_client.aio",
+    "AsyncTranslator": "translane_server.app.in_process",
+    "Client": "translane_client.client",
+    "Connection": "translane_client.connection",
+    "ConnectionOptions": "translane_client.connection",
+    "RetryPolicy": "translane_client.retry",
+    "Translator": "translane_server.app.in_process",
 }
-"""Each exported name → the module that defines it."""
+"""Exported name → the module that defines it. The others are looked for in `_PLAIN`, of which the last needs gRPC."""
+
+_PLAIN = ("translane.results", "translane.options", "translane.streams", "translane.errors")
 
 
 def __getattr__(name: str) -> Any:
     """Imports an exported name at its first use, so that the command can handle Ctrl-C before gRPC is imported."""
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+    if name in __all__:
+        for module in [_MODULES[name]] if name in _MODULES else _PLAIN:
+            if hasattr(import_module(module), name):
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -48,14 +48,8 @@ _FORMATS = {
     Format.MARKDOWN: pb.FORMAT_MARKDOWN,
     Format.XLIFF: pb.FORMAT_XLIFF,
 }
-_TERM_OUTCOMES = {
-    TermOutcome.UNSPECIFIED: pb.TERM_OUTCOME_UNSPECIFIED,
-    TermOutcome.APPLIED: pb.TERM_OUTCOME_APPLIED,
-    TermOutcome.NOT_FOUND: pb.TERM_OUTCOME_NOT_FOUND,
-    TermOutcome.UNSPELLABLE: pb.TERM_OUTCOME_UNSPELLABLE,
-    TermOutcome.TOO_MANY: pb.TERM_OUTCOME_TOO_MANY,
-    TermOutcome.PRESERVED: pb.TERM_OUTCOME_PRESERVED,
-    TermOutcome.MISSED: pb.TERM_OUTCOME_MISSED,
+_TERM_OUTCOMES: Mapping[TermOutcome, Any] = {
+    each: pb.TermOutcome.Value(f"TERM_OUTCOME_{each.name}") for each in TermOutcome
 }
 _FORMAT_OF: Mapping[int, str] = {pb.FORMAT_TEXT: Format.TEXT, **{value: name for name, value in _FORMATS.items()}}
 # Names of this module: to look a member up in its enumeration takes longer than to make a message.
@@ -69,14 +63,7 @@ _FINISH_REASON_OF: Mapping[int, FinishReason] = {
     pb.FINISH_REASON_END_OF_SENTENCE: FinishReason.END_OF_SENTENCE,
     pb.FINISH_REASON_MAX_LENGTH: FinishReason.MAX_LENGTH,
 }
-_STATES = {
-    ModelState.UNSPECIFIED: pb.MODEL_STATE_UNSPECIFIED,
-    ModelState.LOADING: pb.MODEL_STATE_LOADING,
-    ModelState.READY: pb.MODEL_STATE_READY,
-    ModelState.IDLE: pb.MODEL_STATE_IDLE,
-    ModelState.UNLOADED: pb.MODEL_STATE_UNLOADED,
-    ModelState.FAILED: pb.MODEL_STATE_FAILED,
-}
+_STATES = {each: pb.ModelState.Value(f"MODEL_STATE_{each.name}") for each in ModelState}
 _STATE_OF: Mapping[int, ModelState] = {value: name for name, value in _STATES.items()}
 _TERM_OUTCOME_OF: Mapping[int, TermOutcome] = {value: name for name, value in _TERM_OUTCOMES.items()}
 

@@ -132,21 +132,7 @@ class Internal(TranslaneError):
     code = grpc.StatusCode.INTERNAL
 
 
-_CLASSES: dict[grpc.StatusCode, type[TranslaneError]] = {
-    kind.code: kind
-    for kind in (
-        InvalidArgument,
-        NotFound,
-        ResourceExhausted,
-        Unavailable,
-        DeadlineExceeded,
-        Cancelled,
-        Unauthenticated,
-        PermissionDenied,
-        Unimplemented,
-        Internal,
-    )
-}
+_CLASSES: dict[grpc.StatusCode, type[TranslaneError]] = {kind.code: kind for kind in TranslaneError.__subclasses__()}
 
 
 def error_of(
