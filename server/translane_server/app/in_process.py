@@ -375,33 +375,21 @@ class Translator:
     def translate(
         self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
     ) -> Translation | list[Translation]:
-        """Translate one text, or a list of texts in order.
-
-        Args:
-            texts: One text, or any number of texts.
-            request: What else the request says, such as `beam_size=4`; TranslateOptions and DecodingOptions describe
-                it.
-        """
+        """Translate one text, or a list of texts in order, as `Client.translate` does."""
         if not isinstance(texts, str):
             texts = list(texts)  # on the thread of the caller
         answer: Translation | list[Translation] = self._run(self._translator.translate(texts, **request))
         return answer
 
     def translate_iter(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> Iterator[Translation]:
-        """Translate any number of texts in order and bounded memory.
+        """Translate any number of texts in order and bounded memory, as `Client.translate_iter` does.
 
-        The arguments are those of `translate`, but `timeout` is the deadline of each request of up to 256 texts. At
-        most four such requests are read ahead of the last translation handed out. The error of a failed request is
-        raised after the translations of all requests before it.
+        A request has up to 256 texts, and at most four are read ahead of the last translation handed out.
         """
         return self._items(self._translator.translate_iter(_from_thread(texts), **request))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
-        """Translate one text, and hand out the translation while it is being decoded.
-
-        The arguments are those of `translate`; `timeout` is the deadline of the whole stream. The deltas concatenate
-        to the translation, and no delta ends within a character. Beam search hands out what all beams agree on.
-        """
+        """Hand out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
         stream = _Stream(self._translator, text, request)
         return TranslationStream(self._items(stream.deltas()), stream, lambda: self._soon(stream.stop))
 
@@ -413,28 +401,15 @@ class Translator:
         progress: Callable[[DocumentProgress], None] | None = None,
         **request: Unpack[DocumentOptions],
     ) -> TranslatedDocument:
-        """Translate a file. All that is not translated stays as it is, byte for byte.
-
-        Args:
-            content: The file.
-            mime_type: What the file is: text/plain (each line is a text), text/html, text/markdown,
-                application/xliff+xml, text/x-gettext-translation, application/x-subrip or text/vtt.
-            progress: Is told how far the translation is, at least each second, on another thread.
-            request: What else the request says; DocumentOptions and DecodingOptions describe it.
-        """
+        """Translate a file, as `Client.translate_document` does; `progress` is told on another thread."""
         return self._run(self._translator.translate_document(content, mime_type, progress=progress, **request))
 
     def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
-        """Score given translations, in order: how probable the model finds each.
-
-        Args:
-            pairs: Any number of (source, target).
-            request: What else the request says; ScoreOptions describes it.
-        """
+        """Score given translations, in order, as `Client.score` does."""
         return self._run(self._translator.score(list(pairs), **request))
 
     def score_iter(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> Iterator[Score]:
-        """Score any number of pairs in order and bounded memory, as `translate_iter` does with texts."""
+        """Score any number of pairs in order and bounded memory, as `Client.score_iter` does."""
         return self._items(self._translator.score_iter(_from_thread(pairs), **request))
 
     def server_info(self) -> ServerInfo:
