@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from translane.errors import DeadlineExceeded, TranslaneError
-from translane_client.bench.load import Bound, Load
+from translane_client.bench.load import Load
 from translane_client.bench.measurement import Measurement, headings
 from translane_client.bench.requests import arrivals
 
@@ -82,11 +82,10 @@ class Benchmark:
 
     async def _find_rate(self) -> None:
         plan = self._plan
-        bound = Bound(plan.p95)
         self._search = search = RateSearch(plan.rate[0] if plan.rate else await self._first_rate(), plan.trials)
         self._write(headings(clients=False, tokens=plan.tokens))
         while (rate := search.next_rate()) is not None:
-            is_kept = bound.is_kept_by(await self._measure(rate, None, bound))
+            is_kept = (await self._measure(rate, None, plan.p95)).keeps(plan.p95)
             search.tell(rate, is_kept=is_kept)
             self._show("kept" if is_kept else "late")
 
@@ -100,7 +99,7 @@ class Benchmark:
         self._write(f"{_PROBE_CLIENTS} clients get {probe.sentences_per_second:.1f} sentences/s")
         return _PROBE_SHARE * probe.sentences_per_second
 
-    async def _measure(self, rate: float | None, clients: int | None, bound: Bound | None = None) -> Measurement:
+    async def _measure(self, rate: float | None, clients: int | None, bound: float | None = None) -> Measurement:
         plan = self._plan
         times = {"warm_up": plan.warm_up, "duration": plan.duration}
         if self.measurements:  # wait until the server has done the requests of the measurement before

@@ -17,43 +17,12 @@ from translane.errors import Internal, TranslaneError
 from translane.v1 import translation_pb2 as pb
 from translane_client._core import channel_options
 from translane_client._status import exception_from
-from translane_client.bench.measurement import Measurement
+from translane_client.bench.measurement import Measurement, late_requests_allowed
 from translane_client.connection import Connection
 
 _METHOD = "/translane.v1.TranslationService/Translate"
 _CHECK_EVERY = 0.1
 """Seconds between two checks of whether the bound can still be kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A bound on the latency: `share` of the requests are answered within `seconds`."""
-
-    seconds: float
-    share: float = 0.95
-
-    def is_kept_by(self, measurement: Measurement) -> bool:
-        """Whether enough requests were answered in time; a failed request was not."""
-        return measurement.quantile_of_all(self.share) <= self.seconds
-
-    def late_allowed(self, requests: int) -> int:
-        """How many of so many requests may be late."""
-        return requests - math.ceil(self.share * requests)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The measured time, on the event loop's clock."""
-
-    start: float
-    end: float
-
-    def __contains__(self, at: float) -> bool:
-        return self.start <= at < self.end
-
-    def passed(self, now: float) -> float:
-        """Seconds of the window that have passed."""
-        return min(max(now, self.start), self.end) - self.start
 
 
 @dataclass
@@ -105,21 +74,20 @@ class Load:
         return next(self._senders)(next(self.requests), timeout=self.timeout, metadata=metadata)
 
     async def offer(
-        self, times: Iterable[float], measurement: Measurement, *, warm_up: float, duration: float, bound: Bound | None
+        self, times: Iterable[float], measurement: Measurement, *, warm_up: float, duration: float, bound: float | None
     ) -> None:
         """An open loop: sends a request at each of `times` [s], without waiting for the requests before.
 
-        Requests that are due in the first `warm_up` seconds are sent and not measured. With a `bound`, the load ends as
-        soon as the bound cannot be kept any more.
+        Requests that are due in the first `warm_up` seconds are sent and not measured. With a `bound` [s], the load
+        ends as soon as too many requests are later than that.
         """
         clock = asyncio.get_running_loop().time
         times = itertools.takewhile(lambda at: at < warm_up + duration, times)
         late_allowed = math.inf
         if bound is not None:
             times = list(times)
-            late_allowed = bound.late_allowed(sum(at >= warm_up for at in times))
-        begun = clock()
-        window = Window(begun + warm_up, begun + warm_up + duration)
+            late_allowed = late_requests_allowed(sum(at >= warm_up for at in times))
+        begun = measurement.begin(clock(), warm_up, duration)
         due_at: dict[asyncio.Task[None], float] = {}
         checked = begun
 
@@ -128,8 +96,8 @@ class Load:
             now = clock()
             if bound is not None and now >= checked + _CHECK_EVERY:
                 checked = now
-                late = sum(latency > bound.seconds for latency in measurement.latencies) + measurement.errors.total()
-                late += sum(now - due > bound.seconds for due in due_at.values() if due in window)
+                late = sum(latency > bound for latency in measurement.latencies) + measurement.errors.total()
+                late += sum(now - due > bound for due in due_at.values() if measurement.covers(due))
                 measurement.given_up = late > late_allowed
             return measurement.given_up
 
@@ -137,7 +105,7 @@ class Load:
             for at in times:
                 due = begun + at
                 await asyncio.sleep(max(0.0, due - clock()))  # even when the request is late, so that other tasks run
-                task = asyncio.create_task(self._exchange(due, window, measurement))
+                task = asyncio.create_task(self._exchange(due, measurement))
                 due_at[task] = due
                 task.add_done_callback(due_at.pop)
                 if is_given_up():
@@ -145,27 +113,26 @@ class Load:
             while due_at and not is_given_up():
                 await asyncio.wait(due_at, timeout=_CHECK_EVERY if bound else None)
             if not measurement.given_up:
-                await asyncio.sleep(max(0.0, window.end - clock()))
+                await asyncio.sleep(max(0.0, measurement.end - clock()))
         finally:
-            await _end(due_at, measurement, window)
+            await _end(due_at, measurement)
 
     async def keep_busy(self, clients: int, measurement: Measurement, *, warm_up: float, duration: float) -> None:
         """A closed loop: each client sends a request as soon as its request before is answered."""
         clock = asyncio.get_running_loop().time
-        begun = clock()
-        window = Window(begun + warm_up, begun + warm_up + duration)
+        measurement.begin(clock(), warm_up, duration)
 
         async def client() -> None:
-            while (now := clock()) < window.end:
-                await self._exchange(now, window, measurement)
+            while (now := clock()) < measurement.end:
+                await self._exchange(now, measurement)
 
         tasks = [asyncio.create_task(client()) for _ in range(clients)]
         try:
             await asyncio.gather(*tasks)
         finally:
-            await _end(tasks, measurement, window)
+            await _end(tasks, measurement)
 
-    async def _exchange(self, due: float, window: Window, measurement: Measurement) -> None:
+    async def _exchange(self, due: float, measurement: Measurement) -> None:
         clock = asyncio.get_running_loop().time
         sent, tokens = clock(), 0
         failure: TranslaneError | None = None
@@ -177,13 +144,13 @@ class Load:
         except DecodeError:
             failure = Internal(f"the answer of {self.connection.name} is no TranslateResponse")
         except asyncio.CancelledError:
-            measurement.unanswered += due in window
+            measurement.unanswered += measurement.covers(due)
             raise
         now = clock()
-        if failure is None and now in window:
+        if failure is None and measurement.covers(now):
             measurement.answered_within += self.texts_per_request
             measurement.tokens_within += tokens
-        if due in window:
+        if measurement.covers(due):
             measurement.lags.append(sent - due)
             if failure is None:
                 measurement.latencies.append(now - due)
@@ -192,9 +159,10 @@ class Load:
                 self.failures.setdefault(failure.code.name, failure)
 
 
-async def _end(tasks: Iterable[asyncio.Task[None]], measurement: Measurement, window: Window) -> None:
-    measurement.seconds = window.passed(asyncio.get_running_loop().time())
-    measurement.broken_off = measurement.seconds < window.end - window.start and not measurement.given_up
+async def _end(tasks: Iterable[asyncio.Task[None]], measurement: Measurement) -> None:
+    now = asyncio.get_running_loop().time()
+    measurement.seconds = min(max(now, measurement.start), measurement.end) - measurement.start
+    measurement.broken_off = now < measurement.end and not measurement.given_up
     left = list(tasks)
     for task in left:
         task.cancel()

@@ -12,6 +12,9 @@ from typing import Any
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """The quantiles of the latency that are shown."""
 
+_BOUNDED = QUANTILES["p95"]
+"""Share of the requests that a search bounds."""
+
 _LAG_FLOOR = 0.01
 """Seconds of lag that are normal: an event loop wakes up some milliseconds late."""
 _LAG_SHARE = 0.1
@@ -34,8 +37,11 @@ class Measurement:
     clients: int | None
     """Number of clients; each sends a request as soon as its request before is answered."""
     texts_per_request: int
+    start: float = 0.0
+    """When the measured time begins, on the event loop's clock."""
+    end: float = 0.0
     seconds: float = 0.0
-    """The measured time."""
+    """How much of the measured time has passed."""
     latencies: array[float] = field(default_factory=lambda: array("d"))
     """Latency of each request that was answered [s]."""
     lags: array[float] = field(default_factory=lambda: array("d"))
@@ -52,6 +58,20 @@ class Measurement:
     """Whether the measurement ended early."""
     given_up: bool = False
     """Whether the measurement ended because its bound could not be kept any more."""
+
+    def begin(self, now: float, warm_up: float, duration: float) -> float:
+        """Begins now with the warm-up; returns `now`."""
+        self.start, self.end = now + warm_up, now + warm_up + duration
+        return now
+
+    def covers(self, at: float) -> bool:
+        """Whether this moment is within the measured time."""
+        return self.start <= at < self.end
+
+    def keeps(self, seconds: float) -> bool:
+        """Whether 95% of the requests were answered within so many seconds. A failed request is infinitely late."""
+        failed = self.requests - len(self.latencies)
+        return quantile([*sorted(self.latencies), *[math.inf] * failed], _BOUNDED) <= seconds
 
     @property
     def requests(self) -> int:
@@ -73,11 +93,6 @@ class Measurement:
         """The latency [s] of the answered requests at each of QUANTILES; nan where none was answered."""
         ordered = sorted(self.latencies)
         return {name: quantile(ordered, share) for name, share in QUANTILES.items()}
-
-    def quantile_of_all(self, share: float) -> float:
-        """The latency [s] at the quantile `share` of all requests; a failed request is infinitely late."""
-        failed = self.requests - len(self.latencies)
-        return quantile([*sorted(self.latencies), *[math.inf] * failed], share)
 
     @property
     def lag(self) -> float:
@@ -142,6 +157,11 @@ def headings(*, clients: bool, tokens: bool) -> str:
 
 def _line(*cells: str) -> str:
     return "  ".join([*(cell.rjust(_WIDTH) for cell in cells[:-1]), cells[-1]])
+
+
+def late_requests_allowed(requests: int) -> int:
+    """How many of so many requests may be late."""
+    return requests - math.ceil(_BOUNDED * requests)
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
