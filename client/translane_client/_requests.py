@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from translane import conversions
 from translane.errors import Internal, Unavailable, checked_document, checked_pair, checked_text, is_pair
-from translane.options import Format, checked_options
+from translane.options import Format, checked_options, score_fields
 from translane.results import (
     DocumentProgress,
     Score,
@@ -28,7 +28,6 @@ _ITEM_BYTES = 32
 _LEAST_BYTES = 1 << 14
 
 _BESIDE_OPTIONS = ("model", "source_language", "target_language", "priority")
-_OF_SCORES = {"model", "source_language", "target_language", "return_tokens"}
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -156,10 +155,7 @@ def document_call(
 
 def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
     """The job of scoring pairs of source and target, by `ScoreOptions`; raises as `translate_job` does."""
-    fields = {name: value for name, value in request.items() if name != "timeout"}
-    if unknown := fields.keys() - _OF_SCORES:
-        raise TypeError(f"unknown option {min(unknown)!r}")
-    settings = pb.ScoreRequest(**fields)
+    settings = pb.ScoreRequest(**score_fields(request))
 
     def call(batch: Batch[tuple[str, str]]) -> Call[list[Score]]:
         message = pb.ScoreRequest()

@@ -187,6 +187,16 @@ class Options:
     use_shortlist: bool | None = None
 
 
+def score_fields(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request for scores, by `ScoreOptions`. TypeError: one is unknown, or no bool; it is named."""
+    fields = {name: value for name, value in request.items() if name != "timeout"}
+    if unknown := fields.keys() - ScoreOptions.__optional_keys__:
+        raise TypeError(f"unknown option {min(unknown)!r}")
+    if not isinstance(tokens := fields.get("return_tokens", False), bool):
+        raise TypeError(f"return_tokens must be a bool, not {tokens!r}")
+    return fields
+
+
 def checked_options(options: Mapping[str, Any]) -> Options:
     """The options that `options` sets. A float gets the precision of 32 bits, with which it travels.
 

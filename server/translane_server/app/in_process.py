@@ -41,7 +41,7 @@ from translane.errors import (
     checked_text,
     error_of,
 )
-from translane.options import DocumentOptions, Format, ScoreOptions, TranslateOptions, checked_options
+from translane.options import DocumentOptions, Format, ScoreOptions, TranslateOptions, checked_options, score_fields
 from translane.requests import DocumentRequest, ScoringRequest, TranslationRequest
 from translane.results import (
     DocumentProgress,
@@ -230,11 +230,7 @@ class AsyncTranslator:
         return ask, timeout
 
     def _scoring(self, request: ScoreOptions) -> tuple[_Ask[tuple[str, str], Score], float | None]:
-        given: dict[str, Any] = dict(request)
-        timeout = _checked_timeout(given.pop("timeout", None))
-        if unknown := given.keys() - {*_LANGUAGES, "return_tokens"}:
-            raise TypeError(f"unknown option {min(unknown)!r}")
-        without_pairs = ScoringRequest((), **given)
+        without_pairs, timeout = ScoringRequest((), **score_fields(request)), _checked_timeout(request.get("timeout"))
 
         async def ask(pairs: Sequence[tuple[str, str]], offset: int) -> list[Score]:
             pairs = [checked_pair(pair, f"inputs[{number}]") for number, pair in enumerate(pairs, offset)]

@@ -46,19 +46,21 @@ def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, conne
 
 
 @pytest.mark.parametrize(
-    ("pairs", "message"),
+    ("pairs", "options", "message"),
     [
-        ([("a", "b"), "ab"], r"inputs\[1\] must be a pair of source and target, not 'ab'"),
-        ([("a", "b", "c")], r"inputs\[0\] must be a pair"),
-        ([None], r"inputs\[0\] must be a pair"),
-        (("a", "b"), r"inputs\[0\] must be a pair of source and target, not 'a'"),
-        ([("a", b"b")], r"inputs\[0\]\.target must be a str, not bytes"),
-        ([("a", "b"), (1, "b")], r"inputs\[1\]\.source must be a str, not int"),
+        ([("a", "b")], {"beam_size": 3}, "unknown option 'beam_size'"),
+        ([("a", "b")], {"return_tokens": "no"}, "return_tokens must be a bool, not 'no'"),
+        ([("a", "b"), "ab"], {}, r"inputs\[1\] must be a pair of source and target, not 'ab'"),
+        ([("a", "b", "c")], {}, r"inputs\[0\] must be a pair"),
+        ([None], {}, r"inputs\[0\] must be a pair"),
+        (("a", "b"), {}, r"inputs\[0\] must be a pair of source and target, not 'a'"),
+        ([("a", b"b")], {}, r"inputs\[0\]\.target must be a str, not bytes"),
+        ([("a", "b"), (1, "b")], {}, r"inputs\[1\]\.source must be a str, not int"),
     ],
 )
-def test_pairs_that_are_none_are_named(server: FakeServer, connect, pairs, message: str):
+def test_what_makes_no_sense_is_named(server: FakeServer, connect, pairs, options, message: str):
     with pytest.raises(TypeError, match=message):
-        connect(server.address).score(pairs)
+        connect(server.address).score(pairs, **options)
     assert not server.requests
 
 
