@@ -2,15 +2,13 @@
 
 import random
 from dataclasses import replace
-from itertools import cycle, islice
 from typing import Any
 
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
 from helpers.demo import DEMO
-from helpers.in_process import InProcess
-from translane.options import Term
+from translane import Term, Translator
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +65,7 @@ def lost(text, translation):
 @pytest.fixture(scope="module")
 def random_model(tmp_path_factory):
     folder = random_bundle(tmp_path_factory.mktemp("bundles") / "random", eos_bias=3.0)
-    with InProcess(folder) as model:
+    with Translator(folder, workers=1) as model:
         yield model
 
 
@@ -79,7 +77,7 @@ def test_whatever_the_model_writes_everything_is_there_once(random_model, option
     choice = random.Random(f"{options} {split}")
     texts = [text_of(choice) for _ in range(200)]
     chosen = OPTIONS[options] | ({} if split is None else {"split_sentences": split})
-    found = random_model.translations(texts, max_length=12, preserve=[r"\[\[\d\]\]"], **chosen)
+    found = random_model.translate(texts, max_length=12, preserve=[r"\[\[\d\]\]"], **chosen)
     for text, translation in zip(texts, found, strict=True):
         for hypothesis in translation.hypotheses:
             assert lost(text, hypothesis.text) == set(), (text, hypothesis.text)
@@ -87,45 +85,21 @@ def test_whatever_the_model_writes_everything_is_there_once(random_model, option
 
 @pytest.fixture(scope="module")
 def demo():
-    with InProcess(DEMO) as model:
+    with Translator(DEMO, workers=1) as model:
         yield model
 
 
 def test_the_tokens_are_those_of_the_text_without_what_is_kept(demo):
     options = {"return_tokens": True, "return_token_scores": True, "return_alignment": True}
-    (marked,) = demo.translations(["我有{name}一只猫。"], **options)
-    (plain,) = demo.translations(["我有一只猫。"], **options)
-    assert "{name}" in marked.hypotheses[0].text
+    marked, plain = demo.translate(["我有{name}一只猫。", "我有一只猫。"], **options)
+    assert "{name}" in marked.text
     best = replace(marked.hypotheses[0], text=plain.text)
     assert replace(marked, hypotheses=(best,), treatment=None) == plain
 
 
-@pytest.mark.parametrize(
-    ("text", "translation"),
-    [
-        ("我有一只猫。", "I have a cat."),
-        ("我有一只猫🙂。", "I have a cat 🙂."),
-        ("{name}昨天买了一辆新车。", "{name} I bought a new car yesterday."),
-        ("<b>我有一只猫。</b>", "<b>I have a cat.</b>"),
-        ("我有一只猫。\n\n- 明天会下雨吗？", "I have a cat.\n\n- Will it rain tomorrow?"),
-        ("Привет, {name}!", "Привет, {name}!"),
-    ],
-)
-def test_the_bundled_model(demo, text, translation):
-    assert demo.texts([text]) == [translation]
-
-
 def test_sentences_of_a_text_are_translated_as_they_are_alone(demo):
-    alone = demo.translations(list(SOURCES), split_sentences=False, return_token_scores=True)
-    (together,) = demo.translations(["".join(SOURCES)], return_token_scores=True)
+    alone = demo.translate(SOURCES, split_sentences=False, return_token_scores=True)
+    together = demo.translate("".join(SOURCES), return_token_scores=True)
     assert together.hypotheses[0].text == " ".join(each.hypotheses[0].text for each in alone)
     assert together.hypotheses[0].score == pytest.approx(sum(each.hypotheses[0].score for each in alone), rel=1e-5)
     assert together.treatment.sentences == len(SOURCES)
-
-
-def test_a_text_that_is_too_long_is_cut_and_says_so(demo):
-    text = "，".join(islice(cycle(["我有一只猫", "今天天气很好"]), 80)) + "。"
-    (found,) = demo.translations([text])
-    assert found.treatment.sentences > 1
-    assert found.treatment.cut_sentences == 1
-    assert found.hypotheses[0].text
