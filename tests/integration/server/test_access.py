@@ -319,27 +319,6 @@ async def test_a_rate_says_when_to_try_again(secrets, tokens):
         assert 4 < retry <= 6
 
 
-async def test_sentences_of_cut_texts_are_counted(secrets, tokens):
-    secrets.write(a=holder(tokens[0], sentences_in_flight=4))
-    async with serving(keys_file=secrets.keys) as running:
-
-        async def send(sentences, method="Translate"):
-            text = "Good day. " * sentences
-            if method == "Translate":
-                return await outcome(
-                    running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=bearer(tokens[0]))
-                )
-            stream = running.stub.TranslateStream(pb.TranslateStreamRequest(text=text), metadata=bearer(tokens[0]))
-            return await outcome(until_it_ends(stream))
-
-        async def until_it_ends(stream):
-            return [message async for message in stream]
-
-        for method in ("Translate", "TranslateStream"):
-            assert await send(4, method) == "OK"
-            assert await send(5, method) == "INVALID_ARGUMENT INVALID_FIELD"
-
-
 async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
     secrets.write(a=holder(tokens[0], sentences_in_flight=4))
     async with serving(keys_file=secrets.keys) as running:

@@ -398,15 +398,3 @@ async def test_the_log_has_counts_and_no_texts(caplog):
     lines = [PlainFormatter().format(record) for record in caplog.records]
     assert [line.split("cached_texts=")[1][0] for line in lines if "cached_texts=" in line] == ["0", "2"]
     assert not any("secret" in line for line in lines)
-
-
-async def test_without_a_cache_nothing_is_known_and_nothing_is_counted(caplog):
-    caplog.set_level(logging.DEBUG)
-    async with serving() as running:
-        assert running.model.translator.cache is None
-        for _ in range(2):
-            answer = await running.stub.Translate(pb.TranslateRequest(texts=["one"]))
-            assert answer.timing.cached_texts == 0
-        assert lookups(running) == (0, 0)
-        assert value(running, "translane_cache_bytes") is None
-    assert not any("cached_texts" in PlainFormatter().format(record) for record in caplog.records)

@@ -49,13 +49,12 @@ def call():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(start, call, number):
+def test_ctrl_c_drains(start, call):
     server = start("--log-level=debug", FAKE_STEP_SECONDS="0.05")
     server.wait_for("serving on cpu with 64 rows")
     running = call(server, "ten letters")
     server.wait_for_a_request()
-    server.signal(number)
+    server.signal(signal.SIGINT)
     assert running.result().translations[0].hypotheses[0].text == "ten letters"
     assert server.exit_code() == 0
     server.wait_for("every accepted request is answered")
@@ -126,29 +125,24 @@ def serving(start):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("whose", ["a replica's", "all replicas'", "their parent's"])
-def test_nobody_notices_that_replicas_end_or_hang(start, call, whose, number):
+def test_nobody_notices_that_what_replicas_fork_from_ends_or_hangs(start, call, number):
     server = start("--replicas=2", "--threads=1", "--replica-timeout=1", FAKE_STEP_SECONDS="0.05")
     server.wait_for("serving on")
     (loader,) = psutil.Process(server.process.pid).children()
     replicas = loader.children()
     running = [call(server, f"ten letter{number}") for number in range(4)]
     server.wait_for_a_request()
-    hit = {"a replica's": replicas[1:], "all replicas'": replicas, "their parent's": [loader]}[whose]
-    for process in hit:
-        process.send_signal(number)
-    if hit == [loader]:  # a parent that hangs is noticed when it is needed
-        replicas[0].kill()
+    loader.send_signal(number)
+    replicas[0].kill()  # a parent that hangs is noticed when it is needed
     texts = [each.result().translations[0].hypotheses[0].text for each in running]
     assert texts == [f"ten letter{number}" for number in range(4)]
     assert call(server, "once more").result().translations[0].hypotheses[0].text == "once more"
     server.wait_for("replica [01] has been replaced")
     if number == signal.SIGKILL:
         server.wait_for("replica [01] was ended by SIGKILL")
-    assert_gone(*hit, *(replicas if hit == [loader] else []))  # without their parent, nobody would tell how they end
+    assert_gone(loader, *replicas)  # without their parent, nobody would tell how they end
     server.signal()
     assert server.exit_code() == 0
-    assert_gone(*replicas, loader)
 
 
 @pytest.mark.slow
@@ -185,8 +179,7 @@ def test_a_signal_to_the_whole_group_drains_all_the_same(serving, call):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("killed", [0, -1])
+@pytest.mark.parametrize(("count", "killed"), [(1, 0), (2, 0), (2, -1)])
 def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
     """One that loads the model for itself, or what has loaded it for two, or one of these."""
     server = start(f"--replicas={count}", "--threads=1", FAKE_WARM_UP_SECONDS="60")

@@ -122,20 +122,6 @@ async def test_the_other_rpcs_get_the_answers_of_grpc():
             assert got == await grpc_answer(stub.Score, score)
 
 
-async def test_a_stream_has_the_messages_of_grpc():
-    asked = pb.TranslateStreamRequest(text="hello", options={"max_length": 9})
-    async with serving(http_port=0) as running:
-        port = running.server.http_port
-        expected = [without_times(each) async for each in running.stub.TranslateStream(asked)]
-        lines = await call(port, "TranslateStream", json_format.MessageToJson(asked).encode())
-        wrong = await call(port, "TranslateStream", {"text": "a", "model": "other"})
-    messages = [json_format.Parse(line, pb.TranslateStreamResponse()) for line in lines.body.splitlines()]
-    assert "".join(each.text_delta for each in messages) == "".join(each.text_delta for each in expected) == "hello"
-    assert without_times(messages[-1]).hypothesis == expected[-1].hypothesis
-    assert lines.headers["content-type"] == "application/x-ndjson"
-    assert (wrong.status, wrong.reason) == (404, "MODEL_NOT_FOUND")
-
-
 async def test_an_error_within_a_stream_is_its_last_line():
     async with serving(http_port=0) as running:
         asked = {"text": "a" * 20, "options": {"minLength": 20}}

@@ -134,17 +134,6 @@ async def test_texts_of_several_languages_in_one_request(library):
         assert [list(each.models) for each in response.translations] == [[each, "en-zh"] for each in first]
 
 
-async def test_what_is_preserved_survives_both_steps(library):
-    async with serving(library) as (_, stub):
-        text = "我有一只猫 {name}，你好 https://example.com/a?b=1！\n\n他在看书。"  # the vocabulary is of Chinese
-        request = pb.TranslateRequest(texts=[text], source_language="de", target_language="zh")
-        (translation,) = (await stub.Translate(request)).translations
-        found = translation.hypotheses[0].text
-        assert [found.count(each) for each in ("{name}", "https://example.com/a?b=1", "\n\n")] == [1, 1, 1]
-        assert translation.treatment.sentences == 2
-        assert translation.treatment.preserved >= 2
-
-
 async def test_what_is_refused(library):
     async with serving(library, pivot=False) as (_, stub):
         code, details = await refused(
@@ -160,11 +149,6 @@ async def test_what_is_refused(library):
         code, details = await refused(stub.Score(score))
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert "'auto' means a source language that is found out, for translations alone" in details
-        terms = pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])
-        request = pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh", options=terms)
-        code, details = await refused(stub.Translate(request))
-        assert code == grpc.StatusCode.INVALID_ARGUMENT
-        assert details.startswith("options.terminology: cannot be kept through a third language, en")
         # Wrong options of the second step are refused before the first step.
         options = pb.DecodingOptions(num_hypotheses=3)
         request = pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh", options=options)

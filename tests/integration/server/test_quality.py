@@ -31,14 +31,24 @@ async def hypotheses(running, *texts, **options):
     return [each for found in await translations(running, *texts, **options) for each in found.hypotheses]
 
 
-async def test_it_is_there_if_it_is_asked_for(model):
+@pytest.mark.parametrize(
+    ("text", "options", "positions", "score"),
+    [
+        ("abc", {}, (0, 4), None),
+        ("abc", {"return_token_scores": True}, (0, 4), -10 / 8),
+        ("abc", {"top_k": 1}, (0, 4), -10 / 8),
+        ("abcd", {"target_prefix": "ab"}, (2, 5), None),  # the tokens of a prefix do not count
+    ],
+)
+async def test_it_is_there_if_it_is_asked_for(model, text, options, positions, score):
     async with serving(model=model) as running:
-        (plain,) = await hypotheses(running, "abc")
+        (plain,) = await hypotheses(running, text, **options)
         assert not plain.HasField("quality")
-        (asked,) = await hypotheses(running, "abc", return_quality=True)
-        assert asked.quality == expected(0, 4)
+        (asked,) = await hypotheses(running, text, return_quality=True, **options)
+        assert asked.quality == expected(*positions)
+        assert (asked.score if asked.HasField("score") else None) == (score and pytest.approx(score))
         asked.ClearField("quality")
-        assert asked == plain  # no score either, and no log-probabilities
+        assert asked == plain
 
 
 async def test_a_bundle_without_calibration_gives_the_mean_probability():
@@ -46,28 +56,6 @@ async def test_a_bundle_without_calibration_gives_the_mean_probability():
         (found,) = await hypotheses(running, "abc", return_quality=True)
         mean = sum(math.exp(-(place + 1) / 8) for place in range(4)) / 4
         assert found.quality == pytest.approx(mean, rel=1e-5)
-
-
-async def test_scores_stay_where_they_are_asked_for(model):
-    async with serving(model=model) as running:
-        (found,) = await hypotheses(running, "abc", return_quality=True, return_token_scores=True)
-        assert found.quality == expected(0, 4)
-        assert found.score == pytest.approx(-10 / 8)
-        assert len(found.token_log_probs) == 4
-
-
-async def test_samples_have_it_beside_their_score(model):
-    async with serving(model=model) as running:
-        (found,) = await hypotheses(running, "abc", return_quality=True, top_k=1)
-        assert found.quality == expected(0, 4)
-        assert found.score == pytest.approx(-10 / 8)
-
-
-async def test_the_tokens_of_a_prefix_do_not_count(model):
-    async with serving(model=model) as running:
-        (found,) = await hypotheses(running, "abcd", return_quality=True, target_prefix="ab")
-        assert found.text == "abcd"
-        assert found.quality == expected(2, 5)
 
 
 async def test_a_stream_ends_with_it(model):

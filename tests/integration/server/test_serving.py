@@ -24,27 +24,6 @@ DETAILS_KEY = "grpc-status-details-bin"
 SERVICE = "translane.v1.TranslationService"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
-METRICS = (
-    "grpc_server_started_total",
-    "grpc_server_handled_total",
-    "grpc_server_handling_seconds",
-    "translane_queue_duration_seconds",
-    "translane_encode_duration_seconds",
-    "translane_decode_step_duration_seconds",
-    "translane_time_to_first_token_seconds",
-    "translane_request_duration_seconds",
-    "translane_step_rows",
-    "translane_rows",
-    "translane_sentences_waiting",
-    "translane_source_tokens_total",
-    "translane_generated_tokens_total",
-    "translane_row_steps_total",
-    "translane_rows_moved_total",
-    "translane_row_move_duration_seconds",
-    "translane_rejected_total",
-    "translane_model_info",
-)
-
 
 def request(*texts, **fields):
     return pb.TranslateRequest(texts=texts, **fields)
@@ -113,15 +92,10 @@ async def test_many_callers_get_their_own_answers():
         assert await asyncio.gather(*calls) == [[f"text {n}", "x" * (n % 20 + 1)] for n in range(100)]
 
 
-async def test_list_models():
-    async with serving(opened=False) as running:
-        response = await running.stub.ListModels(pb.ListModelsRequest())
-        assert response.models[0].name == "fake"
-
-
 async def test_health_and_refusals_while_starting():
     async with serving(opened=False) as running:
         assert await health(running) == NOT_SERVING
+        assert [each.name for each in (await running.stub.ListModels(pb.ListModelsRequest())).models] == ["fake"]
         code, reason, details = await failure(running.stub.Translate(request("x")))
         assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
@@ -217,41 +191,6 @@ async def test_reflection_can_be_off():
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_invalid_requests():
-    async with serving() as running:
-        bad = request(
-            "ok", "x" * 40, source_language="de", options=pb.DecodingOptions(max_length=0, split_sentences=False)
-        )
-        code, reason, details = await failure(running.stub.Translate(bad))
-        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
-        fields = [violation.field for violation in details["BadRequest"].field_violations]
-        assert sorted(fields) == ["options.max_length", "source_language", "texts[1]"]
-        code, reason, _ = await failure(running.stub.Translate(request("x", model="none")))
-        assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
-
-
-async def test_violations_of_every_text_fit_into_the_answer():
-    async with serving(max_request_texts=500, max_queue_size=500) as running:
-        options = pb.DecodingOptions(split_sentences=False)
-        bad = request(*["长" * 40] * 500, source_language="语" * 100, target_language="言" * 100, options=options)
-        code, _, details = await failure(running.stub.Translate(bad))
-        assert code == grpc.StatusCode.INVALID_ARGUMENT
-        assert len(details["BadRequest"].field_violations) == 10
-
-
-async def test_score():
-    async with serving() as running:
-        pairs = [pb.ScoreInput(source="abc", target="abc"), pb.ScoreInput(source="de", target="")]
-        response = await running.stub.Score(pb.ScoreRequest(inputs=pairs, return_tokens=True))
-        first, second = response.scores
-        assert list(first.tokens) == ["a", "b", "c", "</s>"]
-        assert len(first.token_log_probs) == 4
-        assert first.total_log_prob == pytest.approx(sum(first.token_log_probs))
-        assert list(second.tokens) == ["</s>"]
-        code, reason, _ = await failure(running.stub.Score(pb.ScoreRequest()))
-        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
-
-
 @pytest.mark.parametrize("message", [b"\x0a\x02\xff\xfe", b"\xff"])
 async def test_a_malformed_message(message, caplog):
     async with serving() as running:
@@ -324,8 +263,6 @@ async def test_metrics():
         await translate(running, "abc", "de", "")
         assert await handled(running, "Translate", "OK") == 1
         text = await scrape(running)
-        for name in METRICS:
-            assert f"\n{name}" in text, name
         for line in (
             'grpc_server_started_total{grpc_method="Translate",grpc_service="translane.v1.TranslationService",'
             'grpc_type="unary"} 1.0',

@@ -96,24 +96,6 @@ async def test_the_first_delta_comes_while_the_sentence_decodes():
         assert first.text_delta + await rest(call) == "abcdefgh"
 
 
-@pytest.mark.parametrize("text", ["", "  "])
-async def test_a_text_without_tokens_is_the_last_message_alone(text):
-    async with serving() as running:
-        deltas, last = await stream(running, text)
-        assert deltas == [""]
-        assert last.hypothesis == await unary(running, text)
-        assert running.backend.log == []
-
-
-async def test_the_last_message_has_what_was_asked_for():
-    async with serving() as running:
-        options = {"return_tokens": True, "return_token_scores": True, "max_length": 3}
-        _, last = await stream(running, "abcdef", options=options)
-        assert last.hypothesis == await unary(running, "abcdef", options=options)
-        assert len(last.hypothesis.tokens) == len(last.hypothesis.token_log_probs) == 3
-        assert last.hypothesis.finish_reason == pb.FINISH_REASON_MAX_LENGTH
-
-
 async def test_unknown_tokens_are_replaced_in_deltas():
     async with serving() as running:
         for options in ({"replace_unknowns": True}, {"replace_unknowns": True, "split_sentences": True}):
@@ -146,33 +128,6 @@ async def test_a_text_longer_than_the_model_takes_is_translated_in_parts():
             assert len(deltas) > 2
         code, _, fields = await failure(start(running, text, options={"split_sentences": False}))
         assert (code, list(fields)) == ("INVALID_ARGUMENT", ["text"])
-
-
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
-        ({"text": "x" * 40, "options": {"split_sentences": False}}, {"text"}),
-        ({"text": "x" * 40, "options": {"target_prefix": "y"}}, {"text"}),
-        ({"text": "x", "options": {"preserve": ["("]}}, {"options.preserve[0]"}),
-        ({"text": "x", "options": {"num_hypotheses": 2, "beam_size": 2}}, {"options.num_hypotheses"}),
-        ({"text": "x", "options": {"max_length": 99}}, {"options.max_length"}),
-        ({"text": "x", "source_language": "fr", "target_language": "de"}, {"source_language", "target_language"}),
-        ({"text": "A! " * 65, "options": {"split_sentences": True}}, {"text"}),
-        ({"text": "x", "options": {"split_sentences": True, "target_prefix": "y"}}, {"options.target_prefix"}),
-    ],
-)
-async def test_what_is_wrong_is_named(fields, wrong):
-    async with serving(max_queue_size=64) as running:
-        code, reason, found = await failure(start(running, **fields))
-        assert (code, reason, set(found)) == ("INVALID_ARGUMENT", "INVALID_FIELD", wrong)
-
-
-async def test_refusals():
-    async with serving(opened=False) as running:
-        assert (await failure(start(running, "x")))[:2] == ("UNAVAILABLE", "UNAVAILABLE")
-        await running.open()
-        assert (await failure(start(running, "x", model="other")))[:2] == ("NOT_FOUND", "MODEL_NOT_FOUND")
-        assert (await stream(running, "x"))[0] == ["x"]
 
 
 @pytest.mark.parametrize("split", [False, True])
