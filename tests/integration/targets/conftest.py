@@ -7,14 +7,30 @@ server of its own, to which the calls are made one after the other.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
 from helpers.blocking_client import Blocking
 from helpers.client_calls import ask, write_glossary
 from helpers.reliability.server_process import BUNDLE, running_server
-from helpers.targets import TARGETS, running_target
 from translane import Client
+
+# One engine is as small as can be, so that a caller can fill it. Limits that callers meet have their defaults.
+ENGINE = ("--threads=1", "--replicas=1", "--max-batch-size=16")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A running service.
+
+    Attributes:
+        address: what a client is given.
+        engines: how many engines take the calls, each with a queue and rows of its own.
+    """
+
+    address: str
+    engines: int
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,11 +45,24 @@ def flags(tmp_path_factory):
     return (f"--glossaries={write_glossary(tmp_path_factory.mktemp('targets') / 'glossaries')}",)
 
 
-@pytest.fixture(scope="session", params=TARGETS)
+# The last one runs until all tests have ended, so Ray, where other modules deploy their applications, is first.
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param("Ray Serve", marks=pytest.mark.xdist_group("ray")),
+        pytest.param("server", marks=pytest.mark.xdist_group("targets")),
+    ],
+)
 def target(request, tmp_path_factory, flags):
     """A running service."""
-    with running_target(request, tmp_path_factory.mktemp("target"), *flags) as running:
-        yield running
+    if request.param == "Ray Serve":
+        cluster = request.getfixturevalue("ray_cluster")
+        cluster.deploy([str(BUNDLE), *ENGINE, "--metrics-port=0", "--serve-replicas=2", *flags])
+        cluster.settled(2)
+        yield Target(cluster.address, engines=2)
+    else:
+        with running_server(tmp_path_factory.mktemp("target") / "log", *ENGINE, *flags) as server:
+            yield Target(server.address, engines=1)
 
 
 @pytest.fixture(scope="session")
