@@ -7,10 +7,12 @@ import re
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -125,8 +127,16 @@ def write_files(
     (folder / "envoy.yaml").write_text(text, encoding="utf-8")
     certificate = (DEPLOY / "certificate.yaml").read_text(encoding="utf-8")
     (folder / "certificate.yaml").write_text(certificate.replace("/etc/envoy/", f"{folder}/"), encoding="utf-8")
-    subprocess.run([sys.executable, DEPLOY / "write-descriptors", folder / "translane.pb"], check=True, timeout=60)
+    (folder / "translane.pb").write_bytes(_descriptors())
     return authority, port, admin_port
+
+
+@cache
+def _descriptors() -> bytes:
+    """What deploy/envoy/write-descriptors writes."""
+    with tempfile.NamedTemporaryFile() as file:
+        subprocess.run([sys.executable, DEPLOY / "write-descriptors", file.name], check=True, timeout=60)
+        return Path(file.name).read_bytes()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A real Envoy and the servers behind it: they ask for keys, limit callers, and turn calls away."""
+"""A real Envoy and the servers behind it: they ask for keys, limit callers, turn calls away, and may be slow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import asyncio
 import json
 import re
 import subprocess
-from contextlib import ExitStack
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import which
 
@@ -19,11 +23,12 @@ pytest.importorskip("trustme")
 
 from fakes.serving import serving
 from helpers.certificates import Authority
-from helpers.envoy import Envoy, program, running_envoy
+from helpers.envoy import NO_LIMIT, Envoy, program, running_envoy
 from helpers.http_calls import Answer
 from helpers.key_files import holder, key_file
 from helpers.ports import free_port
 from translane import Client, RetryPolicy, Unauthenticated
+from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_server.access.keys import make_token
 
@@ -121,36 +126,76 @@ async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path: Path
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
 
 
+class Standing(pb_grpc.TranslationServiceServicer):
+    """Stands for a server: fails each call with a code, or answers it after a while."""
+
+    def __init__(self, *, code: grpc.StatusCode | None = None, seconds: float = 0.0) -> None:
+        self.calls = 0
+        self._code = code
+        self._seconds = seconds
+        self._lock = threading.Lock()
+
+    def Translate(self, request, context):  # noqa: N802 the name in the .proto file
+        with self._lock:
+            self.calls += 1
+        if self._code:
+            context.abort(self._code, "")
+        time.sleep(self._seconds)
+        return pb.TranslateResponse(
+            translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)]) for text in request.texts]
+        )
+
+
+@contextmanager
+def listening(servicer: Standing) -> Iterator[str]:
+    """The address of a healthy server with this servicer."""
+    with ThreadPoolExecutor(16) as pool:
+        server = grpc.server(pool)
+        pb_grpc.add_TranslationServiceServicer_to_server(servicer, server)
+        checks = health.HealthServicer()
+        checks.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
-async def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path: Path, code: grpc.StatusCode):
-    turned_away = 0
+def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path: Path, code: grpc.StatusCode):
+    closing = Standing(code=code)
+    with (
+        listening(closing) as one,
+        listening(Standing()) as other,
+        running_envoy(tmp_path / "envoy", [one, other]) as envoy,
+    ):
+        for _ in range(20):
+            assert envoy.call("Translate", {"texts": ["abc"]}).status == 200
+    assert closing.calls
 
-    class Closing(pb_grpc.TranslationServiceServicer):
-        async def Translate(self, _request, context):  # noqa: N802 the name in the .proto file
-            nonlocal turned_away
-            turned_away += 1
-            await context.abort(code)
 
-    closing = grpc.aio.server()
-    pb_grpc.add_TranslationServiceServicer_to_server(Closing(), closing)
-    checks = health.aio.HealthServicer()  # type: ignore[attr-defined]  # its types do not tell of it
-    await checks.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(checks, closing)
-    port = closing.add_insecure_port("127.0.0.1:0")
-    await closing.start()
-
-    def check(servers: list[str]) -> None:
-        with running_envoy(tmp_path / "envoy", servers) as envoy:
-            for _ in range(20):
-                assert envoy.call("Translate", {"texts": ["abc"]}).status == 200
-
-    try:
-        async with serving() as running:
-            await asyncio.to_thread(check, [f"127.0.0.1:{port}", f"127.0.0.1:{running.server.port}"])
-    finally:
-        await closing.stop(None)
-    assert turned_away
+@pytest.mark.slow
+def test_a_slow_server_gets_few_calls(tmp_path: Path):
+    """Each call goes to the less busy of two. In turn, the slow one of four servers would get a quarter."""
+    servers = [Standing(seconds=seconds) for seconds in (3.0, 0.05, 0.05, 0.05)]
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(listening(server)) for server in servers]
+        envoy = stack.enter_context(running_envoy(tmp_path / "envoy", addresses, changes=NO_LIMIT))
+        end = time.monotonic() + 30
+        while envoy.stats("cluster.translane.")["membership_healthy"] < len(servers):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        client = stack.enter_context(Client(envoy.address, ca=envoy.authority.file, retry=ONCE))
+        pool = stack.enter_context(ThreadPoolExecutor(12))
+        texts = [str(number) for number in range(400)]
+        assert [each.text for each in pool.map(client.translate, texts)] == texts
+    slow, *fast = [server.calls for server in servers]
+    assert slow + sum(fast) == 400
+    assert 0 < slow < 400 / 4 / 2
+    assert min(fast) > 400 / 4 / 3
 
 
 @pytest.mark.slow
