@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from helpers.bundles import random_bundle
-from helpers.reliability.server_process import BUNDLE, ROOT, ServerProcess, running_server
+from helpers.server_process import BUNDLE, ServerProcess, fake_model, running_server
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -52,7 +52,6 @@ _LIMITS = (
     *("--max-message-bytes=4096", "--max-bytes-in-flight=12288", "--message-timeout=0.2", "--request-timeout=1"),
     *("--max-target-tokens=200", "--max-calls=4"),
 )
-_FAKES = ROOT / "tests" / "fakes" / "command.py"
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,7 @@ def _limits(folder: Path) -> Iterator[Ports]:
 @contextmanager
 def _faults(folder: Path) -> Iterator[Ports]:
     """A model that cannot decode the letter that is its poison, and fails at another."""
-    environment = {"FAKE_POISON": "x", "PYTHONPATH": str(ROOT / "tests")}
-    with _serving(folder, "x", program=(str(_FAKES),), environment=environment) as ports:
+    with _serving(folder, "x", **fake_model(FAKE_POISON="x")) as ports:
         yield ports
 
 

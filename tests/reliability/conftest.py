@@ -12,7 +12,7 @@ from helpers.reliability.cases import make_cases, single
 from helpers.reliability.client_load import ClientOracle
 from helpers.reliability.figures import Figures
 from helpers.reliability.form import form
-from helpers.reliability.server_process import BUNDLE, running_server
+from helpers.server_process import BUNDLE, running_server
 
 CASES = form(24, 32)
 

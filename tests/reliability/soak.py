@@ -29,9 +29,9 @@ from helpers.reliability.chaos import Chaos
 from helpers.reliability.load import Load
 from helpers.reliability.probe import Seen, bystander
 from helpers.reliability.resources import holdings
-from helpers.reliability.server_process import ServerProcess, running_server
 from helpers.reliability.trends import Sample, trends
 from helpers.reliability.versions import ModelFolder, served_versions
+from helpers.server_process import ServerProcess, running_server
 
 SECONDS = 1800.0
 CASES = 96

@@ -14,7 +14,7 @@ from helpers.reliability.chaos import Chaos
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
 from helpers.reliability.probe import bystander
-from helpers.reliability.server_process import BUNDLE
+from helpers.server_process import BUNDLE
 
 pytestmark = pytest.mark.timeout(form(150, 600))
 

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 import statistics
 import time
 from collections import Counter
-from pathlib import Path
 
 import grpc
 import pytest
@@ -14,12 +12,12 @@ import pytest
 from helpers.reliability.failures import failure_of
 from helpers.reliability.form import form
 from helpers.reliability.load import CHANNEL_OPTIONS
+from helpers.server_process import fake_model
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
 pytestmark = pytest.mark.timeout(form(120, 450))
 
-TESTS = Path(__file__).parents[1]
 POISON = "%"
 SECRET = "nobody may read this"
 CALLERS = 16
@@ -36,12 +34,6 @@ async def stub_of(server):
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", ["one text", "other texts"])
 async def test_poisoned_texts_each_second_are_refused_alone(start, figures, texts):
-    environment = {
-        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
-        "FAKE_POISON": POISON,
-        "FAKE_STEP_SECONDS": "0.005",
-    }
-    program = [str(TESTS / "fakes" / "command.py")]
     flags = ["x", "--replicas=2", "--threads=1", "--log-level=debug", "--caller-header=x-caller"]
     ends: Counter[str] = Counter()
     others: Counter[str] = Counter()
@@ -71,7 +63,7 @@ async def test_poisoned_texts_each_second_are_refused_alone(start, figures, text
         except grpc.aio.AioRpcError as error:
             ends[failure_of(error).name] += 1
 
-    with start(*flags, program=program, environment=environment) as server:
+    with start(*flags, **fake_model(FAKE_POISON=POISON, FAKE_STEP_SECONDS="0.005")) as server:
         async with stub_of(server) as stub:
             innocents = [asyncio.create_task(innocent(stub, number)) for number in range(CALLERS)]
             poisons = []

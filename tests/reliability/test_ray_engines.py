@@ -10,9 +10,9 @@ pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
-from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.versions import ModelFolder, served_versions
 from helpers.reliability.waiting import within
+from helpers.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]

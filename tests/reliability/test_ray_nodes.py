@@ -12,8 +12,8 @@ from helpers.ray_cluster.processes import proxies
 from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import form
-from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.waiting import within
+from helpers.server_process import BUNDLE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
 

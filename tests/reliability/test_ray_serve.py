@@ -15,9 +15,9 @@ pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 from helpers.client_calls import LONG_STREAMS
 from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import IS_LONG, form
-from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.stream_cut import cut_stream
 from helpers.reliability.waiting import within
+from helpers.server_process import BUNDLE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]
 

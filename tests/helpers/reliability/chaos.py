@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from helpers.reliability.server_process import ServerProcess
+from helpers.server_process import ServerProcess
 
 _KILLING_TIME = 2.0  # [seconds]
 _LOOK = 0.05  # between two looks at the processes [seconds]

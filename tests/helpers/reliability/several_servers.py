@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from helpers.reliability.server_process import ServerProcess
+from helpers.server_process import ServerProcess
 
 # Below the ports that the kernel gives to connections. So nobody takes a server's port while the server is away.
 _PORTS = range(20_000, 32_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 
-from helpers.reliability.server_process import BUNDLE
+from helpers.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 

@@ -26,8 +26,7 @@ from helpers.commands import batch
 from helpers.demo import DEMO
 from helpers.file_server import FileServer, serving_files
 from helpers.real_server import serving_bundle
-from helpers.reliability.server_process import running_server
-from helpers.server_process import assert_gone
+from helpers.server_process import assert_gone, running_server
 from translane_client.aio import AsyncClient
 from translane_server.bundle.bundle import load_bundle
 

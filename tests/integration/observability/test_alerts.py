@@ -8,14 +8,12 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -26,8 +24,8 @@ import yaml
 from helpers.dashboard import FOLDER, hasty_rules, queries
 from helpers.prometheus import Prometheus
 from helpers.reliability.load import CHANNEL_OPTIONS
-from helpers.reliability.server_process import BUNDLE, ServerProcess
 from helpers.reliability.versions import ModelFolder
+from helpers.server_process import BUNDLE, ServerProcess, fake_model
 from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
 
@@ -37,13 +35,7 @@ SCRAPE = 1.0  # [seconds]
 HASTE = 60
 LONGEST = 120.0  # until all alerts have fired [seconds]; it takes a quarter of this where the machine has nothing else
 
-TESTS = Path(__file__).parents[2]
-FAKE = [str(TESTS / "fakes" / "command.py")]
 PATIENT = 60  # [seconds]
-
-
-def environment(**variables):
-    return {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]), **variables}
 
 
 @pytest.fixture
@@ -205,7 +197,6 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
     keys = tmp_path / "keys"
     key = make_key(keys)
     one = ("--replicas=1", "--threads=1")
-    fake = {"program": FAKE}
     servers = {
         "translane": begin(
             "used", f"--models={models.folder}", "--admin-port=0", "--http-port=0", "--cache-bytes=100000", *one
@@ -214,16 +205,14 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
             "slow",
             *("x", *one, "--max-batch-size=16", "--max-request-texts=1", "--max-queue-size=24"),
             *("--caller-header=x-caller", "--caller-share=1", "--max-calls=48"),
-            environment=environment(FAKE_STEP_SECONDS="0.3"),
-            **fake,
+            **fake_model(FAKE_STEP_SECONDS="0.3"),
         ),
         "translane-faulty": begin(
             "faulty",
             *("x", "--replicas=4", "--threads=1", f"--keys-file={keys}"),
-            environment=environment(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
-            **fake,
+            **fake_model(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
         ),
-        "translane-quiet": begin("quiet", "x", *one, environment=environment(), **fake),
+        "translane-quiet": begin("quiet", "x", *one, **fake_model()),
     }
     watching = asyncio.create_task(watch())
     async with asyncio.timeout(LONGEST):

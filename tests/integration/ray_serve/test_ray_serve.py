@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from helpers.file_server import serving_files
 from helpers.key_files import holder, key_file
 from helpers.reliability.failures import failure_of
-from helpers.reliability.server_process import BUNDLE
+from helpers.server_process import BUNDLE
 from translane import Client, InvalidArgument, NotFound
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc

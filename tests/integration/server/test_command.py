@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from helpers.otlp_receiver import Receiver, tree_of
-from helpers.server_process import ServerProcess, assert_gone
+from helpers.server_process import ServerProcess, assert_gone, fake_model
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -24,8 +24,8 @@ from translane.v1 import translation_pb2_grpc
 def start(tmp_path):
     started: list[ServerProcess] = []
 
-    def begin(*argv, **environ):
-        started.append(ServerProcess(tmp_path / f"log{len(started)}", *argv, **environ))
+    def begin(*flags, **variables):
+        started.append(ServerProcess(tmp_path / f"log{len(started)}", ["x", *flags], **fake_model(**variables)))
         return started[-1]
 
     yield begin

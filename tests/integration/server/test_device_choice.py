@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
-from helpers.reliability.server_process import running_server
+from helpers.server_process import running_server
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -15,6 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from helpers.reliability.failures import failure_of
+from helpers.server_process import ServerProcess, running_server
 from helpers.tiny_bundle import TINY, put_bundle
 from translane.v1 import log_pb2, log_pb2_grpc, models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
@@ -31,25 +31,17 @@ CALLERS = 4
 
 
 class Running:
-    """A server in a process, its log, and clients to its ports."""
+    """A server in a process, and clients to its ports."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.lines: list[str] = []
-        self.channel: grpc.aio.Channel
-        self.admin: grpc.aio.Channel
+    def __init__(self, server: ServerProcess, channel: grpc.aio.Channel, admin: grpc.aio.Channel) -> None:
+        self.server = server
+        self.channel = channel
+        self.admin = admin
+        self.wait_for = server.wait_for
 
-    async def read(self) -> None:
-        assert self.process.stderr is not None
-        async for line in self.process.stderr:
-            self.lines.append(line.decode().rstrip("\n"))
-
-    async def wait_for(self, pattern: str, count: int = 1) -> re.Match[str]:
-        async with asyncio.timeout(PATIENCE):
-            while len(found := [match for line in self.lines if (match := re.search(pattern, line))]) < count:
-                assert self.process.returncode is None, self.lines
-                await asyncio.sleep(0.01)
-        return found[-1]
+    @property
+    def lines(self) -> list[str]:
+        return self.server.lines
 
     async def translate(self, **fields: object) -> pb.TranslateResponse:
         stub = translation_pb2_grpc.TranslationServiceStub(self.channel)
@@ -76,38 +68,28 @@ class Running:
     def operator(self) -> models_pb2_grpc.ModelServiceStub:
         return models_pb2_grpc.ModelServiceStub(self.admin)
 
-    async def reload(self) -> None:
+    def reload(self) -> None:
         """Send SIGHUP, and wait for the end of the reload."""
         reloads = sum("reloaded: " in line for line in self.lines)
-        self.process.send_signal(signal.SIGHUP)
-        await self.wait_for("reloaded: ", reloads + 1)
+        self.server.signal(signal.SIGHUP)
+        self.wait_for("reloaded: ", reloads + 1)
 
 
-@asynccontextmanager
-async def serving(*argv: str):
-    ports = ("--port=0", "--metrics-port=0", "--admin-port=0")
-    command = [sys.executable, "-m", "translane", "serve", *ports, "--max-batch-size=8"]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    environ["GRPC_VERBOSITY"] = "NONE"
-    process = await asyncio.create_subprocess_exec(*command, *argv, env=environ, stderr=asyncio.subprocess.PIPE)
-    running = Running(process)
-    reading = asyncio.create_task(running.read())
-    try:
-        port = (await running.wait_for(r" listening on (\S+)"))[1]
-        admin = (await running.wait_for(r"models are loaded and unloaded on (127\.0\.0\.1:\d+)"))[1]
-        async with (
-            grpc.aio.insecure_channel(port) as running.channel,
-            grpc.aio.insecure_channel(admin) as running.admin,
-        ):
-            yield running
-            process.terminate()
-            assert await asyncio.wait_for(process.wait(), PATIENCE) == 0, running.lines
-            assert not [line for line in running.lines if "Traceback" in line]
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await reading
+@pytest.fixture
+def serving(tmp_path):
+    @asynccontextmanager
+    async def serve(*flags: str):
+        with running_server(tmp_path / "log", *flags, "--admin-port=0", "--max-batch-size=8") as server:
+            admin = server.wait_for(r"models are loaded and unloaded on (127\.0\.0\.1:\d+)")[1]
+            async with (
+                grpc.aio.insecure_channel(server.address) as channel,
+                grpc.aio.insecure_channel(admin) as of_admin,
+            ):
+                yield Running(server, channel, of_admin)
+            assert server.terminate(PATIENCE) == 0, server.log
+            assert "Traceback" not in server.log
+
+    return serve
 
 
 async def refusal(call):
@@ -126,11 +108,11 @@ def library(tmp_path):
     return tmp_path / "models"
 
 
-async def test_the_name_or_the_languages_choose_the_model(library, tmp_path):
+async def test_the_name_or_the_languages_choose_the_model(serving, library, tmp_path):
     settings = tmp_path / "settings.toml"
     settings.write_text("[model_settings.de-en]\nmax_batch_size = 2\nreplicas = 1\n", encoding="utf-8")
     async with serving(f"--models={library}", f"--config={settings}") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         assert (await running.translate(model="de-en")).model == "de-en"
         assert (await running.translate(source_language="zh")).model == "zh-en"
         assert (await running.translate(source_language="de", target_language="en-GB")).model == "de-en"
@@ -148,20 +130,20 @@ async def test_the_name_or_the_languages_choose_the_model(library, tmp_path):
             ("5", pb.MODEL_STATE_READY),
             ("1", pb.MODEL_STATE_READY),
         ]
-        await running.wait_for("serving on cpu with 8 rows model=zh-en")
-        await running.wait_for("serving on cpu with 2 rows model=de-en")
+        running.wait_for("serving on cpu with 8 rows model=zh-en")
+        running.wait_for("serving on cpu with 2 rows model=de-en")
         assert {name: model.max_beam_size for name, model in models.items()} == {"de-en": 2, "zh-en": 8}
         for name in ("", SERVICE, f"{SERVICE}/zh-en", f"{SERVICE}/de-en"):
             assert await running.health(name) == SERVING
 
 
-async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
+async def test_a_bad_version_is_refused_and_the_old_one_goes_on(serving, library):
     async with serving(f"--models={library}") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         unfinished = put_bundle(library / "zh-en" / "2", version="2")
         with (unfinished / "weights.bin").open("r+b") as weights:
             weights.truncate(1000)
-        await running.reload()
+        running.reload()
         assert sum("a new version is refused, and version 1@" in line for line in running.lines) == 1
         code, reason, message = await refusal(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
         assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
@@ -170,16 +152,16 @@ async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
         manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
         architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
         put_bundle(library / "zh-en" / "3", version="3", architecture=architecture)
-        await running.reload()
+        running.reload()
         assert (await running.models())["zh-en"].version == "1"
         assert (await running.translate(source_language="zh")).model == "zh-en"
         (unfinished / "manifest.json").unlink()  # as a copy looks before its manifest is there
         shutil.rmtree(library / "zh-en" / "3")
-        await running.reload()
+        running.reload()
         assert "reloaded: 0 changed" in running.lines[-1]
 
 
-async def test_an_operator_goes_back_to_a_version(library):
+async def test_an_operator_goes_back_to_a_version(serving, library):
     def reload(version=""):
         request = models_pb2.ReloadModelRequest(name="zh-en", version=version)
         return running.operator.ReloadModel(request, timeout=PATIENCE)
@@ -189,14 +171,14 @@ async def test_an_operator_goes_back_to_a_version(library):
 
     put_bundle(library / "zh-en" / "2", version="1")  # nobody has changed what the manifest says
     async with serving(f"--models={library}") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         newest = (await running.models())["zh-en"]
         assert await answered_by() == f"2@{newest.digest}"
         manifest = (library / "zh-en" / "2" / "manifest.json").read_bytes()
         assert newest.digest == hashlib.sha256(manifest).hexdigest()[:12]
         assert (await reload("1")).changed
         assert (await answered_by()).startswith("1@")
-        await running.reload()
+        running.reload()
         assert (await answered_by()).startswith("1@"), "SIGHUP does not go back to the bad one"
         code, reason, message = await refusal(reload("3"))
         assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
@@ -208,17 +190,17 @@ async def test_an_operator_goes_back_to_a_version(library):
         assert (await refusal(running.operator.ReloadModel(request)))[1] == "MODEL_REFUSED"
 
 
-async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(library, tmp_path):
+async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(serving, library, tmp_path):
     settings = tmp_path / "settings.toml"
     settings.write_text('strict_reload = true\n[model_settings.zh-en]\nmodel_version = "1"\n', encoding="utf-8")
     put_bundle(library / "zh-en" / "2", version="2")
     async with serving(f"--models={library}", f"--config={settings}") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         assert (await running.models())["zh-en"].version == "1"
         (library / "de-en").rename(tmp_path / "old")
         put_bundle(library / "de-en", version="5", source_languages=["fr"])
-        await running.reload()
-        await running.wait_for(
+        running.reload()
+        running.wait_for(
             "a new version is refused, and version 5@.* goes on: version 5@.* does not translate from de any more and"
             " has other files than 5@.*, and --strict-reload is set model=de-en"
         )
@@ -228,11 +210,11 @@ async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(libra
     assert sentence.endswith("there is no version '1', because the folder has no versions"), sentence
 
 
-async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(library):
+async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(serving, library):
     url = "https://me:s3cret@models.example/x?sig=s3cret@sha256:" + "0" * 64
     assert "s3cret" not in shown(ServerSettings(model=read_places(url)))["model"]
     async with serving(f"--models={library}", "--max-batch-size=8") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         (line,) = [line for line in running.lines if "INFO translane " in line]
         assert f"models={library} " in line
         assert "max_batch_size=8" in line
@@ -242,30 +224,30 @@ async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(lib
         answer = await log.SetLogLevel(log_pb2.SetLogLevelRequest(level=log_pb2.LOG_LEVEL_DEBUG))
         assert answer.before == log_pb2.LOG_LEVEL_INFO
         await running.translate(model="de-en")
-        await running.wait_for("method=Translate ", 2)
+        running.wait_for("method=Translate ", 2)
         assert ["peer=" in line for line in running.lines if "method=Translate " in line] == [False, True]
         refused = await refusal(log.SetLogLevel(log_pb2.SetLogLevelRequest()))
         assert refused[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
-async def test_models_come_and_go(library):
+async def test_models_come_and_go(serving, library):
     async with serving(f"--models={library}") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         put_bundle(library / "fr-en", source_languages=["fr"])
         response = await running.operator.LoadModel(models_pb2.LoadModelRequest(name="fr-en"), timeout=PATIENCE)
         assert response.model.state == pb.MODEL_STATE_READY
         assert (await running.translate(source_language="fr")).model == "fr-en"
         shutil.rmtree(library / "de-en")
         put_bundle(library / "it-en", source_languages=["it"])
-        await running.reload()
+        running.reload()
         assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
         code, _, _ = await refusal(running.translate(model="de-en"))
         assert code == grpc.StatusCode.NOT_FOUND
 
 
-async def test_the_operator_unloads_and_loads(library):
+async def test_the_operator_unloads_and_loads(serving, library):
     async with serving(f"--models={library}") as running:
-        await running.wait_for("serving on cpu", 2)
+        running.wait_for("serving on cpu", 2)
         response = await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="zh-en"), timeout=PATIENCE)
         assert response.model.state == pb.MODEL_STATE_UNLOADED
         assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
@@ -286,30 +268,30 @@ async def test_the_operator_unloads_and_loads(library):
             assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
 
 
-async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(library):
+async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(serving, library):
     async with serving(f"--models={library}", "--idle-timeout=0.5") as running:
-        await running.wait_for("serving on cpu", 2)
-        await running.wait_for("unloaded model=zh-en")
+        running.wait_for("serving on cpu", 2)
+        running.wait_for("unloaded model=zh-en")
         assert await running.health("") == SERVING
         calls = [running.translate(model="zh-en") for _ in range(CALLERS)]
         assert [response.model for response in await asyncio.gather(*calls)] == ["zh-en"] * CALLERS
         assert (await running.translate(model="de-en")).model == "de-en"
 
 
-async def test_one_model_as_ever(tmp_path):
+async def test_one_model_as_ever(serving, tmp_path):
     folder = put_bundle(tmp_path / "only", name="only")
     async with serving(str(folder)) as running:
-        await running.wait_for("serving on cpu with 8 rows model=only")
+        running.wait_for("serving on cpu with 8 rows model=only")
         assert (await running.translate()).model == "only"
         put_bundle(tmp_path / "next", name="only", version="next")
         folder.rename(tmp_path / "old")
         (tmp_path / "next").rename(folder)
-        await running.reload()
+        running.reload()
         assert (await running.models())["only"].version == "next"
         folder.rename(tmp_path / "next")
         put_bundle(folder, name="another")
-        await running.reload()
-        await running.wait_for("a new version is refused.*its name is another, and only is served")
+        running.reload()
+        running.wait_for("a new version is refused.*its name is another, and only is served")
         assert (await running.translate()).model == "only"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.blocking_client import Blocking
 from helpers.client_calls import ask, write_glossary
-from helpers.reliability.server_process import BUNDLE, running_server
+from helpers.server_process import BUNDLE, running_server
 from translane import Client
 
 # One engine is as small as can be, so that a caller can fill it. Limits that callers meet have their defaults.

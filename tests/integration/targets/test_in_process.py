@@ -19,7 +19,7 @@ from integration.targets.test_errors import WRONG, error_of, told
 
 from helpers.client_calls import CALLS, ask, ask_async
 from helpers.reliability.cases import SENTENCES
-from helpers.reliability.server_process import BUNDLE
+from helpers.server_process import BUNDLE
 from translane import (
     AsyncTranslator,
     Cancelled,
