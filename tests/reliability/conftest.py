@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from helpers.client_calls import CALLS, LONG_STREAMS, write_glossary
-from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
-from helpers.reliability.client_load import ClientOracle
-from helpers.reliability.figures import Figures
 from helpers.reliability.form import form
+from helpers.reliability.load import ClientOracle, Oracle
 from helpers.server_process import BUNDLE, running_server
 
 CASES = form(24, 32)
+REPORT = Path(__file__).parents[2] / "build" / "reliability.txt"
+
+
+class Figures:
+    """What a test measured, in one line of the terminal and of build/reliability.txt."""
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+        self._values: dict[str, object] = {}
+
+    def add(self, **values: object) -> None:
+        """Add figures, such as `lost=0`. Underscores become spaces, and floats get three digits."""
+        self._values |= values
+
+    def __str__(self) -> str:
+        shown = [f"{name.replace('_', ' ')}: {_shown(value)}" for name, value in self._values.items()]
+        return f"{self._test}: {', '.join(shown)}" if shown else ""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, dict):
+        return " ".join(f"{count} {name}" for name, count in value.items()) or "none"
+    return str(value)
 
 
 @pytest.fixture(scope="session")
@@ -78,8 +102,10 @@ def figures(request, capsys):
     failed = request.session.testsfailed
     yield found
     if request.session.testsfailed == failed:
-        assert found.line, "a test that passed has measured nothing"
-    if found.line:
-        found.write()
+        assert str(found), "a test that passed has measured nothing"
+    if str(found):
+        REPORT.parent.mkdir(exist_ok=True)
+        with REPORT.open("a", encoding="utf-8") as file:
+            file.write(f"{found}\n")
         with capsys.disabled():
-            print(f"\n{found.line}")
+            print(f"\n{found}")

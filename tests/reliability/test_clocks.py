@@ -1,9 +1,7 @@
 """The wall clock decides nothing: it may jump by hours at any moment."""
 
-import ast
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -14,27 +12,6 @@ from helpers.reliability.probe import bystander
 pytestmark = pytest.mark.timeout(150)
 
 ANSWERS = form(50, 2000)
-ROOT = Path(__file__).parents[2]
-WALL_CLOCKS = {
-    "time.time",
-    "time.time_ns",
-    "time.localtime",
-    "time.gmtime",
-    "time.ctime",
-    "datetime.now",
-    "datetime.utcnow",
-}
-TELLS_THE_TIME = {  # to readers alone
-    "translane_server/observation/logs.py",
-    "translane_server/observation/metrics.py",
-    "translane_server/observation/spans.py",
-}
-READS_A_DATE = {  # an operator wrote when a key or a certificate ends, and a file system when a file changed
-    "translane_server/access/key_command.py",
-    "translane_server/access/authenticator.py",
-    "translane_server/app/check.py",
-    "translane_server/bundle/bundle.py",
-}
 
 # What a process sees as the wall clock: another time within two hours, ten times a second.
 JUMPING_CLOCK = r"""
@@ -108,15 +85,3 @@ async def test_a_jumping_wall_clock_loses_nothing(start, oracle, figures, jumpin
     assert load.refused == {}
     assert not seen.failed
     assert exit_code == 0
-
-
-@pytest.mark.slow
-def test_the_wall_clock_is_read_for_readers_and_dates_alone():
-    found = {
-        path.relative_to(ROOT / folder).as_posix()
-        for folder in ("server", "client")
-        for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in WALL_CLOCKS
-    }
-    assert found == TELLS_THE_TIME | READS_A_DATE

@@ -8,12 +8,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from helpers.reliability.answers import unary_answer
+from helpers.reliability.cases import SENTENCES, unary_answer
 from helpers.reliability.chaos import Chaos
 from helpers.reliability.failures import failure_of
 from helpers.reliability.form import form
 from helpers.reliability.load import CHANNEL_OPTIONS
-from helpers.reliability.raw_http2 import RawConnection, data, headers, message
+from helpers.reliability.raw_http2 import STREAM, RawConnection, data, headers, message
+from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
 pytestmark = pytest.mark.timeout(150)
@@ -84,16 +85,22 @@ async def drained(server, oracle, figures, fault):
 
 
 @pytest.mark.slow
-def test_a_watcher_of_health_who_does_not_read_does_not_keep_the_server_from_its_end(server, figures):
-    with RawConnection(server.address, window=0) as connection:
+def test_callers_who_do_not_read_do_not_keep_the_server_from_its_end(start, figures):
+    """A watcher of health, and a stream: gRPC takes no status while a message waits for its reader."""
+    asked = pb.TranslateStreamRequest(text="".join(SENTENCES), options={"split_sentences": True})
+    flags = ("--request-timeout=1", "--grace-period=1")
+    with start(*flags) as server, RawConnection(server.address, window=0) as connection:
         connection.write(headers(1, connection.block("/grpc.health.v1.Health/Watch")))
         connection.write(data(1, message(b""), end_stream=True))
+        connection.write(headers(3, connection.block(STREAM)))
+        connection.write(data(3, message(asked.SerializeToString()), end_stream=True))
         deadline = time.monotonic() + 10
-        while server.metrics()["translane_open_calls"] < 1 and time.monotonic() < deadline:
+        while server.metrics()["translane_open_calls"] < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         with grpc.insecure_channel(server.address) as channel:
             watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=20)
             news = [next(watching).status]
+            time.sleep(1.5)  # longer than the stream may take
             began = time.monotonic()
             server.process.terminate()
             news.append(next(watching).status)

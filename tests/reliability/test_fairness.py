@@ -113,7 +113,7 @@ async def measured(server, figures, name, address):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HOGS)
+@pytest.mark.parametrize("name", form(["samples", "thousands of sentences", "the highest priority"], HOGS))
 async def test_a_single_sentence_beside_a_hog_at_another_address(shared_server, figures, name):
     async with from_other_address(shared_server.address) as address:
         await measured(shared_server, figures, name, address)
@@ -122,4 +122,4 @@ async def test_a_single_sentence_beside_a_hog_at_another_address(shared_server, 
 @pytest.mark.slow
 async def test_a_single_sentence_beside_a_hog_that_a_header_tells_apart(start, figures):
     with start(f"--caller-header={CALLER}") as server:
-        await measured(server, figures, "thousands of sentences", server.address)
+        await measured(server, figures, "large requests of beams", server.address)

@@ -3,13 +3,9 @@
 import contextlib
 import http.client
 import json
-import os
 import statistics
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import grpc
 import pytest
@@ -17,12 +13,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from helpers.key_files import holder, key_file
 from helpers.reliability.form import form
+from helpers.reliability.probe import beside
 from helpers.reliability.resources import watched_memory
 from translane_server.access.keys import make_token
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.slow]
 
-TESTS = Path(__file__).parents[1]
 SECONDS = form(6, 20)
 HONEST = "127.0.0.3"
 INTERVAL = 0.05  # between two calls [seconds]
@@ -30,32 +26,6 @@ INTERVAL = 0.05  # between two calls [seconds]
 # The bounds leave room for a busy machine; figures tell the rest.
 GAP = 1.0  # [seconds]
 MEMORY_GROWTH = 64  # [MiB]
-
-
-@contextlib.contextmanager
-def flood(address, key):
-    """Attack beside the `with` block. The block's value is filled with answers by status when the block ends."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "helpers.reliability.http_flood", address, *([key] if key else [])],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    answers: dict[str, int] = {}
-    try:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        yield answers
-        answers |= json.loads(process.communicate(timeout=30)[0])
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                if pipe:
-                    pipe.close()
 
 
 class Asked(threading.Thread):
@@ -131,7 +101,7 @@ def test_many_bodies_and_headers_at_once(start, figures, tmp_path, case):
         with (
             watched_memory(server.pid) as memory,
             honest(server, caller) as asked,
-            flood(f"127.0.0.1:{server.http_port}", attacker) as answers,
+            beside("http_flood", f"127.0.0.1:{server.http_port}", attacker) as answers,
         ):
             time.sleep(SECONDS)
     longest = {name: max(each.times) for name, each in asked.items()}

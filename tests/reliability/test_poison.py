@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(form(120, 450))
 POISON = "%"
 SECRET = "nobody may read this"
 CALLERS = 16
-SECONDS = form(10, 300)  # in which a poisoned text comes each second
+SECONDS = form(6, 300)  # in which a poisoned text comes each second
 DEADLINE = 60.0  # of each call [seconds]
 
 

@@ -13,7 +13,6 @@ from helpers.reliability.load import Load
 from helpers.reliability.versions import ModelFolder, served_versions
 from helpers.reliability.waiting import within
 from helpers.server_process import BUNDLE
-from translane.v1 import translation_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]
 
@@ -37,7 +36,7 @@ def serving(ray_cluster):
 @pytest.fixture
 def unary(oracle):
     """The cases that the proxy repeats in any case; a stream that has begun it repeats for nobody."""
-    return [case for case in oracle.cases if not isinstance(case.request, pb.TranslateStreamRequest)]
+    return [case for case in oracle.cases if not case.is_stream]
 
 
 async def deploy(serving, argv, replicas=1, change=lambda _: None):

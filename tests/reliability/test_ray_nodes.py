@@ -10,8 +10,8 @@ pytest.importorskip("helpers.ray_cluster.serve")
 from helpers.ray_cluster.nodes import ray_nodes
 from helpers.ray_cluster.processes import proxies
 from helpers.ray_cluster.serve import ray_serve
-from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import form
+from helpers.reliability.load import ClientLoad
 from helpers.reliability.waiting import within
 from helpers.server_process import BUNDLE
 

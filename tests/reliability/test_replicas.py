@@ -7,13 +7,12 @@ import time
 import grpc
 import pytest
 
-from helpers.reliability.answers import stream_answer
 from helpers.reliability.bounds import RECOVERY
+from helpers.reliability.cases import stream_answer
 from helpers.reliability.chaos import Chaos
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
 from helpers.reliability.probe import bystander
-from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
 pytestmark = pytest.mark.timeout(form(150, 1200))
@@ -114,7 +113,7 @@ async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
 
 @pytest.mark.slow
 async def test_a_killed_replica_repeats_no_byte_of_a_stream(server, oracle, figures):
-    cases = [case for case in oracle.cases if isinstance(case.request, pb.TranslateStreamRequest)]
+    cases = [case for case in oracle.cases if case.is_stream]
     chaos = Chaos(server)
     cut, right, failed = 0, 0, []
     async with grpc.aio.insecure_channel(server.address) as channel:

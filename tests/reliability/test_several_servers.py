@@ -1,20 +1,25 @@
 """Two servers that one client calls in turn: they are killed, drained and stopped, and no call is lost."""
 
+from __future__ import annotations
+
 import asyncio
+import contextlib
+import random
 import re
+import signal
+import socket
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from helpers.client_calls import LONG_STREAMS
-from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import IS_LONG, form
-from helpers.reliability.load import Load
-from helpers.reliability.several_servers import several_servers
-from helpers.reliability.stream_cut import cut_stream
+from helpers.reliability.load import ClientLoad, Load, cut_stream
 from helpers.reliability.waiting import within
+from helpers.server_process import ServerProcess
 from translane import RetryPolicy
-from translane.v1 import translation_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
 
@@ -25,12 +30,100 @@ BETWEEN = 40  # answers between two faults
 # Where no server is left: the pauses of the client's default are some 6 s in all, in which a server may not be back.
 PATIENT = RetryPolicy(attempts=20)
 COMES_BACK = 60.0  # until the client calls a server again that is back [seconds]
+# Below the ports that the kernel gives to connections. So nobody takes a server's port while the server is away.
+PORTS = range(20_000, 32_000)
+TRANSLATIONS = ("grpc_server_handled_total{", 'grpc_method="Translate"')
+
+
+class Servers:
+    """Two servers with the same flags, which come back at their addresses.
+
+    Attributes:
+        faults: how often servers were killed, stopped and drained.
+    """
+
+    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+        self._folder = folder
+        self._flags = flags
+        self._started = 0
+        self._servers = [self._start(lasting_port()) for _ in range(2)]
+        self.faults: Counter[str] = Counter()
+
+    @property
+    def address(self) -> str:
+        """Both addresses, as a client takes them."""
+        return ",".join(server.address for server in self._servers)
+
+    def wait_until_both_serve(self) -> None:
+        """RuntimeError: a server does not serve in time."""
+        for number, server in enumerate(self._servers):
+            if server.is_alive:
+                server.wait_until_it_serves()
+            else:
+                self.restart(number)
+        self.faults.clear()
+
+    def kill(self, number: int) -> None:
+        """Kill a server, as the kernel does when memory is out."""
+        self._servers[number].process.kill()
+        self._servers[number].process.wait()
+        self.faults["killed"] += 1
+
+    def hang(self, number: int) -> None:
+        """Stop a server, so that it hangs with its connections open."""
+        self._servers[number].signal(signal.SIGSTOP)
+        self.faults["stopped"] += 1
+
+    def resume(self, number: int) -> None:
+        """Let a stopped server go on."""
+        self._servers[number].signal(signal.SIGCONT)
+
+    def drain(self, number: int) -> int | None:
+        """End a server as an orchestrator does. Returns its exit code; None if it does not end."""
+        self.faults["drained"] += 1
+        return self._servers[number].terminate(60)
+
+    def restart(self, number: int) -> None:
+        """Start a server where one has ended, and wait until it serves. RuntimeError: it does not serve in time."""
+        ended = self._servers[number]
+        ended.stop()
+        self._servers[number] = self._start(ended.port)
+        self._servers[number].wait_until_it_serves()
+
+    def translations_of(self, number: int) -> float:
+        """How many calls of `Translate` a server has answered since it started."""
+        metrics = self._servers[number].metrics().items()
+        return sum(value for name, value in metrics if all(part in name for part in TRANSLATIONS))
+
+    def stop(self) -> None:
+        for server in self._servers:
+            server.stop()
+
+    def _start(self, port: int) -> ServerProcess:
+        self._started += 1
+        return ServerProcess(self._folder / f"server-{self._started}.log", [*self._flags, f"--port={port}"])
+
+
+def lasting_port() -> int:
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory, client_flags):
+    servers = Servers(tmp_path_factory.mktemp("servers"), client_flags)
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture
-def servers(tmp_path, client_flags, client_oracle):
-    with several_servers(tmp_path, 2, *client_flags) as running:
-        yield running
+def servers(started, client_oracle):
+    """Both servers, which serve, whatever the test before has left."""
+    started.wait_until_both_serve()
+    return started
 
 
 async def is_called_again(servers, number):
@@ -99,7 +192,7 @@ async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
     """With the service config that docs/deployment.md shows, and without Translane's client."""
     (config,) = re.findall(r"^```json\n(.*?)^```", DEPLOYMENT.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.service_config", config)]
-    cases = [case for case in oracle.cases if not isinstance(case.request, pb.TranslateStreamRequest)]
+    cases = [case for case in oracle.cases if not case.is_stream]
     async with Load(f"ipv4:{servers.address}", oracle, CALLERS, cases=cases, timeout=60, options=options) as load:
         for fault in range(FAULTS):
             await load.wait_for_answers(BETWEEN)
@@ -127,7 +220,7 @@ async def test_a_stream_goes_on_when_all_servers_were_killed(servers, client_ora
     is_right = client_oracle.is_right(call, cut.answer)
     figures.add(
         calls=1, faults=dict(servers.faults), tried_again_by_the_client=cut.retries, parts=cut.parts,
-        lost=int(not is_right), doubled=0,
+        lost=int(not is_right),
     )  # fmt: skip
     assert is_right
     assert cut.retries

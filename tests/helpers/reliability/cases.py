@@ -1,9 +1,11 @@
-"""Requests of every kind, whose answers are a function of the request alone."""
+"""Requests of every kind, whose answers are a function of the request alone, and the answers as they are compared."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from translane.v1 import translation_pb2 as pb
 
@@ -25,6 +27,10 @@ class Case:
     name: str
     request: Request
 
+    @property
+    def is_stream(self) -> bool:
+        return isinstance(self.request, pb.TranslateStreamRequest)
+
 
 def make_cases(count: int, seed: int = 0) -> list[Case]:
     """Return `count` different requests, of all kinds in turn."""
@@ -39,6 +45,27 @@ def make_cases(count: int, seed: int = 0) -> list[Case]:
 def single(number: int = 0) -> Case:
     """A request for one short sentence, as a person sends it."""
     return Case("single", pb.TranslateRequest(texts=[SENTENCES[number % len(SENTENCES)]]))
+
+
+def unary_answer(response: Any) -> tuple[bytes, ...]:
+    """Return the answer of `Translate` or `Score`, without its times."""
+    items = response.translations if isinstance(response, pb.TranslateResponse) else response.scores
+    return tuple(item.SerializeToString(deterministic=True) for item in items)
+
+
+def stream_answer(responses: Sequence[pb.TranslateStreamResponse]) -> tuple[str, bytes]:
+    """Return the answer of `TranslateStream`: the text of all deltas, and the hypothesis.
+
+    Raises:
+        ValueError: not just the last message has a hypothesis, or the deltas are not its text.
+    """
+    if not responses or [each.HasField("hypothesis") for each in responses].index(True) != len(responses) - 1:
+        raise ValueError("not just the last message of the stream has a hypothesis")
+    text = "".join(response.text_delta for response in responses)
+    hypothesis = responses[-1].hypothesis
+    if text != hypothesis.text:
+        raise ValueError("the deltas of the stream are not the text of its hypothesis")
+    return text, hypothesis.SerializeToString(deterministic=True)
 
 
 def _texts(pick: random.Random, count: int) -> list[str]:

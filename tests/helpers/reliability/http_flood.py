@@ -1,6 +1,6 @@
 """An attack on the HTTP port: many bodies and headers at once, from two addresses.
 
-python -m helpers.reliability.http_flood HOST:PORT [KEY]    # until its standard input ends; prints answers by status
+python -m helpers.reliability.http_flood HOST:PORT KEY    # until its standard input ends; prints answers by status
 """
 
 from __future__ import annotations
@@ -70,4 +70,4 @@ async def _run(host: str, port: int, key: str) -> None:
 
 if __name__ == "__main__":
     _host, _, _port = sys.argv[1].rpartition(":")
-    asyncio.run(_run(_host, int(_port), "".join(sys.argv[2:])))
+    asyncio.run(_run(_host, int(_port), sys.argv[2]))

@@ -64,9 +64,21 @@ class Seen:
 def bystander(address: str) -> Iterator[Seen]:
     """Run a bystander beside the `with` block. The block's value is filled when the block ends."""
     seen = Seen()
+    with beside("probe", address) as found:
+        yield seen
+    seen.__dict__.update(found)
+
+
+@contextlib.contextmanager
+def beside(program: str, *arguments: str) -> Iterator[dict[str, Any]]:
+    """Run a program of this folder beside the `with` block. The block's value is filled when the block ends.
+
+    The program says "ready". When its standard input ends, it writes what it has found as JSON.
+    """
+    found: dict[str, Any] = {}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(
-        [sys.executable, "-m", "helpers.reliability.probe", address],
+        [sys.executable, "-m", f"helpers.reliability.{program}", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -76,10 +88,9 @@ def bystander(address: str) -> Iterator[Seen]:
     assert process.stdout
     try:
         if process.stdout.readline() != "ready\n":
-            raise RuntimeError("the bystander was not answered at the beginning")
-        yield seen
-        found = json.loads(process.communicate(timeout=30)[0])
-        seen.__dict__.update(found)
+            raise RuntimeError(f"{program} was not answered at the beginning")
+        yield found
+        found |= json.loads(process.communicate(timeout=30)[0])
     finally:
         process.kill()
         process.wait()

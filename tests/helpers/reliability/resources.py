@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -72,19 +71,17 @@ class Holdings:
     processes: int
 
 
-def holdings(pids: list[int]) -> Holdings:
+def holdings(pids: Iterable[int]) -> Holdings:
     """Return what these processes hold. A process that has ended holds nothing."""
     memory = files = threads = alive = 0
     for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-            files += len(list(Path(f"/proc/{pid}/fd").iterdir()))
-            threads += len(list(Path(f"/proc/{pid}/task").iterdir()))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        memory += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        alive += 1
-    return Holdings(1024 * memory, files, threads, alive)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            memory += process.memory_full_info().pss
+            files += process.num_fds()
+            threads += process.num_threads()
+            alive += 1
+    return Holdings(memory, files, threads, alive)
 
 
 def _resident(process: psutil.Process) -> float:

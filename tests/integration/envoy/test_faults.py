@@ -23,7 +23,7 @@ from helpers.client_calls import ClientCall
 from helpers.envoy import NO_LIMIT, program, running_envoy
 from helpers.name_server import NameServer
 from helpers.ports import free_port
-from helpers.reliability.client_load import ClientLoad, ClientOracle
+from helpers.reliability.load import ClientLoad, ClientOracle
 from helpers.reliability.waiting import within
 from helpers.server_process import BUNDLE, ServerProcess
 from translane import RetryPolicy
