@@ -37,7 +37,7 @@ test: .venv/.everything .venv/.system examples/node/node_modules  ## set up ever
 
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS, then the long tests of reliability
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
-	RELIABILITY=long $(BIN)/python -m pytest tests/reliability $(PYTEST_ARGS)
+	RELIABILITY=long $(BIN)/python -m pytest tests/reliability tests/integration/batch -k "reliability or kills" $(PYTEST_ARGS)
 
 check: .venv/.everything  ## lint, format, types, imports, generated code, policies of deployments
 	$(BIN)/ruff check .

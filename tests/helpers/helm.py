@@ -47,31 +47,28 @@ def refusals(sets: list[dict[str, Any]]) -> list[str]:
     return [answer.get("refused", "") for answer in _ask(sets, "translane")]
 
 
-def lint(values: dict[str, Any]) -> list[str]:
-    """The warnings and errors of `helm lint --strict`."""
-    (answer,) = _ask([values], "translane")
-    report = answer["lint"]
-    found = [message["error"] for message in report["messages"] if message["severity"] > 1]
-    return [str(each) for each in found + report["errors"]]
-
-
-def notes(values: dict[str, Any]) -> str:
-    """What Helm says after an installation."""
-    (answer,) = _ask([values], "translane")
-    return str(answer["rendered"]["translane/templates/NOTES.txt"])
-
-
-def manifests(values: dict[str, Any], release: str = "translane") -> list[Manifest]:
-    """The manifests of the chart with these values.
+def rendered(sets: list[dict[str, Any]], release: str = "translane") -> list[tuple[list[Manifest], list[str]]]:
+    """The manifests of the chart with each set of values, and the warnings and errors of `helm lint --strict`.
 
     Raises:
         RefusedError: Helm refuses the values.
     """
-    (answer,) = _ask([values], release)
+    return [_manifests_and_findings(answer) for answer in _ask(sets, release)]
+
+
+def manifests(values: dict[str, Any], release: str = "translane") -> list[Manifest]:
+    """The manifests of the chart with these values."""
+    ((found, _),) = rendered([values], release)
+    return found
+
+
+def _manifests_and_findings(answer: dict[str, Any]) -> tuple[list[Manifest], list[str]]:
     if "refused" in answer:
         raise RefusedError(answer["refused"])
     texts = [text for name, text in answer["rendered"].items() if name.endswith(".yaml")]
-    return [document for text in texts for document in yaml.safe_load_all(text) if document]
+    report = answer["lint"]
+    findings = [message["error"] for message in report["messages"] if message["severity"] > 1] + report["errors"]
+    return [document for text in texts for document in yaml.safe_load_all(text) if document], findings
 
 
 def of_kind(documents: list[Manifest], kind: str) -> Manifest:
