@@ -1,30 +1,18 @@
 """The demo model as CTranslate2 has it: the same tokens as ours."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.engines.ctranslate2_decoder import CTranslate2Decoder
-from benchmarks.models.benchmarked import Unavailable, convert
-from benchmarks.models.ctranslate2_conversion import convert_bundle, tokens
+from benchmarks.models.ctranslate2_conversion import convert_bundle
 from benchmarks.models.workload import make_load, read_pairs
 from benchmarks.places import DEMO
 from helpers.demo import demo_in_fp32
 from translane_server.bundle.bundle import load_bundle
 
 SENTENCES = [("今天天气很好。", "It is a fine day."), ("我是学生。", "I am a student."), ("他在哪里？", "Where is he?")]
-
-
-def test_tokens_are_named_by_their_numbers():
-    assert tokens(4, {0: "</s>", 2: "<unk>"}) == ["</s>", "t1", "<unk>", "t3"]
-
-
-def test_a_conversion_without_ctranslate2_tells_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(Unavailable, match="ctranslate2 is not installed"):
-        convert("demo", "fp32", tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +52,3 @@ def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size)
     theirs.close()
     assert found[0] == found[1]
     assert all(found[0])
-
-
-def test_fixed_lengths_are_what_both_generate(converted, pairs):
-    from benchmarks.engines.translane_decoder import TranslaneDecoder
-
-    load = make_load(pairs, len(pairs), 2, 1, fixed=True)
-    theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")
-    ours = TranslaneDecoder(
-        DEMO, replicas=1, threads=1, rows=2, source_tokens=64, target_tokens=load.max_length, ends=False
-    )
-    assert load.lengths is not None
-    decoders: list[Any] = [ours, theirs]
-    for decoder in decoders:
-        found = decoder.token_ids(decoder.decode(decoder.prepare(load)))
-        assert [len(ids) for ids in found] == list(load.lengths)
-        decoder.close()

@@ -5,24 +5,12 @@ import itertools
 import pytest
 
 from benchmarks.engines.decoder_process import Decoded
-from benchmarks.engines.settings import Setting, splits
-from benchmarks.measuring.turns import NEAR, near_the_best, outcome, turns
+from benchmarks.measuring.turns import outcome, turns
 from benchmarks.runs.soak import Sample, ends
 
 
 def decoded(seconds, tokens=100):
     return Decoded(seconds=seconds, cpu_seconds=2 * seconds, tokens=tokens)
-
-
-def test_every_split_uses_all_cores():
-    assert splits(1) == [(1, 1)]
-    assert splits(2) == [(2, 1), (1, 2)]
-    assert splits(6) == [(6, 1), (3, 2), (2, 3), (1, 6)]
-
-
-def test_settings_near_the_best_go_on():
-    best, near, far = (Setting("engine", name, 1, 1, "decoder", {}) for name in ("best", "near", "far"))
-    assert near_the_best({far: NEAR * 1.01, best: 1.0, near: NEAR * 0.99}) == {best, near}
 
 
 def test_turns_change_who_is_first():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchmarks import places
@@ -32,31 +30,3 @@ def test_the_suite_ends_in_time(monkeypatch):
     codes = suite.run_all(parts, {}, 60, clock=lambda: 60.0 * next(minutes))
     assert given == [40, 30, 2]
     assert list(codes.values()) == [0, 0, 0, suite.ENDED]
-
-
-@pytest.mark.parametrize(
-    ("program", "code"), [("import time; time.sleep(600)", suite.ENDED), ("raise SystemExit(3)", 3)]
-)
-def test_a_part_is_ended_at_its_limit_and_its_exit_code_is_told(program, code, tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "ROOT", tmp_path)
-    folder = tmp_path / "benchmarks" / "runs"
-    folder.mkdir(parents=True)
-    (folder / "part.py").write_text(program)
-    assert suite.run(suite.Part("part", (), minutes=5 / 60), dict(os.environ)) == code
-
-
-def test_what_a_part_has_started_ends_with_it():
-    program = (
-        "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print(child.pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        child = psutil.Process(int(process.stdout.readline()))
-        suite.end(process)
-    assert process.returncode is not None
-    _, alive = psutil.wait_procs([child], timeout=30)
-    assert alive == []
