@@ -149,7 +149,8 @@ def _stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
         with no_decomposition():
             export_checkpoint(ExportSettings(checkpoint=source, output=folder, threads=1, **export))
 
-    key = ("bundle", sorted({"precision": "fp32", **export}.items()), sorted({**SIZES, **checkpoint}.items()))
+    values = {name: value.read_bytes() if isinstance(value, Path) else value for name, value in export.items()}
+    key = ("bundle", sorted({"precision": "fp32", **values}.items()), sorted({**SIZES, **checkpoint}.items()))
     return stored(key, make)
 
 

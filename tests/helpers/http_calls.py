@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import inspect
 import json
 import ssl
 from collections.abc import Callable, Mapping
@@ -79,8 +80,8 @@ async def call(port: int, name: str, content: Any, headers: dict[str, str] | Non
     return await request(port, "POST", PATHS[name], body, JSON | (headers or {}), **more)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` is true, for at most 20 seconds."""
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110  nothing tells of a change
+async def until(holds: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until `holds`, which may be asynchronous, is true. TimeoutError: it was not."""
+    async with asyncio.timeout(seconds):
+        while not (await found if inspect.isawaitable(found := holds()) else found):  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(0.01)

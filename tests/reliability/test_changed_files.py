@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import time
 
 import grpc
 import pytest
@@ -14,6 +13,7 @@ from helpers.reliability.chaos import Chaos
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
 from helpers.reliability.probe import bystander
+from helpers.reliability.waiting import within
 from helpers.server_process import BUNDLE
 
 pytestmark = pytest.mark.timeout(form(150, 600))
@@ -65,13 +65,6 @@ def complaints(server):
     return [line for line in server.log.splitlines() if "ERROR" in line and "weights.bin" in line]
 
 
-async def until(condition, seconds=RECOVERY):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < deadline:  # noqa: ASYNC110 a log has no event
-        await asyncio.sleep(0.05)
-    return found
-
-
 async def strikes(start, oracle, figures, weights, host, harm):
     """Harm the weights, kill replicas under load, and put the weights back."""
     kills = {"own": 1, "forked": 2}[host]
@@ -83,12 +76,14 @@ async def strikes(start, oracle, figures, weights, host, harm):
             await load.wait_for_answers(BETWEEN)
             for number in range(1, kills + 1):
                 chaos.kill(chaos.a_replica())
-                await load.lightly(until(lambda: complaints(server)))
-                await load.lightly(until(lambda number=number: host == "own" or server.log.count(REPLACED) == number))
+                await load.lightly(within(RECOVERY, lambda: complaints(server)))
+                await load.lightly(
+                    within(RECOVERY, lambda number=number: host == "own" or server.log.count(REPLACED) == number)
+                )
                 await load.wait_for_answers(BETWEEN)
             replaced = server.log.count(REPLACED)
             weights.put_back()
-            all_back = await load.lightly(until(lambda: server.log.count(REPLACED) == kills, 3 * RECOVERY))
+            all_back = await load.lightly(within(3 * RECOVERY, lambda: server.log.count(REPLACED) == kills))
             await load.wait_for_answers(BETWEEN)
         told, log = complaints(server), server.log
     figures.add(
@@ -132,15 +127,15 @@ async def test_a_model_whose_last_replica_is_lost_says_so_and_comes_back(start, 
                 await load.wait_for_answers(BETWEEN)
                 weights.flip()
                 Chaos(server).kill(server.forkers())
-                told = await until(lambda: complaints(server))
+                told = await within(RECOVERY, lambda: complaints(server))
                 if not soon:  # callers are refused meanwhile
-                    await until(lambda: server.log.count("it is tried again") == len(HOSTS["forked"]))
+                    await within(RECOVERY, lambda: server.log.count("it is tried again") == len(HOSTS["forked"]))
                 status = health.Check(health_pb2.HealthCheckRequest(), timeout=10).status
                 weights.put_back()
                 await load.wait_for_answers(BETWEEN)
                 answered = load.answered
         log = server.log
-    figures.add(soon=soon, told=len(told), **load.figures)
+    figures.add(soon=soon, told=told, **load.figures)
     assert load.wrong == []
     assert status == NOT_SERVING
     assert len(complaints(server)) <= 2, log  # of each replica

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from helpers.reliability.load import Load
 from helpers.reliability.probe import bystander
 from helpers.reliability.resources import MEGABYTE, holdings
 from helpers.reliability.versions import ModelFolder, served_versions
+from helpers.reliability.waiting import within
 
 pytestmark = pytest.mark.timeout(form(150, 600))
 
@@ -34,20 +34,13 @@ def held(server):
 
 async def held_at_last(server, processes):
     """What the server holds when an old version's last processes have ended, or have not within the time."""
-    deadline = time.monotonic() + LOADING_TIME
-    while (found := held(server)).processes > processes and time.monotonic() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(0.2)
-    return found
+    await within(LOADING_TIME, lambda: held(server).processes <= processes)
+    return held(server)
 
 
 async def is_served(server, version, seconds=LOADING_TIME):
     """Whether a version is the served one within the time, and waits for it."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and server.is_alive:
-        if await asyncio.to_thread(served_versions, server.address) == [version]:
-            return True
-        await asyncio.sleep(0.1)
-    return False
+    return await within(seconds, lambda: served_versions(server.address) == [version])
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import asyncio
 import resource
-import time
 
 import grpc
 import pytest
@@ -13,6 +12,7 @@ from helpers.reliability.chaos import Chaos
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
 from helpers.reliability.probe import bystander
+from helpers.reliability.waiting import within
 from translane.v1 import translation_pb2_grpc
 
 pytestmark = pytest.mark.timeout(form(150, 1200))
@@ -28,10 +28,7 @@ REPLACED = "has been replaced"  # a log line for each lost replica
 
 async def replaced(server, count):
     """Whether as many replicas have been replaced within the time, and waits for it."""
-    deadline = time.monotonic() + RECOVERY
-    while server.log.count(REPLACED) < count and time.monotonic() < deadline:  # noqa: ASYNC110 a log has no event
-        await asyncio.sleep(0.05)
-    return server.log.count(REPLACED) >= count
+    return await within(RECOVERY, lambda: server.log.count(REPLACED) >= count)
 
 
 async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0, may_be_down=False):

@@ -19,16 +19,20 @@ class Failure:
     Attributes:
         code: the status code.
         reason: of the ErrorInfo; empty if there is none.
-        can_be_retried: whether there is a RetryInfo.
+        retry_after: of the RetryInfo [seconds]; None if there is none.
         fields: the fields that the BadRequest names.
         message: the status message.
     """
 
     code: grpc.StatusCode
     reason: str = ""
-    can_be_retried: bool = False
+    retry_after: float | None = None
     fields: tuple[str, ...] = ()
     message: str = ""
+
+    @property
+    def can_be_retried(self) -> bool:
+        return self.retry_after is not None
 
     @property
     def is_refusal(self) -> bool:
@@ -51,10 +55,11 @@ def failure_of(error: grpc.RpcError) -> Failure:
 def parsed(code: grpc.StatusCode, packed: bytes, message: str = "") -> Failure:
     """Return the failure of a status with `packed` as its `grpc-status-details-bin`."""
     info, retry, bad = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), error_details_pb2.BadRequest()
-    can_be_retried = False
+    retry_after = None
     for detail in status_pb2.Status.FromString(packed).details:
         detail.Unpack(info)
         detail.Unpack(bad)
-        can_be_retried = detail.Unpack(retry) or can_be_retried
+        if detail.Unpack(retry):
+            retry_after = retry.retry_delay.ToNanoseconds() / 1e9
     fields = tuple(violation.field for violation in bad.field_violations)
-    return Failure(code, info.reason, can_be_retried, fields, message)
+    return Failure(code, info.reason, retry_after, fields, message)

@@ -21,8 +21,7 @@ import psutil
 import pytest
 import yaml
 
-from helpers.dashboard import FOLDER, hasty_rules, queries
-from helpers.prometheus import Prometheus
+from helpers.prometheus import FOLDER, Prometheus, hasty_rules, queries
 from helpers.reliability.load import CHANNEL_OPTIONS
 from helpers.reliability.versions import ModelFolder
 from helpers.server_process import BUNDLE, ServerProcess, fake_model

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.dashboard import FOLDER
 from helpers.helm import manifests, of_kind
+from helpers.prometheus import FOLDER
 
 
 def promtool(*arguments):

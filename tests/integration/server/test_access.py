@@ -12,15 +12,16 @@ from urllib.request import urlopen
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from fakes.serving import serving
 from helpers.commands import keys as run_keys
 from helpers.commands import serve
+from helpers.http_calls import until
 from helpers.key_files import holder
 from helpers.ports import free_port
+from helpers.reliability.failures import failure_of
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
@@ -105,21 +106,12 @@ def request(count=1, **fields):
     return pb.TranslateRequest(texts=["abc"] * count, **fields)
 
 
-def details_of(error):
-    trailers = dict(error.trailing_metadata() or ())
-    details = status_pb2.Status.FromString(trailers["grpc-status-details-bin"]).details
-    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
-    for each in details:
-        each.Unpack(info)
-        each.Unpack(retry)
-    return info.reason, retry.retry_delay.ToNanoseconds() / 1e9
-
-
 async def outcome(call):
     try:
         await call
     except grpc.aio.AioRpcError as error:
-        return f"{error.code().name} {details_of(error)[0]}" if error.trailing_metadata() else error.code().name
+        failure = failure_of(error)
+        return f"{failure.code.name} {failure.reason}".rstrip()
     return "OK"
 
 
@@ -203,7 +195,7 @@ async def test_a_call_is_refused_before_its_message_is_received(secrets, tokens)
         call = method()
         with pytest.raises(grpc.aio.AioRpcError) as caught:  # nothing is ever written
             await call
-        assert details_of(caught.value)[0] == "MISSING_KEY"
+        assert failure_of(caught.value).reason == "MISSING_KEY"
 
 
 async def load(running, authority, token_of, seconds, *, lasting):
@@ -231,12 +223,6 @@ async def shown(running):
         return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:
         writer.close()
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not await condition():  # noqa: ASYNC110 the condition is in another process or thread
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -313,10 +299,9 @@ async def test_a_rate_says_when_to_try_again(secrets, tokens):
         assert await outcome(call(request(3), metadata=bearer(tokens[0]))) == "OK"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(request(), metadata=bearer(tokens[0]))
-        reason, retry = details_of(caught.value)
-        assert caught.value.code().name == "RESOURCE_EXHAUSTED"
-        assert reason == "TOO_MANY_SENTENCES_PER_SECOND"
-        assert 4 < retry <= 6
+        failure = failure_of(caught.value)
+        assert failure.name == "RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES_PER_SECOND)"
+        assert 4 < failure.retry_after <= 6
 
 
 async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
@@ -325,17 +310,9 @@ async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens
         running.backend.hold()
         call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
         allowance = allowance_of(running, "a")
-
-        async def is_in_flight():
-            return allowance.in_flight == 4
-
-        await until(is_in_flight)
+        await until(lambda: allowance.in_flight == 4)
         call.cancel()
-
-        async def is_given_back():
-            return allowance.in_flight == 0
-
-        await until(is_given_back)
+        await until(lambda: allowance.in_flight == 0)
         running.backend.release()
 
 

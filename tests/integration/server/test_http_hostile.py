@@ -319,22 +319,20 @@ async def test_keys_are_those_of_grpc(tmp_path):
 
 @pytest.fixture
 def certificates(tmp_path):
-    trustme = pytest.importorskip("trustme")
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost")
-    files = {"tls_cert": tmp_path / "cert", "tls_key": tmp_path / "key", "ca": tmp_path / "ca"}
-    files["tls_cert"].write_bytes(issued.cert_chain_pems[0].bytes())
-    files["tls_key"].write_bytes(issued.private_key_pem.bytes())
-    authority.cert_pem.write_to_path(files["ca"])
-    client = ssl.create_default_context(cafile=files["ca"])
-    own = ssl.create_default_context(cafile=files["ca"])
-    authority.issue_cert("shop.example").configure_cert(own)
-    return files, client, own
+    """The server's settings, the authority's file, and the contexts of a client without and with a certificate."""
+    pytest.importorskip("trustme")
+    from helpers.certificates import Authority
+
+    authority = Authority(tmp_path)
+    files = authority.files("localhost")
+    client, own = (ssl.create_default_context(cafile=authority.file) for _ in range(2))
+    authority.issue("shop.example").configure_cert(own)
+    return {"tls_cert": files.cert, "tls_key": files.key}, authority.file, client, own
 
 
 async def test_tls_is_that_of_grpc(certificates):
-    files, client, _ = certificates
-    async with serving(http_port=0, tls_cert=files["tls_cert"], tls_key=files["tls_key"]) as running:
+    tls, _, client, _ = certificates
+    async with serving(http_port=0, **tls) as running:
         port = running.server.http_port
         assert (await call(port, "Translate", {"texts": ["a"]}, tls=client)).status == 200
         async with Raw(running) as raw:
@@ -343,17 +341,15 @@ async def test_tls_is_that_of_grpc(certificates):
 
 
 async def test_a_handshake_that_does_not_end_counts_as_a_connection(certificates):
-    files, client, _ = certificates
-    tls = {"tls_cert": files["tls_cert"], "tls_key": files["tls_key"]}
+    tls, _, client, _ = certificates
     async with serving(http_port=0, max_connections=1, **tls) as running, Raw(running):
         with pytest.raises(OSError):
             await request(running.server.http_port, "GET", "/healthz", tls=client)
 
 
 async def test_the_certificate_of_a_client_names_the_caller(certificates):
-    files, client, own = certificates
-    settings = {"tls_cert": files["tls_cert"], "tls_key": files["tls_key"], "tls_client_ca": files["ca"]}
-    async with serving(http_port=0, max_calls=4, caller_share=0.25, **settings) as running:
+    tls, ca, client, own = certificates
+    async with serving(http_port=0, max_calls=4, caller_share=0.25, tls_client_ca=ca, **tls) as running:
         port = running.server.http_port
         with pytest.raises(OSError):
             await call(port, "Translate", {"texts": ["a"]}, tls=client)

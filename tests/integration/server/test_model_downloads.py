@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from helpers.file_server import FileServer, other, serving_files, silent, status, wait_until, whole
+from helpers.http_calls import until
 from helpers.real_server import Running, serving_models, small_settings
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
@@ -71,12 +72,6 @@ async def reloads(running: Running, outcome: str) -> int:
     return int(found[1]) if found else 0
 
 
-async def until(condition) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 @pytest.mark.slow
 async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
     caplog.set_level(logging.INFO)
@@ -92,7 +87,7 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         )
         publish(store, version="2")
         running.server.models.request_reload()
-        await until(lambda: is_version(running, "2"))
+        await until(lambda: is_version(running, "2"), PATIENCE)
         assert await translate(running) == expected
 
         weights = store.files[WEIGHTS]
@@ -103,7 +98,7 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         for refused, behaviour in enumerate((whole, status(404), status(403)), 1):
             store.behave("zh-en/manifest.json", behaviour)
             running.server.models.request_reload()
-            await until(lambda refused=refused: is_count(running, "refused", refused))
+            await until(lambda refused=refused: is_count(running, "refused", refused), PATIENCE)
         assert (await version_of(running), await translate(running)) == ("2", expected)
         assert caplog.text.count("a new version is refused, and version 2@") == 3
         assert "weights.bin is not the file that was exported: its sha256 there is" in caplog.text

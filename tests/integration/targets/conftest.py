@@ -45,14 +45,14 @@ def flags(tmp_path_factory):
     return (f"--glossaries={write_glossary(tmp_path_factory.mktemp('targets') / 'glossaries')}",)
 
 
+SERVER = pytest.param("server", marks=pytest.mark.xdist_group("targets"))
+RAY_SERVE = pytest.param("Ray Serve", marks=pytest.mark.xdist_group("ray"))
+# For tests of what the client alone does.
+on_a_server = pytest.mark.parametrize("target", [SERVER], indirect=True, scope="session")
+
+
 # The last one runs until all tests have ended, so Ray, where other modules deploy their applications, is first.
-@pytest.fixture(
-    scope="session",
-    params=[
-        pytest.param("Ray Serve", marks=pytest.mark.xdist_group("ray")),
-        pytest.param("server", marks=pytest.mark.xdist_group("targets")),
-    ],
-)
+@pytest.fixture(scope="session", params=[RAY_SERVE, SERVER])
 def target(request, tmp_path_factory, flags):
     """A running service."""
     if request.param == "Ray Serve":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from integration.targets.conftest import on_a_server
 
 from helpers.client_command import Command
 from helpers.reliability.cases import SENTENCES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
+pytestmark = [pytest.mark.slow, on_a_server]
 
 LINES = [SENTENCES[number % len(SENTENCES)] for number in range(200)]
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
+from integration.targets.conftest import on_a_server
 
 from helpers.client_calls import ClientCall, ask
 from helpers.reliability.cases import SENTENCES
@@ -72,6 +73,7 @@ def test_closing_a_client_frees_its_rows(target, expected):
         assert_free(target, expected)
 
 
+@on_a_server
 async def test_cancelling_tasks_frees_their_rows(target, expected):
     async with AsyncClient(target.address, batch_size=256) as client:
         hogs = [asyncio.create_task(hog(client)) for _ in range(target.engines)]
