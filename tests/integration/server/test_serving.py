@@ -80,18 +80,6 @@ async def handled(running, method, code, at_least=1):
     raise AssertionError(f"{method} was not answered {at_least} times with {code}")
 
 
-async def test_translate():
-    async with serving() as running:
-        texts = ["hello", "", "日本語 👩‍👩‍👧‍👦", "\x00\x1b[31m\r\n\u202e", "a"]
-        assert await translate(running, *texts) == texts
-
-
-async def test_many_callers_get_their_own_answers():
-    async with serving(rows=3, max_queue_size=512) as running:
-        calls = [translate(running, f"text {n}", "x" * (n % 20 + 1)) for n in range(100)]
-        assert await asyncio.gather(*calls) == [[f"text {n}", "x" * (n % 20 + 1)] for n in range(100)]
-
-
 async def test_health_and_refusals_while_starting():
     async with serving(opened=False) as running:
         assert await health(running) == NOT_SERVING
