@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from helpers.pickled_checkpoints import SOURCE_LINES, TARGET_LINES, train_pieces
-from translane_export.sources.fairseq import sinusoids
+from translane_export.sources.placed_tensors import sinusoids
 
 EPSILON = 1e-6  # of Marian's norms
 POSITIONS = 512

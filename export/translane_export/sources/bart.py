@@ -1,17 +1,24 @@
-"""BART (https://arxiv.org/abs/1910.13461), and what those that came of it have in common.
+"""BART and the models that came of it, which differ in norms and positions.
 
-https://huggingface.co/docs/transformers/model_doc/bart
+https://huggingface.co/docs/transformers/model_doc/bart, and its neighbours mbart, m2m_100 and marian.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from translane_export.errors import ExportError
+from translane_export.file_readers import is_there, read_json
 from translane_export.sources import foreign_tokenizers
 from translane_export.sources.huggingface import ACTIVATIONS, Architecture
 from translane_export.sources.model_settings import ModelSettings
-from translane_export.sources.placed_tensors import Names
+from translane_export.sources.placed_tensors import Names, sinusoids
+from translane_server.core.terminal import shown
 
+_MARIAN_UNK = 1  # of every model of OPUS-MT
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 # Of Marian, BART, mBART and M2M100 alike.
@@ -70,6 +77,7 @@ def sizes(config: ModelSettings) -> dict[str, Any]:
     }
 
 
+# https://arxiv.org/abs/1910.13461.
 BART = Architecture(
     model_type="bart",
     title="BART",
@@ -78,5 +86,76 @@ BART = Architecture(
     names={**LAYER_NAMES, **EMBEDDING_NAMES, **EMBEDDING_NORM_NAMES},
     unk_id=3,
     position_offset=2,
+    ignored=VERSIONS,
+)
+
+# https://arxiv.org/abs/2001.08210, and mBART-50: BART with pre-norm and languages.
+MBART = Architecture(
+    model_type="mbart",
+    title="mBART",
+    config=lambda config: {**sizes(config), "norm": "pre", "embedding_norm": True},
+    tokenizer=foreign_tokenizers.mbart,
+    names={**LAYER_NAMES, **EMBEDDING_NAMES, **EMBEDDING_NORM_NAMES, **FINAL_NORM_NAMES},
+    unk_id=3,
+    position_offset=2,
+    ignored=VERSIONS,
+)
+
+
+def _m2m100_positions(config: ModelSettings) -> Tensor:
+    """The position vectors [positions, M]; the first is of the number after the padding id."""
+    first = config.whole("pad_token_id") + 1
+    return sinusoids(first, config.whole("max_position_embeddings"), config.whole("d_model"))
+
+
+# https://arxiv.org/abs/2010.11125, and NLLB-200, https://arxiv.org/abs/2207.04672.
+M2M100 = Architecture(
+    model_type="m2m_100",
+    title="M2M100 (NLLB-200)",
+    config=lambda config: {
+        **sizes(config),
+        "norm": "pre",
+        "scale_embeddings": config.flag("scale_embedding", default=True),
+    },
+    tokenizer=foreign_tokenizers.m2m100,
+    names={**LAYER_NAMES, **EMBEDDING_NAMES, **FINAL_NORM_NAMES},
+    unk_id=3,
+    positions=_m2m100_positions,
+    ignored=rf"{VERSIONS}|model\.(encoder|decoder)\.embed_positions\.weights",
+)
+
+
+def _marian_positions(config: ModelSettings) -> Tensor:
+    """The paper's sinusoids [positions, M] with all sines before all cosines, rounded to float32 at the end."""
+    width = config.whole("d_model")
+    even = torch.arange(0, width, 2, dtype=torch.float64)  # [M / 2]
+    numbers = torch.arange(config.whole("max_position_embeddings"), dtype=torch.float64)
+    angles = numbers[:, None] / 10000.0 ** (even / width)  # [positions, M / 2]
+    return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1).float()
+
+
+def _marian_config(config: ModelSettings) -> dict[str, Any]:
+    fields = {**sizes(config), "norm": "post"}
+    vocabulary = config.path.with_name("vocab.json")
+    if is_there(vocabulary):
+        unknown, size = read_json(vocabulary).get("<unk>", _MARIAN_UNK), fields["source_vocab_size"]
+        if type(unknown) is not int or not 0 <= unknown < size:
+            raise ExportError(
+                f"{vocabulary}: <unk> is {shown(unknown)}, and an id is a whole number from 0 to {size - 1}"
+            )
+        fields["unk_id"] = unknown
+    return {**fields, "target_vocab_size": config.whole("decoder_vocab_size", fields["source_vocab_size"])}
+
+
+# the Transformer of OPUS-MT, https://aclanthology.org/2020.eamt-1.61, converted from Marian.
+MARIAN = Architecture(
+    model_type="marian",
+    title="MarianMT",
+    config=_marian_config,
+    tokenizer=foreign_tokenizers.marian,
+    names={**LAYER_NAMES, **EMBEDDING_NAMES},
+    unk_id=_MARIAN_UNK,
+    decoder_start_key="pad_token_id",
+    positions=_marian_positions,
     ignored=VERSIONS,
 )

@@ -10,14 +10,12 @@ https://github.com/facebookresearch/fairseq (fairseq/models/transformer, fairseq
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
@@ -25,11 +23,10 @@ from translane_export.errors import ExportError
 from translane_export.file_readers import read_text
 from translane_export.model.config import Activation
 from translane_export.sources.bart import LAYER_NAMES
-from translane_export.sources.fairseq_settings import fairseq_settings
-from translane_export.sources.inert_pickle import read_inert
+from translane_export.sources.inert_pickle import plain, read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
-from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
+from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
 from translane_server.core.terminal import shown
@@ -111,17 +108,6 @@ class FairseqReader:
             samples=(),
             metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
         )
-
-
-def sinusoids(first: int, count: int, width: int) -> Tensor:
-    """Return fairseq's vectors [count, M] of positions from `first` on; a zero column comes last where M is odd.
-
-    They are sines, then cosines, of position / 10000^(i / (M/2 - 1)), in float32 from the start, as in training.
-    """
-    half = width // 2
-    frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))  # [M / 2]
-    angles = torch.arange(first, first + count, dtype=torch.float)[:, None] * frequencies  # [count, M / 2]
-    return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)
 
 
 def _checkpoint_file(folder: Path) -> Path:
@@ -249,3 +235,58 @@ def _position_tables(
         else:
             tables[ours] = partial(sinusoids, _FIRST_POSITION, count, fields["d_model"])
     return tables
+
+
+_TASK = "translation"
+_UNSUPPORTED = (
+    "adaptive_input",
+    "adaptive_softmax_cutoff",
+    "base_layers",
+    "char_inputs",
+    "cross_self_attention",
+    "decoder_add_adapters",
+    "decoder_layers_to_keep",
+    "decoder_recurrent_stacking",
+    "encoder_add_adapters",
+    "encoder_layers_to_keep",
+    "encoder_recurrent_stacking",
+    "lang_tok_replacing_bos_eos",
+    "merge_src_tgt_embed",
+    "no_cross_attention",
+    "no_decoder_final_norm",
+    "prepend_bos",
+    "scale_attn",
+    "scale_fc",
+    "scale_heads",
+    "scale_resids",
+    "use_factorized_embedding",
+)
+
+
+def fairseq_settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
+    """The model's settings and the task's, flat: "encoder_layers" whether saved so or as encoder.layers.
+
+    Raises:
+        ExportError: there are none, or the model is of a kind that is not supported.
+    """
+    try:
+        values, groups = plain(content.get("args")), plain(content.get("cfg"))
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
+    if isinstance(groups, dict) and not isinstance(values, dict):
+        task, model = (groups.get(name) for name in ("task", "model"))
+        if isinstance(task, dict) and isinstance(model, dict):
+            values = {**task, **model, "task": task.get("task") or task.get("_name")}
+    if not isinstance(values, dict):
+        raise ExportError(
+            f"{path}: it is no fairseq checkpoint, whose settings are under args, or cfg.task and cfg.model"
+        )
+    flat = dict(values)
+    for side in ("encoder", "decoder"):
+        if isinstance(values.get(side), dict):
+            flat |= {f"{side}_{name}": value for name, value in values[side].items()}
+    settings = ModelSettings({path: flat})
+    if (task := settings.get("task", _TASK)) != _TASK:
+        raise ExportError(f"{path}: its task is {shown(task)}, and only {_TASK} is supported")
+    settings.refuse(_UNSUPPORTED)
+    return settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -108,6 +109,17 @@ def place_tensors(
     if config.tie_embeddings == "three-way":
         state[SOURCE] = state[TARGET]
     return PlacedModel(config, state, origins)
+
+
+def sinusoids(first: int, count: int, width: int) -> Tensor:
+    """Return fairseq's vectors [count, M] of positions from `first` on; a zero column comes last where M is odd.
+
+    They are sines, then cosines, of position / 10000^(i / (M/2 - 1)), in float32 from the start, as in training.
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))  # [M / 2]
+    angles = torch.arange(first, first + count, dtype=torch.float)[:, None] * frequencies  # [count, M / 2]
+    return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)
 
 
 class _Finder:

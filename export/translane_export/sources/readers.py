@@ -10,20 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from translane_export.checkpoint import Checkpoint
+from translane_export.checkpoint import FORMAT, Checkpoint, load_checkpoint
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_json
-from translane_export.sources.bart import BART
+from translane_export.sources.bart import BART, M2M100, MARIAN, MBART
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.fairseq import FairseqReader
 from translane_export.sources.huggingface import CONFIG, HuggingFaceReader, model_type
-from translane_export.sources.m2m100 import M2M100
-from translane_export.sources.marian import MARIAN
 from translane_export.sources.marian_npz import MarianNpzReader
-from translane_export.sources.mbart import MBART
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_export.sources.t5 import MT5, T5
-from translane_export.sources.translane import TranslaneReader
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import is_about_memory
 from translane_server.core.terminal import printable
@@ -45,6 +41,24 @@ class Reader(Protocol):
 
     def read(self, folder: Path) -> Checkpoint:
         """Read `folder`. Raises ExportError with one sentence for whatever is wrong."""
+
+
+class TranslaneReader:
+    """Reads what `translane train` writes; see `translane_export.checkpoint`."""
+
+    format = "Translane checkpoint"
+    family = "transformer"
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether config.json names the format."""
+        try:
+            return read_json(folder / "config.json").get("format") == FORMAT
+        except ExportError:
+            return False
+
+    def read(self, folder: Path) -> Checkpoint:
+        """Read the folder."""
+        return load_checkpoint(folder)
 
 
 ARCHITECTURES = (MARIAN, M2M100, MBART, BART, T5, MT5)

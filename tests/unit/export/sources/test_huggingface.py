@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from helpers import hugging_face
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
+from translane_export.sources.bart import MARIAN
 from translane_export.sources.huggingface import (
     HuggingFaceReader,
     generation_defaults,
@@ -21,7 +22,6 @@ from translane_export.sources.huggingface import (
     read_settings,
     suppressed_ids,
 )
-from translane_export.sources.marian import MARIAN
 from translane_export.sources.readers import ARCHITECTURES, find_reader
 from translane_export.sources.t5 import T5
 

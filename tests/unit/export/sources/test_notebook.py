@@ -8,8 +8,7 @@ from torch import nn
 
 from translane_export.checkpoint import load_checkpoint
 from translane_export.errors import ExportError
-from translane_export.sources.notebook import bring
-from translane_export.sources.word_lists import END, START, UNK, SpecialWords
+from translane_export.sources.notebook import END, START, UNK, SpecialWords, bring
 from translane_export.torch_model import build_model
 from translane_server.bundle.manifest import JsonTokenizerEntry
 

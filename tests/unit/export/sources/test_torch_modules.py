@@ -15,11 +15,11 @@ from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.layers import DecoderLayer, EncoderLayer
 from translane_export.model.masks import CausalRule, View
-from translane_export.sources.torch_module_settings import module_fields
 from translane_export.sources.torch_modules import (
     attention_weights,
     decoder_layer_weights,
     encoder_layer_weights,
+    module_fields,
     transformer_fields,
     transformer_weights,
     with_biases,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from translane_export.errors import ExportError
-from translane_export.sources.word_lists import END, PAD, START, UNK, SpecialWords, number_words, word_tokenizer
+from translane_export.sources.notebook import END, PAD, START, UNK, SpecialWords, number_words, word_tokenizer
 from translane_server.bundle.manifest import JsonTokenizerEntry, SpecialIds
 from translane_server.text.tokenizer import ModelIds, make_tokenizer
 
