@@ -68,7 +68,7 @@ def sizes(config: ModelSettings) -> dict[str, Any]:
         "d_model": width,
         "encoder_layers": config.whole("encoder_layers"),
         "decoder_layers": config.whole("decoder_layers"),
-        "heads": config.check_heads("encoder_attention_heads", heads, width),
+        "heads": config.heads("encoder_attention_heads", heads, width),
         "ffn_size": config.same_whole("encoder_ffn_dim", "decoder_ffn_dim"),
         "activation": config.activation("activation_function", ACTIVATIONS),
         "max_positions": config.whole("max_position_embeddings"),

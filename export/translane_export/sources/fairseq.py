@@ -26,7 +26,7 @@ from translane_export.sources.bart import LAYER_NAMES
 from translane_export.sources.inert_pickle import plain, read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
-from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids
+from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids, split_packed
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
 from translane_server.core.terminal import shown
@@ -60,6 +60,29 @@ _IGNORED = (
     r"(encoder|decoder)\.(version|embed_positions\.(weights?|_float_tensor))"
     r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
+_UNSUPPORTED = (
+    "adaptive_input",
+    "adaptive_softmax_cutoff",
+    "base_layers",
+    "char_inputs",
+    "cross_self_attention",
+    "decoder_add_adapters",
+    "decoder_layers_to_keep",
+    "decoder_recurrent_stacking",
+    "encoder_add_adapters",
+    "encoder_layers_to_keep",
+    "encoder_recurrent_stacking",
+    "lang_tok_replacing_bos_eos",
+    "merge_src_tgt_embed",
+    "no_cross_attention",
+    "no_decoder_final_norm",
+    "prepend_bos",
+    "scale_attn",
+    "scale_fc",
+    "scale_heads",
+    "scale_resids",
+    "use_factorized_embedding",
+)
 # What the first releases called the norms of a layer, in order.
 _OLD_NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -81,16 +104,21 @@ class FairseqReader:
         """Read the folder; its settings name the languages."""
         path = _checkpoint_file(folder)
         content = read_inert(path)
-        settings = fairseq_settings(content, path)
-        source, target = (_language(settings, folder, name) for name in ("source_lang", "target_lang"))
-        source_ids, target_ids = (_read_dictionary(folder / f"dict.{tag}.txt") for tag in (source, target))
+        settings = _settings(content, path)
+        sizes = _sizes(settings)
+        languages = [_language(settings, folder, side) for side in ("source_lang", "target_lang")]
         tensors = _modern_names(_tensors(content, path), settings)
-        fields = _fields(settings, tensors)
-        for tag, ids, side in ((source, source_ids, "source"), (target, target_ids, "target")):
-            symbols, size = 1 + max(ids.values()), fields[f"{side}_vocab_size"]
+        ids: list[dict[str, int]] = []
+        for language, side, stack in zip(languages, ("source", "target"), POSITIONS, strict=True):
+            dictionary = folder / f"dict.{language}.txt"
+            ids.append(_read_dictionary(dictionary))
+            symbols, size = 1 + max(ids[-1].values()), len(find_table(tensors, f"{stack}.embed_tokens.weight", path))
             if symbols != size:
-                path_of_ids = folder / f"dict.{tag}.txt"
-                raise ExportError(f"{path_of_ids}: it has {symbols} symbols, and the model embeds {size}")
+                raise ExportError(f"{dictionary}: it has {symbols} symbols, and the model embeds {size}")
+            sizes[f"{side}_vocab_size"] = size
+        limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
+        limits += [len(tensors[name]) - _FIRST_POSITION for name in _learned(settings) if name in tensors]
+        fields = {**sizes, "max_positions": min(limits)}
         model = place_tensors(
             stored_tensors(tensors, path),
             fields,
@@ -100,10 +128,11 @@ class FairseqReader:
             unbiased="output_projection",
             ignored=_IGNORED,
         )
-        models = find_sentencepiece(folder, {"source", "src", source}, {"target", "tgt", "trg", target})
+        source, target = languages
+        models = find_sentencepiece(folder, ({"source", "src", source}, {"target", "tgt", "trg", target}))
         return Checkpoint(
             **model._asdict(),
-            tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=True),
+            tokenizer=numbered_pieces(*models, *ids, source_eos=True),
             languages=Languages(source=(source,), target=(target,)),
             samples=(),
             metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
@@ -120,6 +149,64 @@ def _checkpoint_file(folder: Path) -> Path:
     raise ExportError(
         f"checkpoint {folder}: it has {len(files)} .pt files, and none is called {' or '.join(_PREFERRED)}"
     )
+
+
+def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
+    """The model's settings and the task's, flat: "encoder_layers" whether saved so or as encoder.layers."""
+    try:
+        values, groups = plain(content.get("args")), plain(content.get("cfg"))
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
+    if isinstance(groups, dict) and not isinstance(values, dict):
+        task, model = (groups.get(name) for name in ("task", "model"))
+        if isinstance(task, dict) and isinstance(model, dict):
+            values = {**task, **model, "task": task.get("task") or task.get("_name")}
+    if not isinstance(values, dict):
+        raise ExportError(
+            f"{path}: it is no fairseq checkpoint, whose settings are under args, or cfg.task and cfg.model"
+        )
+    flat = dict(values)
+    for side in ("encoder", "decoder"):
+        if isinstance(values.get(side), dict):
+            flat |= {f"{side}_{name}": value for name, value in values[side].items()}
+    return ModelSettings({path: flat})
+
+
+def _sizes(settings: ModelSettings) -> dict[str, Any]:
+    """What the settings alone say of the fields of `TransformerConfig`. Refuses what is not supported."""
+    settings.choice("task", ("translation",), "translation")
+    settings.refuse(_UNSUPPORTED)
+    before = settings.flag("encoder_normalize_before")
+    if before != settings.flag("decoder_normalize_before"):
+        settings.unsupported(
+            "encoder_normalize_before",
+            "encoder_normalize_before and decoder_normalize_before differ, which is not supported",
+        )
+    width = settings.same_whole("encoder_embed_dim", "decoder_embed_dim")
+    heads = settings.same_whole("encoder_attention_heads", "decoder_attention_heads")
+    for name in ("decoder_input_dim", "decoder_output_dim"):
+        if settings.whole(name, width) != width:
+            settings.unsupported(name, f"{name} is not the {width} of decoder_embed_dim, which is not supported")
+    sizes = {
+        "d_model": width,
+        "encoder_layers": settings.whole("encoder_layers"),
+        "decoder_layers": settings.whole("decoder_layers"),
+        "heads": settings.heads("encoder_attention_heads", heads, width),
+        "ffn_size": settings.same_whole("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
+        "activation": settings.activation("activation_fn", _ACTIVATIONS, "relu"),
+        "norm": "pre" if before else "post",
+        "positions": "none" if settings.flag("no_token_positional_embeddings") else "learned",
+        "scale_embeddings": not settings.flag("no_scale_embedding"),
+        "embedding_norm": settings.flag("layernorm_embedding"),
+        "pad_id": _PAD,
+        "unk_id": _UNK,
+        "bos_id": _BOS,
+        "eos_id": _EOS,
+        "decoder_start_id": _EOS,
+        "suppressed_ids": (_PAD,),
+    }
+    settings.check_supported()
+    return sizes
 
 
 def _language(settings: ModelSettings, folder: Path, name: str) -> str:
@@ -159,11 +246,8 @@ def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 def _modern_names(tensors: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
     """Bring what older releases saved to the newest one's names; add the projection where it is an embedding."""
     renamed: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if found := re.fullmatch(r"(.*_attn\.)in_proj_(weight|bias)", name):
-            for part, piece in zip("qkv", tensor.chunk(3), strict=True):
-                renamed[f"{found[1]}{part}_proj.{found[2]}"] = piece
-        elif found := re.fullmatch(r"(encoder|decoder)(\.layers\.\d+\.)layer_norms\.([0-2])\.(.*)", name):
+    for name, tensor in split_packed(tensors).items():
+        if found := re.fullmatch(r"(encoder|decoder)(\.layers\.\d+\.)layer_norms\.([0-2])\.(.*)", name):
             norms = _OLD_NORMS[found[1]]
             number = int(found[3])
             new = norms[number] if number < len(norms) else f"layer_norms.{number}"
@@ -176,46 +260,6 @@ def _modern_names(tensors: Mapping[str, Tensor], settings: ModelSettings) -> dic
     if shared and "decoder.embed_tokens.weight" in renamed:
         renamed.setdefault("decoder.output_projection.weight", renamed["decoder.embed_tokens.weight"])
     return renamed
-
-
-def _fields(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Those of `TransformerConfig`."""
-    before = settings.flag("encoder_normalize_before")
-    if before != settings.flag("decoder_normalize_before"):
-        raise ExportError(
-            f"{settings.path}: encoder_normalize_before and decoder_normalize_before differ, which is not supported"
-        )
-    width = settings.same_whole("encoder_embed_dim", "decoder_embed_dim")
-    heads = settings.same_whole("encoder_attention_heads", "decoder_attention_heads")
-    for name in ("decoder_input_dim", "decoder_output_dim"):
-        if settings.whole(name, width) != width:
-            raise ExportError(
-                f"{settings.path}: {name} is not the {width} of decoder_embed_dim, which is not supported"
-            )
-    source, target = (find_table(tensors, f"{side}.embed_tokens.weight", settings.path) for side in POSITIONS)
-    limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
-    limits += [len(tensors[name]) - _FIRST_POSITION for name in _learned(settings) if name in tensors]
-    return {
-        "source_vocab_size": len(source),
-        "target_vocab_size": len(target),
-        "d_model": width,
-        "encoder_layers": settings.whole("encoder_layers"),
-        "decoder_layers": settings.whole("decoder_layers"),
-        "heads": settings.check_heads("encoder_attention_heads", heads, width),
-        "ffn_size": settings.same_whole("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
-        "activation": settings.activation("activation_fn", _ACTIVATIONS, "relu"),
-        "norm": "pre" if before else "post",
-        "positions": "none" if settings.flag("no_token_positional_embeddings") else "learned",
-        "max_positions": min(limits),
-        "scale_embeddings": not settings.flag("no_scale_embedding"),
-        "embedding_norm": settings.flag("layernorm_embedding"),
-        "pad_id": _PAD,
-        "unk_id": _UNK,
-        "bos_id": _BOS,
-        "eos_id": _EOS,
-        "decoder_start_id": _EOS,
-        "suppressed_ids": (_PAD,),
-    }
 
 
 def _learned(settings: ModelSettings) -> list[str]:
@@ -235,58 +279,3 @@ def _position_tables(
         else:
             tables[ours] = partial(sinusoids, _FIRST_POSITION, count, fields["d_model"])
     return tables
-
-
-_TASK = "translation"
-_UNSUPPORTED = (
-    "adaptive_input",
-    "adaptive_softmax_cutoff",
-    "base_layers",
-    "char_inputs",
-    "cross_self_attention",
-    "decoder_add_adapters",
-    "decoder_layers_to_keep",
-    "decoder_recurrent_stacking",
-    "encoder_add_adapters",
-    "encoder_layers_to_keep",
-    "encoder_recurrent_stacking",
-    "lang_tok_replacing_bos_eos",
-    "merge_src_tgt_embed",
-    "no_cross_attention",
-    "no_decoder_final_norm",
-    "prepend_bos",
-    "scale_attn",
-    "scale_fc",
-    "scale_heads",
-    "scale_resids",
-    "use_factorized_embedding",
-)
-
-
-def fairseq_settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
-    """The model's settings and the task's, flat: "encoder_layers" whether saved so or as encoder.layers.
-
-    Raises:
-        ExportError: there are none, or the model is of a kind that is not supported.
-    """
-    try:
-        values, groups = plain(content.get("args")), plain(content.get("cfg"))
-    except ValueError as error:
-        raise ExportError(f"{path}: {error}") from None
-    if isinstance(groups, dict) and not isinstance(values, dict):
-        task, model = (groups.get(name) for name in ("task", "model"))
-        if isinstance(task, dict) and isinstance(model, dict):
-            values = {**task, **model, "task": task.get("task") or task.get("_name")}
-    if not isinstance(values, dict):
-        raise ExportError(
-            f"{path}: it is no fairseq checkpoint, whose settings are under args, or cfg.task and cfg.model"
-        )
-    flat = dict(values)
-    for side in ("encoder", "decoder"):
-        if isinstance(values.get(side), dict):
-            flat |= {f"{side}_{name}": value for name, value in values[side].items()}
-    settings = ModelSettings({path: flat})
-    if (task := settings.get("task", _TASK)) != _TASK:
-        raise ExportError(f"{path}: its task is {shown(task)}, and only {_TASK} is supported")
-    settings.refuse(_UNSUPPORTED)
-    return settings

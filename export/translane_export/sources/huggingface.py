@@ -138,6 +138,7 @@ def read_model(folder: Path, architecture: Architecture, settings: ModelSettings
     """
     stored = read_weights(folder)
     sizes = architecture.config(settings)
+    settings.check_supported()
     _check_ids(settings, sizes["source_vocab_size"], sizes["target_vocab_size"])
     table = partial(architecture.positions, settings) if architecture.positions else None
     ignored = architecture.ignored

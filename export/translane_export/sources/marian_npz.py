@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.generation_config import read_search
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.npz_files import read_npz
-from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
+from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids
 from translane_export.sources.weight_files import stored_tensors
 from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
@@ -57,9 +56,22 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-ffn-depth": (2,),
 }
+_EOS, _UNK = "</s>", "<unk>"
+_SIDES = ({"source", "src", "srcvocab"}, {"target", "tgt", "trg", "trgvocab"})
+_CODE = re.compile(r">>(.+)<<")
 _EMBEDDINGS = ("Wemb", "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt")
 _BIAS = "decoder_ff_logit_out_b"
 _MATRIX = re.compile(r"(en|de)coder_(l\d+_(self|context|ffn)_W[qkvo12]|ff_logit_out_W)")
+
+
+class MarianVocabularies(NamedTuple):
+    """What the vocabularies of a folder say; ``sizes`` are one more than the largest id of the source, the target."""
+
+    tokenizer: TokenizerFiles
+    languages: Languages
+    sizes: tuple[int, int]
+    eos: int
+    unk: int
 
 
 class MarianNpzReader:
@@ -74,13 +86,14 @@ class MarianNpzReader:
 
     def read(self, folder: Path) -> Checkpoint:
         """Read the folder, which does not say what the languages are, but for those of its tokens ``>>fra<<``."""
-        decoder = read_decoder_settings(folder)
+        decoder = _decoder_settings(folder)
         path = _model_file(folder, decoder)
         tensors = read_npz(path)
         settings = _settings(tensors, path)
-        vocabularies = find_vocabularies(folder, decoder)
+        sizes = _sizes(settings)
+        vocabularies = _vocabularies(folder, decoder)
         tensors = {name: _oriented(name, tensor) for name, tensor in tensors.items() if not name.startswith("special:")}
-        fields = _fields(settings, tensors, vocabularies, unknowns=bool(decoder.get("allow-unk")))
+        fields = sizes | _special_ids(vocabularies, tensors, path, unknowns=bool(decoder.get("allow-unk")))
         _scale_gelu(settings, tensors)
         tensors = _with_start(tensors, fields["pad_id"] + 1)
         table = partial(sinusoids, 0, fields["max_positions"], fields["d_model"])
@@ -140,10 +153,6 @@ def _settings(tensors: Mapping[str, Tensor], path: Path) -> ModelSettings:
         settings = ModelSettings({path: read_settings(text)})
     except ValueError as error:
         raise ExportError(f"{path}: {_SETTINGS}: {printable(str(error), 200)}") from None
-    settings.refuse(_UNSUPPORTED)
-    for name, known in _CHOICES.items():
-        if (value := settings.get(name, known[0])) not in known:
-            raise ExportError(f"{path}: {name} is {shown(value)}, and only {known[0]} is supported")
     if any(tensor.dtype in (torch.int8, torch.uint8) for name, tensor in tensors.items() if name != _SETTINGS):
         raise ExportError(f"{path}: its weights are int8, and only those of float32 and float16 are read")
     return settings
@@ -154,32 +163,18 @@ def _oriented(name: str, tensor: Tensor) -> Tensor:
     return tensor.t().contiguous() if _MATRIX.fullmatch(name) and tensor.ndim == 2 else tensor
 
 
-def _fields(
-    settings: ModelSettings, tensors: Mapping[str, Tensor], vocabularies: MarianVocabularies, *, unknowns: bool
-) -> dict[str, Any]:
-    """Those of `TransformerConfig`."""
-    path, width = settings.path, settings.whole("dim-emb")
-    source, target = (
-        find_table(tensors, "Wemb" if "Wemb" in tensors else f"{side}_Wemb", path) for side in ("encoder", "decoder")
-    )
-    for side, table, pieces in (
-        ("source", source, vocabularies.source_size),
-        ("target", target, vocabularies.target_size),
-    ):
-        if len(table) < pieces:
-            raise ExportError(
-                f"{path}: its {side} vocabulary has {pieces:,} pieces, and the model embeds {len(table):,}"
-            )
-    start = max(len(source), len(target))  # the vector of zeros that decoders start with
-    beyond = range(len(target), start + 1)
+def _sizes(settings: ModelSettings) -> dict[str, Any]:
+    """What the settings say of the fields of `TransformerConfig`. Refuses what is not supported."""
+    settings.refuse(_UNSUPPORTED)
+    for name, supported in _CHOICES.items():
+        settings.choice(name, supported, supported[0])
     pre, embedding = _norms(settings)
-    return {
-        "source_vocab_size": start + 1,
-        "target_vocab_size": start + 1,
+    width = settings.whole("dim-emb")
+    sizes = {
         "d_model": width,
         "encoder_layers": settings.whole("enc-depth"),
         "decoder_layers": settings.whole("dec-depth"),
-        "heads": settings.check_heads("transformer-heads", settings.whole("transformer-heads"), width),
+        "heads": settings.heads("transformer-heads", settings.whole("transformer-heads"), width),
         "ffn_size": settings.whole("transformer-dim-ffn"),
         "activation": settings.activation("transformer-ffn-activation", _ACTIVATIONS, "swish"),
         "norm": "pre" if pre else "post",
@@ -187,12 +182,30 @@ def _fields(
         "positions": "learned",
         "max_positions": _MOST_POSITIONS,
         "layer_norm_eps": 1e-6,
+    }
+    settings.check_supported()
+    return sizes
+
+
+def _special_ids(
+    vocabularies: MarianVocabularies, tensors: Mapping[str, Tensor], path: Path, *, unknowns: bool
+) -> dict[str, Any]:
+    """The fields of `TransformerConfig` about vocabularies: decoders start with a vector of zeros beyond both."""
+    rows: list[int] = []
+    for side, stack, pieces in zip(("source", "target"), POSITIONS, vocabularies.sizes, strict=True):
+        rows.append(len(find_table(tensors, "Wemb" if "Wemb" in tensors else f"{stack}_Wemb", path)))
+        if rows[-1] < pieces:
+            raise ExportError(f"{path}: its {side} vocabulary has {pieces:,} pieces, and the model embeds {rows[-1]:,}")
+    start = max(rows)
+    return {
+        "source_vocab_size": start + 1,
+        "target_vocab_size": start + 1,
         "pad_id": start,
         "unk_id": vocabularies.unk,
         "bos_id": start,
         "eos_id": vocabularies.eos,
         "decoder_start_id": start,
-        "suppressed_ids": (*(() if unknowns else (vocabularies.unk,)), *beyond),
+        "suppressed_ids": (*(() if unknowns else (vocabularies.unk,)), *range(rows[1], start + 1)),
     }
 
 
@@ -201,10 +214,11 @@ def _norms(settings: ModelSettings) -> tuple[bool, bool]:
     names = ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")
     before, after, top, embedding = (str(settings.get(f"transformer-{name}") or "").replace("d", "") for name in names)
     if embedding not in ("", "n") or (before, after, top) not in (("", "an", ""), ("n", "a", "n")):
-        raise ExportError(
-            f"{settings.path}: transformer-preprocess, -postprocess, -postprocess-top and -postprocess-emb are"
+        settings.unsupported(
+            "transformer-preprocess",
+            "transformer-preprocess, -postprocess, -postprocess-top and -postprocess-emb are"
             f" {shown(before)}, {shown(after)}, {shown(top)} and {shown(embedding)} without dropout, and supported are"
-            " norms after each sublayer ('', 'an', '') and before it ('n', 'a', 'n'), with '' or 'n' for embeddings"
+            " norms after each sublayer ('', 'an', '') and before it ('n', 'a', 'n'), with '' or 'n' for embeddings",
         )
     return before == "n", embedding == "n"
 
@@ -265,36 +279,9 @@ def _names(settings: ModelSettings) -> dict[str, str | tuple[str, ...]]:
     return names
 
 
-_DECODER = "decoder.yml"
-_EOS, _UNK = "</s>", "<unk>"
-_WORDS = {"source": {"source", "src", "srcvocab"}, "target": {"target", "tgt", "trg", "trgvocab"}}
-_CODE = re.compile(r">>(.+)<<")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MarianVocabularies:
-    """What the vocabularies of a folder say.
-
-    Attributes:
-        tokenizer: makes the vocabularies' ids.
-        languages: those that the source vocabulary has tokens for, or one that is not known.
-        source_size: one more than the largest source id.
-        target_size: one more than the largest target id.
-        eos: the id that ends sentences.
-        unk: the id of what has no piece.
-    """
-
-    tokenizer: TokenizerFiles
-    languages: Languages
-    source_size: int
-    target_size: int
-    eos: int
-    unk: int
-
-
-def read_decoder_settings(folder: Path) -> dict[str, Any]:
-    """Return what decoder.yml says; nothing where there is none. Raises ExportError."""
-    path = folder / _DECODER
+def _decoder_settings(folder: Path) -> dict[str, Any]:
+    """What decoder.yml says; nothing where there is none."""
+    path = folder / "decoder.yml"
     if not is_there(path):
         return {}
     try:
@@ -303,63 +290,35 @@ def read_decoder_settings(folder: Path) -> dict[str, Any]:
         raise ExportError(f"{path}: {error}") from None
 
 
-def find_vocabularies(folder: Path, decoder: Mapping[str, Any]) -> MarianVocabularies:
-    """Return the vocabularies that decoder.yml names, or else those that the folder has.
-
-    Raises:
-        ExportError: there are none, it is not clear which is whose, or a file is wrong.
-    """
-    source, target = _files(folder, decoder)
+def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> MarianVocabularies:
+    """The vocabularies that decoder.yml names, or else those that the folder has."""
+    source, target = paths = _vocabulary_files(folder, decoder)
     if source.suffix == ".spm":
-        return _of_sentencepiece(source, target)
-    ids = [_read_ids(path) for path in (source, target)]
+        models = [load_sentencepiece(path) for path in paths]
+        ids = [{model.id_to_piece(number): number for number in range(len(model))} for model in models]
+        special = [{_EOS: model.eos_id(), _UNK: model.unk_id()} for model in models]
+        tokenizer = sentencepiece_files(source, target)
+    else:
+        ids = [_read_ids(path) for path in paths]
+        special = [{name: pieces.get(name, -1) for name in (_EOS, _UNK)} for pieces in ids]
+        tokenizer = numbered_pieces(*find_sentencepiece(folder, _SIDES), *ids, source_eos=True)
     for name in (_EOS, _UNK):
-        for path, pieces in zip((source, target), ids, strict=True):
-            if name not in pieces:
+        for path, numbers in zip(paths, special, strict=True):
+            if numbers[name] < 0:
                 raise ExportError(f"{path}: it has no {name}")
-        if ids[0][name] != ids[1][name]:
+        if special[0][name] != special[1][name]:
             raise ExportError(f"{target}: {name} is not the same id as in {source.name}, which is not supported")
-    models = find_sentencepiece(folder, _WORDS["source"], _WORDS["target"])
     codes = {match[1]: id_ for piece, id_ in ids[0].items() if (match := _CODE.fullmatch(piece))}
-    return MarianVocabularies(
-        tokenizer=numbered_pieces(*models, *ids, source_eos=True),
-        languages=_languages(codes),
-        source_size=1 + max(ids[0].values()),
-        target_size=1 + max(ids[1].values()),
-        eos=ids[0][_EOS],
-        unk=ids[0][_UNK],
-    )
-
-
-def _of_sentencepiece(source: Path, target: Path) -> MarianVocabularies:
-    one, other = (load_sentencepiece(path) for path in (source, target))
-    for kind in ("eos_id", "unk_id"):
-        ids = [getattr(model, kind)() for model in (one, other)]
-        if ids[0] != ids[1] or ids[0] < 0:
-            raise ExportError(f"{target}: its {kind} is {ids[1]}, and that of {source.name} is {ids[0]}")
-    names = {number: one.id_to_piece(number) for number in range(len(one))}
-    codes = {match[1]: id_ for id_, piece in names.items() if (match := _CODE.fullmatch(piece))}
-    return MarianVocabularies(
-        tokenizer=sentencepiece_files(source, target),
-        languages=_languages(codes),
-        source_size=len(one),
-        target_size=len(other),
-        eos=one.eos_id(),
-        unk=one.unk_id(),
-    )
-
-
-def _languages(codes: Mapping[str, int]) -> Languages:
-    """The target's token stands before the source."""
-    return Languages(
+    languages = Languages(
         source=(UNDETERMINED,),
         target=tuple(codes) or (UNDETERMINED,),
         templates=LanguageTemplates(target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()}),
     )
+    sizes = 1 + max(ids[0].values()), 1 + max(ids[1].values())
+    return MarianVocabularies(tokenizer, languages, sizes, special[0][_EOS], special[0][_UNK])
 
 
-def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, Path]:
-    """The vocabularies of both sides."""
+def _vocabulary_files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, Path]:
     named = decoder.get("vocabs")
     if isinstance(named, list) and len(named) == 2:
         source, target = (folder / Path(str(name)).name for name in named)
@@ -367,26 +326,13 @@ def _files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, Path]:
         found = sorted(path for path in folder.iterdir() if re.search(r"vocab.*\.(ya?ml|json|spm)$", path.name))
         if not found:
             raise ExportError(f"checkpoint {folder}: it has no vocabulary, such as vocab.yml or vocab.spm")
-        source, target = (_side(folder, found, side) for side in ("source", "target"))
+        source, target = find_sides(folder, found, _SIDES, "vocabulary")
     for path in (source, target):
         if not path.is_file():
             raise ExportError(f"{path}: the file is missing, a vocabulary")
         if path.suffix not in (".yml", ".yaml", ".json", ".spm") or path.suffix != source.suffix:
             raise ExportError(f"{path}: vocabularies are .yml, .json or .spm files, both of one kind")
     return source, target
-
-
-def _side(folder: Path, found: list[Path], side: str) -> Path:
-    if len(found) == 1:
-        return found[0]
-    mine = [path for path in found if _WORDS[side] & set(re.split(r"[._-]", path.name))]
-    if len(mine) != 1:
-        names = ", ".join(path.name for path in found)
-        raise ExportError(
-            f"checkpoint {folder}: of {names} it is not clear which is the {side} side's vocabulary; decoder.yml may"
-            " say so under vocabs"
-        )
-    return mine[0]
 
 
 def _read_ids(path: Path) -> dict[str, int]:

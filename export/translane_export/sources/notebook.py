@@ -6,10 +6,10 @@ docs/bring-your-own.md has such a model, and the lines that bring it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tokenizers
 import torch
@@ -17,15 +17,16 @@ from torch import Tensor, nn
 
 from translane_export.checkpoint import save_checkpoint
 from translane_export.errors import ExportError
-from translane_export.model import Transformer, TransformerConfig
-from translane_export.sources.placed_tensors import POSITIONS, PROJECTION, SOURCE, TARGET
-from translane_export.sources.torch_modules import module_fields, transformer_weights, with_biases
-from translane_export.weights import as_linear, check_weight
+from translane_export.model.config import Activation
+from translane_export.model.layers import ACTIVATIONS
+from translane_export.sources.placed_tensors import POSITIONS, SOURCE, TARGET, place_tensors, split_packed
+from translane_export.sources.weight_files import stored_tensors
+from translane_export.weights import check_weight
 from translane_server.bundle.manifest import MOST_PIECES
 from translane_server.core.terminal import printable, shown
 from translane_server.text.json_tokenizer import is_of_tokenizers
 
-_BIAS = "output_projection.bias"
+_MODEL = Path("the notebook's model")  # what errors call it
 _NEVER = -10_000.0  # the logit of a word that the model cannot generate: its probability is 0, also in float16
 WORDS = r"[^\s\x1c-\x1f]+"
 """Finds the words that Python's `str.split` finds."""
@@ -181,42 +182,46 @@ def bring(
     for name, embedding in (("source_embedding", source_embedding), ("target_embedding", target_embedding)):
         if embedding.max_norm is not None:
             raise ExportError(f"{name} has max_norm, which is not supported")
-    fields = module_fields(transformer)
+    fields = _module_fields(transformer)
     tables = [_position_table(each, fields["d_model"]) for each in (positions, target_positions) if each is not None]
-    state = transformer_weights({name: _weight(each, name) for name, each in transformer.state_dict().items()})
-    state |= dict(zip(POSITIONS.values(), (tables[0], tables[-1]), strict=True))
-    state |= {SOURCE: _rows(sources, source_embedding.weight, source_words, "source_embedding")}
-    state |= _target_rows(targets, target_embedding, generator, target_words)
-    tied = torch.equal(state[TARGET], state[PROJECTION])
-    if tied:
-        state[PROJECTION] = state[TARGET]
-    try:
-        config = TransformerConfig(
-            **{**fields, "biases": fields["biases"] or _BIAS in state},
-            source_vocab_size=len(sources.words),
-            target_vocab_size=len(targets.words),
-            positions="learned",
-            max_positions=min(map(len, tables)),
-            scale_embeddings=scale_embeddings,
-            tie_embeddings="two-way" if tied else "none",
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=START,
-            eos_id=END,
-        )
-    except ValueError as error:
-        raise ExportError(f"the parts make no model: {error}") from None
-    state |= {name: state[name][: config.max_positions] for name in POSITIONS.values()}
-    state = with_biases(state, config)
-    _check_shapes(state, config)
+    longest = min(map(len, tables))
+    bias: Tensor | None = generator.bias
+    if bias is None and bool((targets.places < 0).any()):
+        bias = torch.zeros(len(target_words))  # a word that is not there needs one
+    tensors = {
+        **split_packed({f"transformer.{name}": _weight(each, name) for name, each in transformer.state_dict().items()}),
+        "positions": tables[0][:longest],
+        "target_positions": tables[-1][:longest],
+        "source_embedding.weight": _rows(sources, source_embedding.weight, source_words, "source_embedding"),
+        "target_embedding.weight": _rows(targets, target_embedding.weight, target_words, "target_embedding"),
+        "generator.weight": _rows(targets, generator.weight, target_words, "generator"),
+    }
+    if bias is not None:
+        tensors["generator.bias"] = _rows(targets, bias, target_words, "generator", missing=_NEVER)
+    model = place_tensors(
+        stored_tensors(tensors, _MODEL),
+        {
+            **fields,
+            "biases": fields["biases"] or bias is not None,
+            "source_vocab_size": len(sources.words),
+            "target_vocab_size": len(targets.words),
+            "positions": "learned",
+            "max_positions": longest,
+            "scale_embeddings": scale_embeddings,
+            **{"pad_id": PAD, "unk_id": UNK, "bos_id": START, "eos_id": END},
+        },
+        _names(),
+        path=_MODEL,
+        unbiased=".*",
+    )
     with tempfile.TemporaryDirectory() as scratch:
         files = [Path(scratch) / f"{side}.json" for side in ("source", "target")]
         for file, words in zip(files, (sources.words, targets.words), strict=True):
             file.write_bytes(word_tokenizer(words, lowercase=lowercase, pattern=pattern))
         save_checkpoint(
             folder,
-            config=config,
-            state_dict=state,
+            config=model.config,
+            state_dict=model.state_dict,
             source_tokenizer=files[0],
             target_tokenizer=files[1],
             tokenizer_kind="tokenizers",
@@ -252,28 +257,82 @@ def _rows(numbered: NumberedWords, table: Tensor, words: Sequence[str], name: st
     return numbered.reorder(_weight(table, name), missing)
 
 
-def _target_rows(
-    targets: NumberedWords, embedding: nn.Embedding, generator: nn.Linear, words: Sequence[str]
-) -> dict[str, Tensor]:
-    state = {
-        TARGET: _rows(targets, embedding.weight, words, "target_embedding"),
-        PROJECTION: _rows(targets, generator.weight, words, "generator"),
+def _module_fields(transformer: nn.Transformer) -> dict[str, Any]:
+    """What the modules of a `nn.Transformer` say of the fields of `TransformerConfig`.
+
+    Raises:
+        ExportError: a stack or layer is of a class of its own, layers differ, the activation is none that Translane
+            has, or attention has ``add_zero_attn`` or ``add_bias_kv``.
+    """
+    found: list[tuple[Any, ...]] = []
+    counts: dict[str, int] = {}
+    for stack, kind in (("encoder", nn.TransformerEncoderLayer), ("decoder", nn.TransformerDecoderLayer)):
+        layers: list[Any] = list(getattr(getattr(transformer, stack), "layers", ()))
+        counts[f"{stack}_layers"] = len(layers)
+        for number, layer in enumerate(layers):
+            name = f"{stack}.layers.{number}"
+            if type(layer) is not kind:
+                own = type(layer).__name__
+                raise ExportError(f"{name} is of the class {own}, and only an nn.{kind.__name__} is read")
+            for part, module in layer.named_modules():
+                if isinstance(module, nn.MultiheadAttention) and (module.add_zero_attn or module.bias_k is not None):
+                    raise ExportError(f"{name}.{part} has add_zero_attn or add_bias_kv, which are not supported")
+            sizes = layer.self_attn.embed_dim, layer.linear1.out_features, layer.self_attn.num_heads
+            activation = _activation(layer.activation, name)
+            found.append((*sizes, layer.norm_first, activation, layer.norm1.eps, layer.dropout1.p))
+    if not all(counts.values()):
+        raise ExportError("nn.Transformer: its encoder or decoder has no layers")
+    if len(set(found)) > 1:
+        raise ExportError("nn.Transformer: its layers differ in heads, norm_first, activation, epsilon or sizes")
+    d_model, ffn_size, heads, norm_first, activation, epsilon, dropout = found[0]
+    ends = [getattr(transformer, stack).norm is not None for stack in ("encoder", "decoder")]
+    if ends[0] != ends[1]:
+        raise ExportError("nn.Transformer: only one of encoder.norm and decoder.norm is there")
+    return {
+        **counts,
+        "d_model": d_model,
+        "heads": heads,
+        "ffn_size": ffn_size,
+        "activation": activation,
+        "norm": "pre" if norm_first else "post",
+        "final_norm": None if ends[0] == norm_first else ends[0],  # None: as the norm's place implies
+        "layer_norm_eps": epsilon,
+        "dropout": dropout,
+        "biases": any(name.endswith("bias") and ".norm" not in name for name in transformer.state_dict()),
     }
-    bias: Tensor | None = generator.bias
-    if bias is None and bool((targets.places < 0).any()):
-        bias = torch.zeros(len(words))  # an absent word needs one
-    if bias is not None:
-        state[_BIAS] = _rows(targets, bias, words, "generator", missing=_NEVER)
-    return state
 
 
-def _check_shapes(state: dict[str, Tensor], config: TransformerConfig) -> None:
-    with torch.device("meta"):
-        expected = Transformer(config).state_dict()
-    for name, parameter in expected.items():
-        if name not in state:
-            raise ExportError(f"the parts make no model: nothing is its {name}")
-        if as_linear(state[name], parameter.shape).shape != parameter.shape:
-            raise ExportError(f"{name} is {list(state[name].shape)}, and it should be {list(parameter.shape)}")
-    if left := sorted(state.keys() - expected.keys()):
-        raise ExportError(f"{left[0]} has no place in the model")
+def _activation(function: Callable[[Tensor], Tensor], layer: str) -> Activation:
+    """The activation that gives the same numbers: it may be a function, a module or a lambda."""
+    inputs = torch.linspace(-6, 6, 241)
+    with torch.inference_mode():
+        outputs = function(inputs.clone())
+        for name, ours in ACTIVATIONS.items():
+            if torch.allclose(outputs, ours(inputs), rtol=0, atol=1e-6):
+                return name
+    raise ExportError(f"{layer}: its activation is none of {', '.join(ACTIVATIONS)}")
+
+
+def _names() -> dict[str, str]:
+    """Our modules to those of a notebook; ``*`` is the number of a layer."""
+    names = {
+        SOURCE: "source_embedding.weight",
+        TARGET: "target_embedding.weight",
+        POSITIONS["encoder"]: "positions",
+        POSITIONS["decoder"]: "target_positions",
+        "output_projection": "generator",
+    }
+    for stack, attentions in (
+        ("encoder", {"self_attention": "self_attn"}),
+        ("decoder", {"self_attention": "self_attn", "cross_attention": "multihead_attn"}),
+    ):
+        ours, theirs = f"{stack}.layers.*", f"transformer.{stack}.layers.*"
+        for number, sublayer in enumerate([*attentions, "feed_forward"], start=1):
+            names[f"{ours}.{sublayer}_residual.norm"] = f"{theirs}.norm{number}"
+        for attention, module in attentions.items():
+            for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                names[f"{ours}.{attention}.{part}"] = f"{theirs}.{module}.{part}"
+        names[f"{ours}.feed_forward.up_proj"] = f"{theirs}.linear1"
+        names[f"{ours}.feed_forward.down_proj"] = f"{theirs}.linear2"
+        names[f"{stack}.final_norm"] = f"transformer.{stack}.norm"
+    return names

@@ -13,6 +13,9 @@ from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.files import read_regular
 
+Sides = tuple[set[str], set[str]]
+"""Words by which files of the source and of the target are known."""
+
 _SOURCE, _TARGET = "source.spm", "target.spm"
 _SOURCE_IDS, _TARGET_IDS = "source.pieces.json", "target.pieces.json"
 _SUFFIXES = (".model", ".spm")
@@ -20,15 +23,31 @@ _MERGES = ("bpecodes", "codes", "code", "bpe.codes", "merges.txt")  # of subword
 _FEWEST_KNOWN = 0.5  # share of a vocabulary that is pieces; those of another model have far fewer in common
 
 
-def find_sentencepiece(folder: Path, source_words: set[str], target_words: set[str]) -> tuple[Path, Path]:
-    """Find the models that split source and target texts: files that end in .model or .spm.
+def find_sides(folder: Path, found: list[Path], sides: Sides, what: str) -> tuple[Path, Path]:
+    """Return the source side's and the target side's of the files that were found, in `folder`, of one kind.
 
-    One model serves both sides. Of two, each side's has one of the side's words in its name, between dots, dashes or
-    underscores.
+    A single file serves both sides. Of several, each side's has one of the side's words in its name, between dots,
+    dashes or underscores.
 
     Raises:
-        ExportError: there is none, or it is not clear which is whose.
+        ExportError: it is not clear which is whose.
     """
+    if len(found) == 1:
+        return found[0], found[0]
+    chosen = []
+    for side, words in zip(("source", "target"), sides, strict=True):
+        mine = [path for path in found if words & set(re.split(r"[._-]", path.name))]
+        if len(mine) != 1:
+            raise ExportError(
+                f"checkpoint {folder}: of {', '.join(path.name for path in found)} it is not clear which is the {side}"
+                f" side's {what}; one must have {' or '.join(sorted(words))} in its name"
+            )
+        chosen.append(mine[0])
+    return chosen[0], chosen[1]
+
+
+def find_sentencepiece(folder: Path, sides: Sides) -> tuple[Path, Path]:
+    """Find the models that split source and target texts: files that end in .model or .spm. See `find_sides`."""
     models = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
     if not models:
         merges = sorted(path.name for path in folder.iterdir() if path.name in _MERGES)
@@ -37,19 +56,7 @@ def find_sentencepiece(folder: Path, source_words: set[str], target_words: set[s
             if merges
             else f"checkpoint {folder}: it has no SentencePiece model, a file that ends in .model or .spm"
         )
-    if len(models) == 1:
-        return models[0], models[0]
-    sides = []
-    for side, words in (("source", source_words), ("target", target_words)):
-        found = [path for path in models if words & set(re.split(r"[._-]", path.name))]
-        if len(found) != 1:
-            names = ", ".join(path.name for path in models)
-            raise ExportError(
-                f"checkpoint {folder}: of {names} it is not clear which is the {side} side's SentencePiece model;"
-                f" one must have {' or '.join(sorted(words))} in its name"
-            )
-        sides.append(found[0])
-    return sides[0], sides[1]
+    return find_sides(folder, models, sides, "SentencePiece model")
 
 
 def numbered_pieces(

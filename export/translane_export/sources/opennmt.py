@@ -26,7 +26,6 @@ from translane_export.sources.numbered_pieces import find_sentencepiece, numbere
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
-from translane_server.core.terminal import shown
 from translane_server.text.language_tags import UNDETERMINED
 
 _OTHERS = ("config.json", "torchscript.json")  # other formats that may have .pt files have one of these
@@ -100,7 +99,7 @@ class OpenNmtReader:
             unbiased=_UNBIASED,
             ignored=_IGNORED,
         )
-        models = find_sentencepiece(folder, {"source", "src"}, {"target", "tgt"})
+        models = find_sentencepiece(folder, ({"source", "src"}, {"target", "tgt"}))
         return Checkpoint(
             **model._asdict(),
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
@@ -124,12 +123,14 @@ def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
         raise ExportError(f"{path}: it is no OpenNMT-py checkpoint, whose settings are under opt")
     settings = ModelSettings({path: values})
     settings.refuse(_UNSUPPORTED)
-    for name, known in _CHOICES.items():
-        if (value := settings.get(name, known[0])) not in known:
-            which = f"{' and '.join(known)} {'are' if len(known) > 1 else 'is'}"
-            raise ExportError(f"{path}: {name} is {shown(value)}, and only {which} supported")
+    for name, supported in _CHOICES.items():
+        settings.choice(name, supported, supported[0])
     if not settings.flag("position_encoding"):
-        raise ExportError(f"{path}: position_encoding is false, and only models that have it are supported")
+        settings.unsupported(
+            "position_encoding", "position_encoding is false, and only models that have it are supported"
+        )
+    settings.activation("pos_ffn_activation_fn", _ACTIVATIONS, "relu")
+    settings.check_supported()
     return settings
 
 
@@ -244,13 +245,13 @@ def _fields(
     path = settings.path
     source, target = (find_table(tensors, f"{_EMBEDDING.format(side)}.weight", path) for side in _PART)
     tables = [find_table(tensors, _TABLE.format(side), path) for side in _PART]
-    return {
+    fields = {
         "source_vocab_size": len(source),
         "target_vocab_size": len(target),
         "d_model": source.shape[-1],
         "encoder_layers": settings.whole("enc_layers"),
         "decoder_layers": settings.whole("dec_layers"),
-        "heads": settings.check_heads("heads", settings.whole("heads", 8), source.shape[-1]),
+        "heads": settings.heads("heads", settings.whole("heads", 8), source.shape[-1]),
         "ffn_size": len(find_table(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
         "activation": settings.activation("pos_ffn_activation_fn", _ACTIVATIONS, "relu"),
         "gated": settings.get("pos_ffn_activation_fn") in _GATES,
@@ -264,3 +265,5 @@ def _fields(
         "eos_id": target_ids[_EOS],
         "decoder_start_id": target_ids[start],
     }
+    settings.check_supported()
+    return fields

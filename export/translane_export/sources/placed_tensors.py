@@ -111,6 +111,22 @@ def place_tensors(
     return PlacedModel(config, state, origins)
 
 
+def split_packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with those of PyTorch's `nn.MultiheadAttention` in parts.
+
+    Its in_proj_weight [3·M, M] and in_proj_bias [3·M] become weight and bias of q_proj, k_proj and v_proj.
+    """
+    split: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        owner, packed, kind = name.partition("attn.in_proj_")
+        if packed:
+            thirds = zip("qkv", tensor.chunk(3), strict=False)
+            split |= {f"{owner}attn.{part}_proj.{kind}": third for part, third in thirds}
+        else:
+            split[name] = tensor
+    return split
+
+
 def sinusoids(first: int, count: int, width: int) -> Tensor:
     """Return fairseq's vectors [count, M] of positions from `first` on; a zero column comes last where M is odd.
 
@@ -149,7 +165,9 @@ class _Finder:
     def missing(self, name: str) -> ExportError:
         """What to raise where no tensor is our parameter `name`."""
         wanted = next(iter(self._candidates(name)), name)
-        return ExportError(f"checkpoint {self._path.parent}: the tensor {wanted} is missing from its weights")
+        return ExportError(
+            f"{self._path}: the tensor {wanted} is missing from the weights of the model that its settings describe"
+        )
 
     def check_leftover(self, ignored: str) -> None:
         """Refuse tensors that have no place in the model."""

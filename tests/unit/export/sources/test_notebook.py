@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from translane_export.checkpoint import load_checkpoint
 from translane_export.errors import ExportError
@@ -25,12 +27,15 @@ class Parts:
     """A notebook's model, norms first."""
 
     def __init__(self, **options: Any) -> None:
-        self.transformer = nn.Transformer(
-            M, 2, 1, 1, 24, norm_first=True, batch_first=True, bias=options.get("bias", True)
-        ).eval()
+        generator_bias = options.pop("generator_bias", True)
+        options = {"norm_first": True, "batch_first": True, **options}
+        self.transformer = nn.Transformer(M, 2, 1, 2, 24, **options).eval()
+        with torch.no_grad():
+            for parameter in self.transformer.parameters():
+                parameter.add_(0.3 * torch.randn(parameter.shape))
         self.source_embedding = nn.Embedding(len(SOURCE_WORDS), M)
         self.target_embedding = nn.Embedding(len(TARGET_WORDS), M)
-        self.generator = nn.Linear(M, len(TARGET_WORDS), bias=options.get("generator_bias", True))
+        self.generator = nn.Linear(M, len(TARGET_WORDS), bias=generator_bias)
         self.positions = torch.randn(9, M)
 
     def logits(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -63,13 +68,20 @@ def logits(checkpoint, source=OURS[0], target=OURS[1]):
         return build_model(checkpoint)(source, torch.tensor([source.shape[1]]), target)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("generator_bias", [True, False])
-def test_the_model_computes_what_it_did(tmp_path, bias, generator_bias):
-    """Whichever parts have biases."""
-    parts = Parts(bias=bias, generator_bias=generator_bias)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"bias": bias, "generator_bias": more} for bias in (True, False) for more in (True, False)),
+        {"norm_first": False, "layer_norm_eps": 1e-3},
+        *({"activation": function} for function in (functional.gelu, functional.silu)),
+        {"activation": partial(functional.gelu, approximate="tanh"), "norm_first": False},
+    ],
+)
+def test_the_model_computes_what_it_did(tmp_path, options):
+    """With the norm after each stack that nn.Transformer always has."""
+    parts = Parts(**options)
     checkpoint = parts.bring(tmp_path)
-    assert checkpoint.config.biases is (bias or generator_bias)
+    assert checkpoint.config.biases is (options.get("bias", True) or options.get("generator_bias", True))
     with torch.inference_mode():
         expected = parts.logits(SOURCE, TARGET)
     torch.testing.assert_close(logits(checkpoint), expected[..., [5, 0, 4, 2, 1, 3, 6]], rtol=0, atol=1e-5)
@@ -136,15 +148,15 @@ def test_lists_without_unknown_words(tmp_path):
         ({"source_words": [*SOURCE_WORDS, "x"]}, "source_embedding has 6 rows, and its list has 7 words"),
         ({"target_words": [*TARGET_WORDS, "x"]}, "target_embedding has 7 rows, and its list has 8 words"),
         ({"generator": nn.Linear(M, 8)}, "generator has 8 rows, and its list has 7 words"),
-        ({"generator": nn.Linear(12, 7)}, "output_projection.weight is [7, 12], and it should be [7, 16]"),
-        ({"source_embedding": nn.Embedding(6, 12)}, "encoder.embedding.tokens.weight is [6, 12]"),
+        ({"generator": nn.Linear(12, 7)}, "generator.weight is [7, 12], where its settings make it [7, 16]"),
+        ({"source_embedding": nn.Embedding(6, 12)}, "source_embedding.weight is [6, 12], where its settings make it"),
         ({"source_embedding": nn.Embedding(6, M, max_norm=1.0)}, "source_embedding has max_norm"),
         ({"positions": torch.ones(9, 12)}, "positions is [9, 12], and it should be [positions, 16]"),
         ({"positions": torch.ones(2, 9, M)}, "positions is [2, 9, 16]"),
         ({"positions": torch.ones(9, M, dtype=torch.long)}, "positions is int64"),
         (
             {"positions": torch.ones(0, M)},
-            "the parts make no model: max_positions: input should be greater than or equal to 1",
+            "its settings make no model: max_positions: input should be greater than or equal to 1",
         ),
         ({"special_words": SpecialWords(pad="?")}, "source_words: the special word '?' is not there"),
         ({"source_end": True, "pattern": "["}, "pattern: '[' is no regular expression"),
@@ -155,3 +167,72 @@ def test_parts_that_do_not_fit(tmp_path, changes, sentence):
         Parts().bring(tmp_path, **changes)
     assert sentence in str(raised.value)
     assert list(tmp_path.iterdir()) == []
+
+
+class OwnLayer(nn.TransformerEncoderLayer):
+    pass
+
+
+def _without_a_norm(transformer):
+    transformer.encoder.norm = None
+
+
+def _with_one_more_tensor(transformer):
+    transformer.encoder.layers[0].norm9 = nn.LayerNorm(M)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda made: setattr(made.decoder.layers[1].self_attn, "num_heads", 4), "its layers differ in heads"),
+        (
+            lambda made: setattr(made.decoder.layers[1].multihead_attn, "add_zero_attn", True),
+            "decoder.layers.1.multihead_attn has add_zero_attn or add_bias_kv, which are not",
+        ),
+        (
+            lambda made: setattr(made.encoder.layers[0].self_attn, "bias_k", nn.Parameter(torch.ones(1, 1, M))),
+            "encoder.layers.0.self_attn has add_zero_attn or add_bias_kv, which are not",
+        ),
+        (
+            lambda made: made.encoder.layers.__setitem__(0, OwnLayer(M, 2)),
+            "encoder.layers.0 is of the class OwnLayer, and only an nn.TransformerEncoderLayer is read",
+        ),
+        (lambda made: made.decoder.layers.__delitem__(slice(2)), "its encoder or decoder has no layers"),
+        (_without_a_norm, "only one of encoder.norm and decoder.norm is there"),
+        (_with_one_more_tensor, "the tensor transformer.encoder.layers.0.norm9.bias and 1 more has no place"),
+        (lambda made: setattr(made.encoder.layers[0], "linear2", nn.Linear(23, M)), "linear2.weight is [16, 23]"),
+    ],
+)
+def test_modules_that_are_not_supported(tmp_path, change, sentence):
+    parts = Parts()
+    change(parts.transformer)
+    with pytest.raises(ExportError) as raised:
+        parts.bring(tmp_path)
+    assert sentence in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("activation", "sentence"),
+    [
+        # PyTorch's decoder layers fall back to relu when they are copied with an activation that is a module.
+        (nn.SiLU(), "its layers differ in heads, norm_first, activation"),
+        (torch.tanh, "encoder.layers.0: its activation is none of relu"),
+    ],
+)
+def test_activations_that_are_not_supported(tmp_path, activation, sentence):
+    with pytest.raises(ExportError, match=sentence):
+        Parts(activation=activation).bring(tmp_path)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_final_norm_that_the_placement_does_not_imply(tmp_path, norm_first):
+    """Post-norm with the norm after each stack, and pre-norm without it."""
+    parts = Parts(norm_first=norm_first)
+    if norm_first:
+        parts.transformer.encoder.norm = parts.transformer.decoder.norm = None
+    checkpoint = parts.bring(tmp_path)
+    assert checkpoint.config.final_norm is not norm_first
+    with torch.inference_mode():
+        expected = parts.logits(SOURCE, TARGET)
+    torch.testing.assert_close(logits(checkpoint), expected[..., [5, 0, 4, 2, 1, 3, 6]], rtol=0, atol=1e-5)

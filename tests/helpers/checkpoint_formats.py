@@ -1,0 +1,190 @@
+"""A folder with random weights of every format of checkpoints, and the model of another library that is in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from helpers import hugging_face
+from helpers.bundles import random_checkpoint
+from helpers.marian_files import MarianFolder, MarianModel, changed, marian_folder, marian_mt, settings_of
+from helpers.pickled_checkpoints import Made, fairseq_checkpoint, opennmt_checkpoint
+from translane_export.checkpoint import Checkpoint, load_checkpoint
+from translane_export.model import Transformer
+from translane_export.sources.huggingface import HuggingFaceReader
+from translane_export.sources.readers import find_reader, read_checkpoint
+from translane_export.torch_model import build_model
+
+Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Source ids [B, S], their lengths [B] and target ids [B, T] to logits [B, T, V]."""
+
+
+@dataclass
+class Subject:
+    """A folder, and what is in it.
+
+    Attributes:
+        folder: with one checkpoint.
+        file: name of the file that has the weights.
+        weights: the tensors by the names of the format. After a change, `save` writes them.
+        settings: the settings by the names of the format, or some of them. After a change, `save` writes them.
+        write: writes weights and settings.
+        logits: what the original computes.
+        pad: the id that fills up sources.
+        broken: name of a weight of the decoder, a matrix.
+        symbols: the pieces of source and target by id, where the format has a vocabulary.
+    """
+
+    folder: Path
+    file: str
+    weights: dict[str, Tensor]
+    settings: dict[str, Any]
+    write: Callable[[Subject], None]
+    logits: Logits
+    broken: str
+    pad: int = 1
+    symbols: tuple[list[str], list[str]] = ([], [])
+
+    def save(self) -> None:
+        """Write the folder's weights and settings again."""
+        self.write(self)
+
+    def read(self) -> Checkpoint:
+        """Read the folder as the exporter does; a folder of Hugging Face's has a tokenizer of letters."""
+        reader = find_reader(self.folder)
+        if isinstance(reader, HuggingFaceReader):
+            letters = hugging_face._letters
+            reader = HuggingFaceReader(dataclasses.replace(reader.architecture, tokenizer=letters))
+        return read_checkpoint(reader, self.folder)
+
+    def model(self) -> Transformer:
+        """Read the folder, and return the model."""
+        return build_model(self.read())
+
+
+def _of_transformers(model: Any) -> Logits:
+    def logits(source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        mask = (torch.arange(source.shape[1]) < lengths[:, None]).long()
+        found = model(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False)
+        return found.logits  # type: ignore[no-any-return]
+
+    return logits
+
+
+def _fairseq(folder: Path, kind: str) -> Subject:
+    made = fairseq_checkpoint(folder, kind)
+    return Subject(
+        *(folder, made.path.name, made.content["model"], vars(made.content["args"])),
+        write=lambda _subject: made.save(),
+        logits=_of_transformers(made.model),
+        broken="decoder.layers.1.encoder_attn.k_proj.weight",
+        symbols=(made.source_symbols, made.target_symbols),
+    )
+
+
+def _opennmt(folder: Path, **how: Any) -> Subject:
+    made = opennmt_checkpoint(folder, **how)
+    weights = {**made.content["model"], **{f"generator.{name}": t for name, t in made.content["generator"].items()}}
+    return Subject(
+        *(folder, made.path.name, weights, vars(made.content["opt"])),
+        write=lambda subject: _save_opennmt(made, subject.weights),
+        logits=made.model,
+        broken="decoder.transformer_layers.1.context_attn.linear_keys.weight",
+        symbols=(made.source_symbols, made.target_symbols),
+    )
+
+
+def _save_opennmt(made: Made, weights: Mapping[str, Tensor]) -> None:
+    made.content["generator"] = {n.removeprefix("generator."): t for n, t in weights.items() if n.startswith("gen")}
+    made.content["model"] = {name: tensor for name, tensor in weights.items() if not name.startswith("gen")}
+    made.save()
+
+
+def _marian(folder: Path, model: MarianModel, *, joint: bool = True) -> Subject:
+    made = marian_folder(folder, model, joint=joint)
+    start = max(len(made.source), len(made.target))
+    return Subject(
+        *(folder, made.path.name, {name: torch.from_numpy(a.copy()) for name, a in made.arrays.items()}, {}),
+        write=lambda subject: _save_marian(made, subject),
+        logits=_of_transformers(marian_mt(made, start + 1)),
+        broken="decoder_l2_ffn_W1",
+        pad=start,
+        symbols=(made.source, made.target),
+    )
+
+
+def _save_marian(made: MarianFolder, subject: Subject) -> None:
+    made.arrays = {name: tensor.numpy() for name, tensor in subject.weights.items() if ":" not in name}
+    text = settings_of(changed(made.model, **subject.settings)).encode() + b"\0"
+    made.arrays["special:model.yml"] = np.frombuffer(text, np.int8)
+    made.save()
+
+
+def _hugging_face(folder: Path, name: str) -> Subject:
+    model = hugging_face.draw(hugging_face.MODELS[name])
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    t5 = "T5" in name
+    return Subject(
+        *(folder, "model.safetensors", _safetensors(folder), config),
+        write=_save_safetensors,
+        logits=_of_transformers(model),
+        broken="decoder.block.1.layer.1.EncDecAttention.k.weight" if t5 else "model.decoder.layers.1.fc1.weight",
+        pad=model.config.pad_token_id,
+    )
+
+
+def _translane(folder: Path) -> Subject:
+    random_checkpoint(folder)
+    checkpoint = load_checkpoint(folder)
+    model = Transformer(checkpoint.config).eval()
+    model.load_state_dict(checkpoint.state_dict)
+    return Subject(
+        *(folder, "model.safetensors", _safetensors(folder), json.loads((folder / "config.json").read_text())),
+        write=_save_safetensors,
+        logits=model,
+        broken="decoder.layers.1.cross_attention.k_proj.weight",
+        pad=0,
+    )
+
+
+def _safetensors(folder: Path) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in load_file(folder / "model.safetensors").items()}
+
+
+def _save_safetensors(subject: Subject) -> None:
+    save_file(subject.weights, subject.folder / subject.file, metadata=_header(subject))
+    (subject.folder / "config.json").write_text(json.dumps(subject.settings))
+
+
+def _header(subject: Subject) -> dict[str, str]:
+    content = (subject.folder / subject.file).read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return header.get("__metadata__", {})  # type: ignore[no-any-return]
+
+
+FORMATS: dict[str, Callable[[Path], Subject]] = {
+    "fairseq": lambda folder: _fairseq(folder, "FSMT"),
+    "fairseq, norms first": lambda folder: _fairseq(folder, "M2M100"),
+    "fairseq, learned positions, norm of embeddings": lambda folder: _fairseq(folder, "Bart"),
+    "OpenNMT-py": _opennmt,
+    "OpenNMT-py 2": lambda folder: _opennmt(folder, version=2),
+    "OpenNMT-py, attention without biases": lambda folder: _opennmt(folder, biases=False),
+    "Marian .npz": lambda folder: _marian(folder, MarianModel()),
+    "Marian .npz, two vocabularies, gelu": lambda folder: _marian(
+        folder, MarianModel(tying="target", activation="gelu"), joint=False
+    ),
+    "Marian .npz, an output of its own": lambda folder: _marian(folder, MarianModel(tying="source", transposed=True)),
+    "Translane": _translane,
+    **{name: partial(_hugging_face, name=name) for name in hugging_face.MODELS},
+}
