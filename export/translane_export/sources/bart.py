@@ -15,29 +15,26 @@ from translane_export.file_readers import is_there, read_json
 from translane_export.sources import foreign_tokenizers
 from translane_export.sources.huggingface import ACTIVATIONS, Architecture
 from translane_export.sources.model_settings import ModelSettings
-from translane_export.sources.placed_tensors import Names, sinusoids
+from translane_export.sources.placed_tensors import Names, named, sinusoids
 from translane_server.core.terminal import shown
 
 _MARIAN_UNK = 1  # of every model of OPUS-MT
-_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
-
-# Of Marian, BART, mBART and M2M100 alike.
-LAYER_NAMES: dict[str, str] = {
-    **{
-        f"{side}.layers.*.{ours}": f"model.{side}.layers.*.{theirs}"
-        for side in ("encoder", "decoder")
-        for ours, theirs in (
-            *((f"self_attention.{part}", f"self_attn.{part}") for part in _ATTENTION),
-            ("self_attention_residual.norm", "self_attn_layer_norm"),
-            ("feed_forward.up_proj", "fc1"),
-            ("feed_forward.down_proj", "fc2"),
-            ("feed_forward_residual.norm", "final_layer_norm"),
-        )
-    },
-    **{
-        f"decoder.layers.*.cross_attention.{part}": f"model.decoder.layers.*.encoder_attn.{part}" for part in _ATTENTION
-    },
-    "decoder.layers.*.cross_attention_residual.norm": "model.decoder.layers.*.encoder_attn_layer_norm",
+_ATTENTION = {part: part for part in ("q_proj", "k_proj", "v_proj", "out_proj")}
+_LAYER = {
+    **named("self_attention", "self_attn", _ATTENTION),
+    "self_attention_residual.norm": "self_attn_layer_norm",
+    "feed_forward.up_proj": "fc1",
+    "feed_forward.down_proj": "fc2",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
+_DECODER_LAYER = {
+    **_LAYER,
+    **named("cross_attention", "encoder_attn", _ATTENTION),
+    "cross_attention_residual.norm": "encoder_attn_layer_norm",
+}
+LAYER_NAMES = {
+    **named("encoder.layers.*", "model.encoder.layers.*", _LAYER),
+    **named("decoder.layers.*", "model.decoder.layers.*", _DECODER_LAYER),
 }
 EMBEDDING_NAMES: Names = {
     "encoder.embedding.tokens": ("model.encoder.embed_tokens", "model.shared"),

@@ -26,7 +26,7 @@ from translane_export.sources.bart import LAYER_NAMES
 from translane_export.sources.inert_pickle import plain, read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
-from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids, split_packed
+from translane_export.sources.placed_tensors import POSITIONS, find_table, named, place_tensors, sinusoids, split_packed
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
 from translane_server.core.terminal import shown
@@ -41,17 +41,11 @@ _ACTIVATIONS: dict[str, Activation] = {
     "gelu_accurate": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
+_STACK = {"embedding.tokens": "embed_tokens", "embedding.norm": "layernorm_embedding", "final_norm": "layer_norm"}
 _NAMES = {
     **{ours: theirs.removeprefix("model.") for ours, theirs in LAYER_NAMES.items()},
-    **{
-        f"{side}.{ours}": f"{side}.{theirs}"
-        for side in ("encoder", "decoder")
-        for ours, theirs in (
-            ("embedding.tokens", "embed_tokens"),
-            ("embedding.norm", "layernorm_embedding"),
-            ("final_norm", "layer_norm"),
-        )
-    },
+    **named("encoder", "encoder", _STACK),
+    **named("decoder", "decoder", _STACK),
     "output_projection": "decoder.output_projection",
 }
 _LEARNED = "{}.embed_positions.weight"

@@ -19,7 +19,7 @@ from translane_export.checkpoint import save_checkpoint
 from translane_export.errors import ExportError
 from translane_export.model.config import Activation
 from translane_export.model.layers import ACTIVATIONS
-from translane_export.sources.placed_tensors import POSITIONS, SOURCE, TARGET, place_tensors, split_packed
+from translane_export.sources.placed_tensors import POSITIONS, SOURCE, TARGET, named, place_tensors, split_packed
 from translane_export.sources.weight_files import stored_tensors
 from translane_export.weights import check_weight
 from translane_server.bundle.manifest import MOST_PIECES
@@ -326,13 +326,11 @@ def _names() -> dict[str, str]:
         ("encoder", {"self_attention": "self_attn"}),
         ("decoder", {"self_attention": "self_attn", "cross_attention": "multihead_attn"}),
     ):
-        ours, theirs = f"{stack}.layers.*", f"transformer.{stack}.layers.*"
+        layer = {"feed_forward.up_proj": "linear1", "feed_forward.down_proj": "linear2"}
         for number, sublayer in enumerate([*attentions, "feed_forward"], start=1):
-            names[f"{ours}.{sublayer}_residual.norm"] = f"{theirs}.norm{number}"
+            layer[f"{sublayer}_residual.norm"] = f"norm{number}"
         for attention, module in attentions.items():
-            for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                names[f"{ours}.{attention}.{part}"] = f"{theirs}.{module}.{part}"
-        names[f"{ours}.feed_forward.up_proj"] = f"{theirs}.linear1"
-        names[f"{ours}.feed_forward.down_proj"] = f"{theirs}.linear2"
+            layer |= named(attention, module, {part: part for part in ("q_proj", "k_proj", "v_proj", "out_proj")})
+        names |= named(f"{stack}.layers.*", f"transformer.{stack}.layers.*", layer)
         names[f"{stack}.final_norm"] = f"transformer.{stack}.norm"
     return names

@@ -23,7 +23,7 @@ from translane_export.model.config import Activation
 from translane_export.sources.inert_pickle import Record, plain, read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
-from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
+from translane_export.sources.placed_tensors import POSITIONS, find_table, named, place_tensors
 from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.bundle.manifest import Languages
 from translane_server.text.language_tags import UNDETERMINED
@@ -219,22 +219,20 @@ def _free_special_ids(
 
 def _names(settings: ModelSettings) -> dict[str, str]:
     """Our modules to theirs."""
-    names = {"output_projection": "generator"}
     gated = settings.get("pos_ffn_activation_fn") in _GATES
+    layer = {
+        **named("self_attention", "self_attn", _ATTENTION),
+        **named("cross_attention", "context_attn", _ATTENTION),
+        **named("feed_forward", "feed_forward", _GATED if gated else _FEED_FORWARD),
+        "feed_forward_residual.norm": "feed_forward.layer_norm",
+        "cross_attention_residual.norm": "layer_norm_2",
+    }
+    names = {"output_projection": "generator"}
     for side, layers in _PART.items():
+        own = {**layer, "self_attention_residual.norm": "layer_norm" if side == "encoder" else "layer_norm_1"}
+        names |= named(f"{side}.layers.*", f"{layers}.*", own)
         names[f"{side}.embedding.tokens"] = _EMBEDDING.format(side)
         names[f"{side}.final_norm"] = f"{side}.layer_norm"
-        ours, theirs = f"{side}.layers.*", f"{layers}.*"
-        for one, other in _ATTENTION.items():
-            names[f"{ours}.self_attention.{one}"] = f"{theirs}.self_attn.{other}"
-            names[f"{ours}.cross_attention.{one}"] = f"{theirs}.context_attn.{other}"
-        for one, other in (_GATED if gated else _FEED_FORWARD).items():
-            names[f"{ours}.feed_forward.{one}"] = f"{theirs}.feed_forward.{other}"
-        names[f"{ours}.feed_forward_residual.norm"] = f"{theirs}.feed_forward.layer_norm"
-        names[f"{ours}.self_attention_residual.norm"] = theirs + (
-            ".layer_norm" if side == "encoder" else ".layer_norm_1"
-        )
-        names[f"{ours}.cross_attention_residual.norm"] = f"{theirs}.layer_norm_2"
     return names
 
 

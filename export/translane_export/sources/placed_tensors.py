@@ -36,6 +36,11 @@ class PlacedModel(NamedTuple):
     origins: dict[str, str]
 
 
+def named(ours: str, theirs: str, parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the `parts` of a module, our parts to theirs, with the module's own names before them."""
+    return {f"{ours}.{part}": f"{theirs}.{name}" for part, name in parts.items()}
+
+
 def find_table(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
     """Return the tensor `name` of `path`, which has two dimensions or more. Raises ExportError where it has not."""
     if name not in tensors:

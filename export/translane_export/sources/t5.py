@@ -12,7 +12,7 @@ from translane_export.model.config import Activation
 from translane_export.sources import foreign_tokenizers
 from translane_export.sources.huggingface import ACTIVATIONS, Architecture
 from translane_export.sources.model_settings import ModelSettings
-from translane_export.sources.placed_tensors import Names
+from translane_export.sources.placed_tensors import Names, named
 
 _ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
 _GATED = "gated-"
@@ -26,15 +26,21 @@ _DEFAULT_POSITIONS = 512  # what they are trained with; relative positions have 
 
 def _stack_names(side: str, feed_forward: int) -> Names:
     """Names of the encoder's or the decoder's parts, whose feed-forward network has this number in a block."""
-    layers, blocks = f"{side}.layers.*", f"{side}.block.*.layer"
-    dense = f"{blocks}.{feed_forward}.DenseReluDense"
+    dense = f"{feed_forward}.DenseReluDense"
+    layer = {
+        **named("self_attention", "0.SelfAttention", _ATTENTION),
+        "self_attention_residual.norm": "0.layer_norm",
+        "feed_forward.gate_proj": f"{dense}.wi_0",
+        "feed_forward.down_proj": f"{dense}.wo",
+        "feed_forward_residual.norm": f"{feed_forward}.layer_norm",
+    }
+    if side == "decoder":
+        layer |= named("cross_attention", "1.EncDecAttention", _ATTENTION)
+        layer["cross_attention_residual.norm"] = "1.layer_norm"
+    blocks = f"{side}.block.*.layer"
     return {
-        **{f"{layers}.self_attention.{ours}": f"{blocks}.0.SelfAttention.{o}" for ours, o in _ATTENTION.items()},
-        f"{layers}.self_attention_residual.norm": f"{blocks}.0.layer_norm",
-        f"{layers}.feed_forward.gate_proj": f"{dense}.wi_0",
-        f"{layers}.feed_forward.up_proj": (f"{dense}.wi_1", f"{dense}.wi"),
-        f"{layers}.feed_forward.down_proj": f"{dense}.wo",
-        f"{layers}.feed_forward_residual.norm": f"{blocks}.{feed_forward}.layer_norm",
+        **named(f"{side}.layers.*", blocks, layer),
+        f"{side}.layers.*.feed_forward.up_proj": (f"{blocks}.{dense}.wi_1", f"{blocks}.{dense}.wi"),
         f"{side}.final_norm": f"{side}.final_layer_norm",
         f"{side}.embedding.tokens": (f"{side}.embed_tokens", "shared"),
         f"{side}.relative_positions": f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias",
@@ -81,11 +87,6 @@ T5 = Architecture(
     names={
         **_stack_names("encoder", 1),
         **_stack_names("decoder", 2),
-        **{
-            f"decoder.layers.*.cross_attention.{ours}": f"decoder.block.*.layer.1.EncDecAttention.{theirs}"
-            for ours, theirs in _ATTENTION.items()
-        },
-        "decoder.layers.*.cross_attention_residual.norm": "decoder.block.*.layer.1.layer_norm",
         "output_projection": ("lm_head", "shared"),
     },
     unk_id=2,
