@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from translane_export.errors import ExportError
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
@@ -18,17 +17,12 @@ from translane_server.engine.sequence import Sentence, TargetVocabulary
 _ROWS = 64  # hypotheses that decode at once
 
 
-@dataclass(frozen=True)
-class Beams:
-    """How to search: `size` beams, ranked by log-probability / length ^ `length_penalty`."""
-
-    size: int
-    length_penalty: float = 1.0
-
-
-def beam_search(model: Transformer, sources: Sequence[Sequence[int]], beams: Beams) -> list[list[int]]:
+def beam_search(
+    model: Transformer, sources: Sequence[Sequence[int]], *, size: int, length_penalty: float = 1.0
+) -> list[list[int]]:
     """Return the best translation of each source as target ids, without markers, in order; on the CPU.
 
+    It is the best of `size` beams by log-probability / length ^ `length_penalty`.
     Sources have no markers. A translation has at most as many tokens as greedy decoding would give it: twice its
     source's, plus ten, within the model's positions.
 
@@ -44,8 +38,8 @@ def beam_search(model: Transformer, sources: Sequence[Sequence[int]], beams: Bea
             source,
             DecodingOptions(
                 min(config.max_positions, 2 * len(source) + 8),
-                beam_size=beams.size,
-                length_penalty=beams.length_penalty,
+                beam_size=size,
+                length_penalty=length_penalty,
             ),
         )
         for source in complete

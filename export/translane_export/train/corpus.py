@@ -14,9 +14,8 @@ from translane_export.model import Transformer
 from translane_export.train.batches import EncodedPair
 from translane_export.train.data import Columns, ParallelText, read_parallel_text
 from translane_export.train.errors import DataError
-from translane_export.train.segmentation import SegmentationSampler
 from translane_export.train.settings import TrainSettings
-from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
+from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
 from translane_export.train.word_vectors import load_word_vectors
 
 

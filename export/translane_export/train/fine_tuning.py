@@ -85,20 +85,14 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
             ("target_language", checkpoint.languages.target),
         )
     }
-    given = settings.model_fields_set
-    for field in (name for name in TransformerConfig.model_fields if name in TrainSettings.model_fields):
-        theirs = getattr(config, field)
-        if field not in given:
-            taken[field] = theirs
-        elif field in _MAY_DIFFER:
-            config = config.changed(**{field: getattr(settings, field)})
-        else:
-            resolved = getattr(config, _RESOLVED.get(field, field))
-            _require_equal(flag_name(TrainSettings, field), getattr(settings, field), resolved, name)
-    if "preset" in given:
-        for field, value in PRESETS[settings.preset].items():
-            if field not in given:
-                _require_equal(f"--preset {settings.preset}: {field}", value, getattr(config, field), name)
+    fields = TransformerConfig.model_fields.keys() & TrainSettings.model_fields.keys()
+    given = {field: getattr(settings, field) for field in sorted(fields & settings.model_fields_set)}
+    config = config.changed(**{field: given.pop(field) for field in _MAY_DIFFER & given.keys()})
+    preset = PRESETS[settings.preset] if "preset" in settings.model_fields_set else {}
+    for field, asked in {**preset, **given}.items():
+        flag = flag_name(TrainSettings, field) if field in given else f"--preset {settings.preset}: {field}"
+        _require_equal(flag, asked, getattr(config, _RESOLVED.get(field, field)), name)
+    taken |= {field: getattr(config, field) for field in fields - settings.model_fields_set}
     return Start(name, config, checkpoint.state_dict, (source_path, target_path), settings.model_copy(update=taken))
 
 

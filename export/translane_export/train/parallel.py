@@ -6,15 +6,16 @@ Each process computes its share of a batch, and all make the same update, with t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from translane_export.train.errors import TrainError
 from translane_server.core.errors import SettingsError
@@ -28,26 +29,24 @@ _LARGEST_PORT = 65535
 Item = TypeVar("Item")
 
 
-class Parallel(Protocol):
-    """What training asks of the processes that take part. All processes call the same methods in the same order."""
+class Parallel:
+    """The processes that take part in training: one alone. All call the same methods in the same order.
 
-    @property
-    def rank(self) -> int:
-        """The number of this process, from 0."""
+    Attributes:
+        rank: the number of this process, from 0.
+        local_rank: its number on its machine, which is also the number of its GPU.
+        size: how many there are.
+    """
 
-    @property
-    def local_rank(self) -> int:
-        """The number of this process on its machine, which is also the number of its GPU."""
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
+    rank = local_rank = 0
+    size = 1
 
     def sum(self, tensor: Tensor) -> None:
         """Replace a tensor, of one shape on all processes, with the sum of all. Raises TrainError."""
 
     def share(self, numbers: Sequence[float]) -> list[float]:
         """Return the numbers of process 0, as many as are given. Raises TrainError."""
+        return list(numbers)
 
     def share_tensor(self, tensor: Tensor) -> None:
         """Replace a tensor, of one shape on all processes, with that of process 0. Raises TrainError."""
@@ -56,26 +55,7 @@ class Parallel(Protocol):
         """Wait until all processes are here. Raises TrainError when one of them has ended."""
 
 
-class Alone:
-    """One process."""
-
-    rank = local_rank = 0
-    size = 1
-
-    def sum(self, tensor: Tensor) -> None:
-        pass
-
-    def share(self, numbers: Sequence[float]) -> list[float]:
-        return list(numbers)
-
-    def share_tensor(self, tensor: Tensor) -> None:
-        pass
-
-    def barrier(self) -> None:
-        pass
-
-
-class Processes:
+class Processes(Parallel):
     """Processes of torch.distributed: tensors on a CPU travel by gloo, those on GPUs by NCCL."""
 
     def __init__(self, rank: int, local_rank: int, size: int) -> None:
@@ -113,7 +93,7 @@ def joined(environ: Mapping[str, str]) -> Iterator[Parallel]:
         TrainError: the processes do not find each other.
     """
     if not {"RANK", "WORLD_SIZE"} & environ.keys():
-        yield Alone()
+        yield Parallel()
         return
     size = _number(environ, "WORLD_SIZE", 1, _MOST_PROCESSES)
     rank = _number(environ, "RANK", 0, size - 1)
@@ -191,3 +171,46 @@ def _number(environ: Mapping[str, str], name: str, least: int, most: int) -> int
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
         raise SettingsError(f"{name}: {text!r} in the environment is not a number from {least} to {most}")
     return int(text)
+
+
+class SharedGradients:
+    """The gradients of all parameters as one tensor, which a single message sums over the processes."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], parallel: Parallel) -> None:
+        self._parallel = parallel
+        sizes = [parameter.numel() for parameter in parameters]
+        # One number more: the loss, which every process has to know.
+        self._flat = parameters[0].new_zeros(sum(sizes) + 1).detach()
+        ends = list(itertools.accumulate(sizes))
+        self._views = [
+            self._flat[end - size : end].view_as(parameter)
+            for end, size, parameter in zip(ends, sizes, parameters, strict=True)
+        ]
+        self._parameters = parameters
+
+    def clear(self) -> None:
+        """Set all gradients to zero. Backward passes add to them where they are."""
+        self._flat.zero_()
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            parameter.grad = view
+
+    def sum(self, loss: Tensor) -> Tensor:
+        """Sum the gradients and the `loss`, a scalar, over all processes; return the sum of the losses."""
+        self._flat[-1] = loss
+        self._parallel.sum(self._flat)
+        return self._flat[-1].clone()
+
+
+def share_model(model: nn.Module, parallel: Parallel) -> None:
+    """Give all processes the weights and buffers that the model has on process 0."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        parallel.share_tensor(tensor.detach())
+
+
+def agree_on_buffers(model: nn.Module, parallel: Parallel) -> None:
+    """Make the model's buffers, such as running statistics, those of process 0.
+
+    Batch norms find their statistics over the whole batch, so the buffers differ by rounding alone.
+    """
+    for buffer in model.buffers():
+        parallel.share_tensor(buffer)

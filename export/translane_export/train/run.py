@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
 
 import torch
 
+from translane_export.model.greedy import greedy_decode
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import ResumeError
-from translane_export.train.evaluate import evaluate_checkpoint, write_translations
+from translane_export.train.evaluate import Decode, evaluate_checkpoint, write_translations
 from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
-from translane_export.train.report import check_extras
 from translane_export.train.settings import TrainSettings
 from translane_export.train.time_limit import TimeLimit
 from translane_export.train.trainer import LATEST, STATE_FILE, Trainer
+from translane_server.core.errors import SettingsError
 
 
 def run(settings: TrainSettings, environ: Mapping[str, str]) -> None:
@@ -31,7 +34,10 @@ def run(settings: TrainSettings, environ: Mapping[str, str]) -> None:
         _evaluate(settings)
         return
     limit = TimeLimit(settings.max_minutes * 60)
-    check_extras(settings)
+    if settings.tensorboard and find_spec("tensorboard") is None:  # said before any work is done
+        raise SettingsError(
+            "--tensorboard: tensorboard is not installed; pip install 'translane[tensorboard]' installs it"
+        )
     with joined(environ) as parallel:
         _train(settings, parallel, limit)
 
@@ -75,15 +81,12 @@ def _evaluate(settings: TrainSettings) -> None:
     assert settings.test
     columns = Columns(settings.source_column, settings.target_column)
     text = read_parallel_text(settings.test, columns, settings.bad_lines)
-    if settings.beam_size == 1:
-        evaluation = evaluate_checkpoint(settings.evaluate, text)
-    else:
-        from translane_export.train.beams import Beams, beam_search  # late: with it comes the exporter
+    decode: Decode = greedy_decode
+    if settings.beam_size > 1:
+        from translane_export.train.beams import beam_search  # late: with it comes the exporter
 
-        beams = Beams(settings.beam_size, settings.length_penalty)
-        evaluation = evaluate_checkpoint(
-            settings.evaluate, text, lambda model, sources: beam_search(model, sources, beams)
-        )
+        decode = partial(beam_search, size=settings.beam_size, length_penalty=settings.length_penalty)
+    evaluation = evaluate_checkpoint(settings.evaluate, text, decode)
     if settings.output_translations:
         write_translations(settings.output_translations, evaluation)
     print(evaluation)

@@ -1,9 +1,12 @@
-"""What a killed run needs to go on exactly where it was: one file, replaced atomically."""
+"""What a run leaves on disk: its state, the weights to average, and what it says about itself.
+
+A killed run goes on exactly where it was, from one file that is replaced atomically.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,10 @@ import torch
 
 from translane_export.checkpoint import load_tensors, save_tensors
 from translane_export.errors import ExportError
+from translane_export.train.corpus import Corpus
 from translane_export.train.errors import ResumeError
+from translane_export.train.evaluate import Evaluation
+from translane_export.train.settings import TrainSettings
 
 FREE_ON_RESUME = (
     *("max_epochs", "max_steps", "max_minutes", "cooldown_steps", "patience"),
@@ -101,3 +107,79 @@ def _put_back(tensors: Mapping[str, torch.Tensor], model: torch.nn.Module, optim
     torch.set_rng_state(groups["random"]["cpu"])
     if torch.cuda.is_available() and "cuda" in groups["random"]:
         torch.cuda.set_rng_state(groups["random"]["cuda"])
+
+
+class KeptWeights:
+    """A folder with the weights after some steps, a file each."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder where it is missing. Raises OSError."""
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, step: int, state_dict: Mapping[str, torch.Tensor]) -> None:
+        """Keep the weights after `step` updates."""
+        save_tensors(self._path(step), state_dict)
+
+    def average(self, steps: Sequence[int]) -> dict[str, torch.Tensor]:
+        """Return the mean of the weights of `steps`; weights that are not there are left out, if others are."""
+        # A kill between the deletion of weights and the next save leaves steps without a file.
+        paths = [path for path in map(self._path, steps) if path.exists()]
+        total = load_tensors(paths[0]).tensors
+        for path in paths[1:]:
+            for name, tensor in load_tensors(path).tensors.items():
+                total[name] = total[name] + tensor
+        return {name: tensor / len(paths) for name, tensor in total.items()}
+
+    def delete(self, steps: Sequence[int]) -> None:
+        """Delete the weights of `steps`, where they are there."""
+        for step in steps:
+            self._path(step).unlink(missing_ok=True)
+
+    def _path(self, step: int) -> Path:
+        return self._folder / f"step-{step:07d}.safetensors"
+
+
+# Settings that the weights do not depend on.
+_ELSEWHERE = {
+    *("output", "resume", "log_every", "tensorboard"),
+    *("evaluate", "test", "beam_size", "length_penalty", "output_translations"),
+}
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """Describes one run. `initialised_from` names the checkpoint whose weights it starts from, if there is one."""
+
+    settings: TrainSettings
+    corpus: Corpus
+    initialised_from: str = ""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a run that resumes this one must share with it."""
+        values = {name: value for name, value in self._portable_settings().items() if name not in FREE_ON_RESUME}
+        return {**values, "training data": self.corpus.train.digest, "validation data": self.corpus.valid.digest}
+
+    def metadata(self, state: RunState, evaluation: Evaluation) -> dict[str, Any]:
+        """Return the "training" part of a checkpoint's config.json."""
+        settings = self.settings
+        return {
+            **({"initialised_from": self.initialised_from} if self.initialised_from else {}),
+            "steps": state.step,
+            "epochs": state.epoch,
+            "minutes": round(state.seconds / 60, 1),
+            "averaged_steps": state.checkpoints[-settings.average :],
+            "seed": settings.seed,
+            "valid_bleu": round(evaluation.bleu, 2),
+            "valid_chrf": round(evaluation.chrf, 2),
+            "bleu_signature": evaluation.bleu_signature,
+            "chrf_signature": evaluation.chrf_signature,
+            "data_licence": settings.data_licence,
+            "training_pairs": len(self.corpus.train.pairs),
+            "settings": self._portable_settings(),
+        }
+
+    def _portable_settings(self) -> dict[str, Any]:
+        """Settings as JSON values; of paths the file name alone, as they differ from machine to machine."""
+        values = self.settings.model_dump(exclude=_ELSEWHERE)
+        return {name: value.name if isinstance(value, Path) else value for name, value in values.items()}

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from translane_export.checkpoint import save_checkpoint
+from translane_export.checkpoint import save_checkpoint, save_tensors
 from translane_export.model import Transformer
 from translane_export.train.batches import plan_batches
 from translane_export.train.corpus import Corpus
-from translane_export.train.devices import choose_device
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation, evaluate_model
 from translane_export.train.fine_tuning import Start
-from translane_export.train.kept_weights import KeptWeights
-from translane_export.train.parallel import Alone, Parallel, seed_others
-from translane_export.train.rehearsal import rehearse_validation
-from translane_export.train.report import Report
-from translane_export.train.run_description import RunDescription
+from translane_export.train.log import Log
+from translane_export.train.parallel import Parallel, agree_on_buffers, seed_others, share_model
 from translane_export.train.settings import TrainSettings
-from translane_export.train.shared_model import agree_on_buffers, share_model
-from translane_export.train.state import RunState, load_state, save_state
+from translane_export.train.state import KeptWeights, RunDescription, RunState, load_state, save_state
 from translane_export.train.time_limit import TimeLimit
-from translane_export.train.update import Updater
+from translane_export.train.update import Updater, choose_device
 
 STATE_FILE = "resume.safetensors"
 BEST, LATEST = "best", "latest"
 _SAMPLE_SENTENCES = 64
+_REHEARSED = 32  # sentences
+# What a validation saves and reads, in sizes of the weights: those to average, best/, latest/, and the state with two
+# moments for each weight; and the average reads what was saved.
+_SAVED = 8
 # Work that has to fit into the time limit.
 _STEP, _EPOCH, _VALIDATION = "a step", "the data of an epoch", "a validation"
 
@@ -70,7 +69,7 @@ class Trainer:
         limit: TimeLimit | None = None,
     ) -> None:
         self._settings, self._corpus, self._output = settings, corpus, output
-        self._parallel: Parallel = parallel or Alone()
+        self._parallel = parallel or Parallel()
         self._limit = limit or TimeLimit(settings.max_minutes * 60)
         self._device = choose_device(settings.device, self._parallel.local_rank)
         sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
@@ -116,37 +115,37 @@ class Trainer:
             DataError: the text cannot be used.
             OSError: something cannot be saved.
         """
-        report = None
+        log = None
         if self._parallel.rank == 0:
-            report = Report(self._settings, self._output, self._state, self._limit)
+            log = Log(self._settings, self._output, self._state, self._limit)
         try:
             self._rehearse()
-            reason = self._train(report)
-            self._finish(report)
+            reason = self._train(log)
+            self._finish(log)
         finally:
-            if report:
-                report.close()
+            if log:
+                log.close()
         state = self._state
         return Outcome(reason, state.step, self._output / BEST, state.best_bleu, state.best_step)
 
-    def _train(self, report: Report | None) -> str:
+    def _train(self, log: Log | None) -> str:
         state, settings = self._state, self._settings
         while not (reason := self._reason_to_stop(_EPOCH, _STEP, _VALIDATION)):
             with self._limit.measure(_EPOCH):
                 pairs = self._corpus.epoch_pairs(state.epoch)
                 mixed = self._config.norm_kind == "batch"
                 plan = plan_batches(pairs, settings.max_tokens, settings.seed, state.epoch, mixed=mixed)
-            if settings.max_epochs and report:
-                report.progress.expect(state.step - state.batch + len(plan) * (settings.max_epochs - state.epoch))
+            if settings.max_epochs and log:
+                log.expect(state.step - state.batch + len(plan) * (settings.max_epochs - state.epoch))
             for rows in plan[state.batch :]:
                 with self._limit.measure(_STEP):
                     update = self._updater.update([pairs[row] for row in rows], state.step + 1)
                 state.step += 1
                 state.batch += 1
-                if report:
-                    report.update(update)
+                if log:
+                    log.update(update)
                 if state.step % settings.valid_every == 0:
-                    self._validate_and_save(report)
+                    self._validate_and_save(log)
                 if reason := self._reason_to_stop(_STEP, _VALIDATION):
                     return reason
             state.epoch, state.batch = state.epoch + 1, 0
@@ -171,8 +170,7 @@ class Trainer:
         if not self._settings.max_minutes:
             return
         if self._parallel.rank == 0 and not self._limit.longest(_VALIDATION):
-            seconds = rehearse_validation(self._model, self._corpus, self._output / "weights", self._limit.clock)
-            self._limit.expect(_VALIDATION, seconds)
+            self._limit.expect(_VALIDATION, self._seconds_of_a_validation())
         fits = self._parallel.share([self._limit.allows(_STEP, _VALIDATION)])[0]
         if not fits and not (self._output / BEST).exists():
             raise TrainError(
@@ -180,34 +178,52 @@ class Trainer:
                 f" about {self._limit.longest(_VALIDATION):.2g} s; {self._limit.seconds:.2g} s have passed already"
             )
 
-    def _validate_and_save(self, report: Report | None) -> None:
+    def _seconds_of_a_validation(self) -> float:
+        """About how long a validation and its saves will take.
+
+        A few of the validation sentences are translated, and the weights are saved once, then deleted. An untrained
+        model ends no sentence, so the estimate is rather too long than too short.
+        """
+        corpus, clock, started = self._corpus, self._limit.clock, self._limit.clock()
+        pairs = sorted(corpus.valid.pairs, key=lambda pair: len(pair.source))
+        some = tuple(pairs[:: -(-len(pairs) // _REHEARSED)])
+        vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
+        text = replace(corpus.valid, pairs=some)
+        evaluate_model(self._model, *vocabularies, text, self._settings.target_language)
+        translated = clock()
+        scratch = self._output / "weights" / "rehearsal.safetensors"
+        save_tensors(scratch, self._model.state_dict())
+        scratch.unlink()
+        return (translated - started) * len(pairs) / len(some) + (clock() - translated) * _SAVED
+
+    def _validate_and_save(self, log: Log | None) -> None:
         """Validate, and save where a killed run resumes."""
         agree_on_buffers(self._model, self._parallel)
-        if report:
-            report.end_window()
+        if log:
+            log.end_window()
             with self._limit.measure(_VALIDATION):
-                self._validate(report)
+                self._validate(log)
                 self._save_state()
                 # Weights that no later average takes go once the state that leaves them out is on disk.
                 self._kept.delete(self._state.checkpoints[: -self._settings.average])
                 self._state.checkpoints = self._state.checkpoints[-self._settings.average :]
-                report.begin_window()
+                log.begin_window()
         self._follow()
         seed_others(self._settings.seed, self._state.step, self._parallel)
 
-    def _finish(self, report: Report | None) -> None:
+    def _finish(self, log: Log | None) -> None:
         """Save the end of the run. Between two validations, validate what a resumed run does not know of."""
         agree_on_buffers(self._model, self._parallel)
         state = self._state
-        if report:
-            report.end_window()
-            validated = report.last_validation()
+        if log:
+            log.end_window()
+            validated = log.last_validation()
             self._save_state()
             if validated:
                 state.best_bleu, state.best_step = validated.best_bleu, validated.best_step
             elif state.step and state.step % self._settings.valid_every:
-                self._validate(report)
-            report.begin_window()
+                self._validate(log)
+            log.begin_window()
         self._follow()
 
     def _follow(self) -> None:
@@ -216,7 +232,7 @@ class Trainer:
         values = self._parallel.share([state.best_bleu, state.best_step, state.stale_validations])
         state.best_bleu, state.best_step, state.stale_validations = values[0], int(values[1]), int(values[2])
 
-    def _validate(self, report: Report) -> None:
+    def _validate(self, log: Log) -> None:
         """Score the average of the last checkpoints; keep it as latest/, and as best/ where it is the best so far."""
         state, corpus = self._state, self._corpus
         self._kept.save(state.step, self._model.state_dict())
@@ -232,7 +248,7 @@ class Trainer:
         state.seconds = self._limit.seconds
         for name in (LATEST, BEST)[: 1 + is_best]:
             self._save_checkpoint(self._output / name, evaluation)
-        report.validation(evaluation)
+        log.validation(evaluation)
 
     def _save_checkpoint(self, directory: Path, evaluation: Evaluation) -> None:
         settings, corpus = self._settings, self._corpus

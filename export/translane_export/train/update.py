@@ -1,21 +1,21 @@
-"""One update of the weights: loss, gradients, clipping, Adam."""
+"""One update of the weights: learning rate, loss, gradients, clipping, Adam; and on which device."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from translane_export.model import Transformer, label_smoothed_cross_entropy
 from translane_export.train.batches import EncodedPair, collate
-from translane_export.train.devices import uses_bf16
 from translane_export.train.errors import TrainError
-from translane_export.train.parallel import Parallel, batch_norms_may_fail, part
-from translane_export.train.schedule import WarmupInverseSqrt
+from translane_export.train.parallel import Parallel, SharedGradients, batch_norms_may_fail, part
 from translane_export.train.settings import TrainSettings
-from translane_export.train.shared_model import SharedGradients
 from translane_export.train.vocabulary import PAD_ID
+from translane_server.core.errors import SettingsError
 
 
 @dataclass(frozen=True)
@@ -101,3 +101,64 @@ def _require_finite(value: torch.Tensor, name: str, step: int) -> None:
     """Raise TrainError where the run diverges, before the weights take it up."""
     if not torch.isfinite(value):
         raise TrainError(f"step {step}: the {name} is not finite; lower --learning-rate or lengthen --warmup-steps")
+
+
+@dataclass(frozen=True)
+class WarmupInverseSqrt:
+    """Linear warm-up to `peak`, then falling with the inverse square root of the step (Vaswani et al. 2017, §5.3).
+
+    With `cooldown_steps`, the last of `total_steps` updates also fall linearly towards zero: the weights settle, which
+    the inverse square root alone takes far longer to let them do (Hägele et al. 2024, https://arxiv.org/abs/2405.18392).
+    """
+
+    peak: float
+    warmup_steps: int
+    total_steps: int = 0
+    cooldown_steps: int = 0
+
+    def rate(self, step: int) -> float:
+        """Return the rate of the `step`-th update, counted from 1."""
+        if step < self.warmup_steps:
+            rate = self.peak * step / self.warmup_steps
+        else:
+            rate = self.peak * math.sqrt(max(self.warmup_steps, 1) / step)
+        if not self.cooldown_steps:
+            return rate
+        left = max(self.total_steps - step + 1, 0)
+        return rate * min(left / (self.cooldown_steps + 1), 1.0)
+
+
+Precision = Literal["auto", "bf16", "fp32"]
+
+
+def choose_device(name: Literal["auto", "cpu", "cuda"], number: int = 0) -> torch.device:
+    """Return the device; "auto" takes a GPU where there is one.
+
+    Args:
+        name: the kind of device that is asked for.
+        number: which GPU, where this is one of several processes of a machine. It becomes PyTorch's default.
+
+    Raises:
+        SettingsError: a GPU that is asked for is missing.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("--device: cuda is asked for, but PyTorch finds no GPU")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    if number >= torch.cuda.device_count():
+        raise SettingsError(
+            f"--device: process {number} of this machine has no GPU, as PyTorch finds {torch.cuda.device_count()};"
+            " start fewer processes"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
+
+
+def uses_bf16(precision: Precision, device: torch.device) -> bool:
+    """Say whether to autocast to bfloat16; "auto" asks whether the hardware multiplies it natively."""
+    if precision != "auto":
+        return precision == "bf16"
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

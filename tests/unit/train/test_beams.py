@@ -14,7 +14,7 @@ from helpers.bundles import SMALL_SIZES, SOURCES, TARGETS, random_checkpoint, ra
 from helpers.commands import train as main
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.greedy import greedy_decode
-from translane_export.train.beams import Beams, beam_search
+from translane_export.train.beams import beam_search
 from translane_server.core.arrays import FloatArray
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import TargetVocabulary
@@ -49,7 +49,7 @@ def model() -> Transformer:
 def test_beams_are_those_of_the_definition(model: Transformer, size: int, penalty: float) -> None:
     draw = torch.Generator().manual_seed(1)
     sources = [torch.randint(4, 30, (length,), generator=draw).tolist() for length in (1, 3, 2, 6, 4, 1, 5, 0)]
-    found = beam_search(model, sources, Beams(size, penalty))
+    found = beam_search(model, sources, size=size, length_penalty=penalty)
     reference = Reference(model)
     for source, tokens in zip(sources, found, strict=True):
         options = DecodingOptions(min(24, 2 * len(source) + 10), beam_size=size, length_penalty=penalty)
@@ -61,7 +61,7 @@ def test_beams_are_those_of_the_definition(model: Transformer, size: int, penalt
 
 def test_beams_may_want_more_candidates_than_there_are_tokens() -> None:
     few = random_model(TransformerConfig(**{**SMALL_SIZES, "target_vocab_size": 7, "max_positions": 24}), seed=3)
-    (found,) = beam_search(few, [[5, 6]], Beams(16))
+    (found,) = beam_search(few, [[5, 6]], size=16)
     options = DecodingOptions(14, beam_size=16, length_penalty=1.0)
     best = reference_decoding.beam_search(Reference(few), [5, 6, few.config.eos_id], options)[0]
     assert tuple(found) == best.token_ids
@@ -69,8 +69,8 @@ def test_beams_may_want_more_candidates_than_there_are_tokens() -> None:
 
 def test_one_beam_is_greedy_and_nothing_has_no_translation(model: Transformer) -> None:
     sources = [[5, 6, 7], [9]]
-    assert beam_search(model, sources, Beams(1)) == greedy_decode(model, sources)
-    assert beam_search(model, [], Beams(4)) == []
+    assert beam_search(model, sources, size=1) == greedy_decode(model, sources)
+    assert beam_search(model, [], size=4) == []
 
 
 def test_a_checkpoint_is_scored_with_beams(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

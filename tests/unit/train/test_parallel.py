@@ -23,10 +23,9 @@ from helpers.commands import train as run
 from translane_export.checkpoint import load_checkpoint, load_tensors
 from translane_export.model import Transformer
 from translane_export.train.batches import EncodedPair
-from translane_export.train.history import StepRecord, read_history
-from translane_export.train.parallel import Alone, part
+from translane_export.train.log import StepRecord, read_history
+from translane_export.train.parallel import Parallel, agree_on_buffers, part
 from translane_export.train.settings import TrainSettings
-from translane_export.train.shared_model import agree_on_buffers
 from translane_export.train.update import Update, Updater
 
 pytestmark = pytest.mark.slow
@@ -38,7 +37,7 @@ PAIRS = [EncodedPair([4 + i, 5, 6][: 1 + i % 3], [7, 8 + i, 9, 10][: 1 + i % 4])
 Result = TypeVar("Result")
 
 
-class Threads:
+class Threads(Parallel):
     """One of some threads that stand for processes."""
 
     def __init__(self, rank: int, barrier: threading.Barrier, shared: list[Tensor]) -> None:
@@ -94,7 +93,7 @@ def test_updates_are_those_of_one_process(settings: TrainSettings, size: int) ->
     """In batches of many pairs, and of fewer pairs than there are processes."""
     batches = [PAIRS, PAIRS[:1], PAIRS[2:4], PAIRS[1:]]
     alone, models = model_of(settings), [model_of(settings) for _ in range(size)]
-    updater = Updater(alone, settings, Alone())
+    updater = Updater(alone, settings, Parallel())
     expected = [updater.update(batch, step) for step, batch in enumerate(batches, start=1)]
 
     def train(process: Threads) -> list[Update]:
@@ -112,7 +111,7 @@ def test_parts_are_disjoint_and_all() -> None:
     parts = [part(PAIRS, process) for process in together(3, lambda process: process)]
     assert [len(own) for own in parts] == [3, 2, 2]
     assert sorted(id(pair) for own in parts for pair in own) == sorted(map(id, PAIRS))
-    assert part(PAIRS, Alone()) == PAIRS
+    assert part(PAIRS, Parallel()) == PAIRS
 
 
 def test_buffers_agree() -> None:

@@ -17,7 +17,7 @@ import torch
 from helpers.commands import train as main
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
 from translane_export.train.batches import Batch, EncodedPair, collate
-from translane_export.train.history import StepRecord, ValidationRecord, read_history
+from translane_export.train.log import StepRecord, ValidationRecord, read_history
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from translane_export.train.segmentation import SegmentationSampler
-from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
+from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
 
 TEXTS = ["banana bandana", "a band", "", "an abandoned banana"]
 
@@ -37,7 +36,7 @@ def test_draws_follow_the_smoothed_distribution(vocabulary: Vocabulary) -> None:
 
 def test_another_process_draws_the_same(vocabulary: Vocabulary) -> None:
     program = (
-        "from pathlib import Path; from translane_export.train.segmentation import SegmentationSampler;"
+        "from pathlib import Path; from translane_export.train.vocabulary import SegmentationSampler;"
         "from translane_export.train.vocabulary import Vocabulary;"
         f"vocabulary = Vocabulary(Path({str(vocabulary.path)!r}));"
         f"print(SegmentationSampler(vocabulary, {TEXTS!r}, alpha=0.1, nbest=8).draw((1, 0)))"

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from translane_export.train import rehearsal, trainer
+from translane_export.train import trainer
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.errors import TrainError
-from translane_export.train.history import ValidationRecord, read_history
+from translane_export.train.evaluate import evaluate_model
+from translane_export.train.log import ValidationRecord, read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_export.train.state import save_state
 from translane_export.train.time_limit import TimeLimit
@@ -98,8 +99,7 @@ def timed_run(
             run = Trainer(settings, build_corpus(settings, *texts, settings.output), settings.output, limit=limit)
             steps = lambda: validation(run._state.step)  # noqa: E731
             patch.setattr(Updater, "update", clock.slow(Updater.update, lambda: 1.0))
-            for module in (trainer, rehearsal):
-                patch.setattr(module, "evaluate_model", clock.slow(module.evaluate_model, steps))
+            patch.setattr(f"{trainer.__name__}.evaluate_model", clock.slow(evaluate_model, steps))
             patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: saving))
             outcome = run.run()
         records = read_history(settings.output / "history.jsonl")

@@ -1,0 +1,258 @@
+"""What a run tells while it goes on: a bar or lines on the terminal, its history, and event files of TensorBoard.
+
+The history has one JSON object a line, in the order in which things happened::
+
+    {"kind": "step", "step": 50, "epoch": 1, "seconds": 6.1, "loss": 5.9, "learning_rate": 5e-05, …}
+    {"kind": "validation", "step": 500, "epoch": 2, "seconds": 61.0, "bleu": 12.3, "chrf": 30.1, …}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from translane_export.train.errors import TrainError
+from translane_export.train.evaluate import Evaluation
+from translane_export.train.settings import TrainSettings
+from translane_export.train.state import RunState
+from translane_export.train.time_limit import TimeLimit
+from translane_export.train.update import Update
+from translane_server.core.files import parse_json, read_regular, replaced_whole
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+HISTORY_FILE, EVENTS_FOLDER = "history.jsonl", "tensorboard"
+_TERMINAL_SECONDS, _LINE_SECONDS = 0.5, 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """The updates since the last record, up to and including `step`.
+
+    ``epoch`` counts from 1. ``seconds`` is the run's wall time. ``loss`` is the mean of all target tokens [nats].
+    ``learning_rate`` is that of the last update. ``tokens_per_second`` counts target tokens,
+    without the time of validations.
+    """
+
+    step: int
+    epoch: int
+    seconds: float
+    loss: float
+    learning_rate: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationRecord:
+    """A validation after `step` updates: scores from 0 to 100, and the best BLEU so far with its step."""
+
+    step: int
+    epoch: int
+    seconds: float
+    bleu: float
+    chrf: float
+    best_bleu: float
+    best_step: int
+
+
+Record = StepRecord | ValidationRecord
+_KINDS: dict[str, Callable[..., Record]] = {"step": StepRecord, "validation": ValidationRecord}
+
+
+class _Window:
+    """Updates that are told together, from `started` on [seconds]."""
+
+    def __init__(self, started: float) -> None:
+        self.started, self.loss, self.tokens, self.learning_rate = started, 0.0, 0, 0.0
+
+    def add(self, update: Update) -> None:
+        self.loss += update.loss * update.target_tokens
+        self.tokens += update.target_tokens
+        self.learning_rate = update.learning_rate
+
+    def rate(self, now: float) -> float:
+        """Target tokens per second."""
+        return self.tokens / max(now - self.started, 1e-9)
+
+
+class Log:
+    """Tells what happens to the `state` of a run; the trainer moves the state on.
+
+    A step record is about the updates since the last one. One is due every `--log-every` steps and before a validation,
+    where a run can resume: so a resumed run continues the history as if it had never been interrupted.
+
+    Raises TrainError when the run's history cannot be read.
+    """
+
+    def __init__(self, settings: TrainSettings, output: Path, state: RunState, limit: TimeLimit) -> None:
+        self._settings, self._state, self._limit = settings, state, limit
+        # A run that was killed has written more than it can resume from.
+        path = output / HISTORY_FILE
+        kept = [record for record in read_history(path) if record.step <= state.step] if path.exists() else []
+        self._last = kept[-1] if kept else None
+        with replaced_whole(path) as new:
+            new.write_text("".join(map(_line, kept)), encoding="utf-8")
+        self._history = path.open("a", encoding="utf-8", buffering=1)
+        self._events: SummaryWriter | None = None
+        if settings.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # late: it is an extra
+
+            # TensorBoard leaves out what older files say from the step `purge_step` on.
+            self._events = SummaryWriter(str(output / EVENTS_FOLDER), purge_step=state.step + 1)
+        self._interactive = sys.stderr.isatty()
+        self._max_steps = settings.max_steps
+        self._first_step, self._first_seconds = state.step, limit.seconds
+        self._bar = tqdm(
+            total=self._max_steps or None,
+            initial=state.step,
+            unit="step",
+            dynamic_ncols=True,
+            disable=not self._interactive,
+        )
+        self._shown = _Window(limit.clock())
+        self.begin_window()
+
+    def last_validation(self) -> ValidationRecord | None:
+        """Return the history's validation at the state's step, if there is one."""
+        last = self._last
+        return last if isinstance(last, ValidationRecord) and last.step == self._state.step else None
+
+    def expect(self, steps: int) -> None:
+        """Say after how many updates the epochs asked for will be over."""
+        self._max_steps = min(self._max_steps, steps) if self._max_steps else steps
+        self._bar.total = self._max_steps
+
+    def update(self, update: Update) -> None:
+        """Tell of an update, which the state counts already."""
+        self._recorded.add(update)
+        self._shown.add(update)
+        now = self._limit.clock()
+        if now - self._shown.started >= (_TERMINAL_SECONDS if self._interactive else _LINE_SECONDS):
+            self._show(now)
+            self._shown = _Window(now)
+        self._bar.update()
+        if self._state.step % self._settings.log_every == 0:
+            self.end_window()
+
+    def end_window(self) -> None:
+        """Record the updates since the last record, where there are any."""
+        window = self._recorded
+        if window.tokens:
+            self._add(
+                StepRecord(
+                    step=self._state.step,
+                    epoch=self._state.epoch + 1,
+                    seconds=round(self._limit.seconds, 3),
+                    loss=window.loss / window.tokens,
+                    learning_rate=window.learning_rate,
+                    tokens_per_second=round(window.rate(self._limit.clock()), 1),
+                )
+            )
+        self.begin_window()
+
+    def begin_window(self) -> None:
+        """Begin to time updates anew."""
+        self._recorded = _Window(self._limit.clock())
+
+    def validation(self, evaluation: Evaluation) -> None:
+        """Tell of a validation; the state knows the best one already."""
+        state = self._state
+        self._add(
+            ValidationRecord(
+                step=state.step,
+                epoch=state.epoch + 1,
+                seconds=round(self._limit.seconds, 3),
+                bleu=evaluation.bleu,
+                chrf=evaluation.chrf,
+                best_bleu=state.best_bleu,
+                best_step=state.best_step,
+            )
+        )
+        self._say(
+            f"step {state.step:,}, epoch {state.epoch + 1}, {state.seconds / 60:.1f} min: "
+            f"valid BLEU {evaluation.bleu:.2f}, chrF {evaluation.chrf:.2f}"
+            f" (best {state.best_bleu:.2f} at step {state.best_step:,})"
+        )
+
+    def close(self) -> None:
+        """Close the files, and leave the last state of the bar on the screen."""
+        self._bar.close()
+        self._history.close()
+        if self._events:
+            self._events.close()
+
+    def _add(self, record: Record) -> None:
+        self._last = record
+        self._history.write(_line(record))
+        if self._events:
+            group, names = "validation", ["bleu", "chrf"]
+            if isinstance(record, StepRecord):
+                group, names = "train", ["loss", "learning_rate", "tokens_per_second"]
+            for name in names:
+                self._events.add_scalar(f"{group}/{name}", getattr(record, name), record.step)
+            self._events.flush()
+
+    def _say(self, text: str) -> None:
+        """Print a line, above the bar where there is one."""
+        tqdm.write(text, file=sys.stderr)
+        sys.stderr.flush()
+
+    def _show(self, now: float) -> None:
+        window, left = self._shown, self._seconds_left()
+        time = "unknown time" if left is None else tqdm.format_interval(max(left, 0))
+        text = f"loss {window.loss / window.tokens:.3f}, {window.rate(now):,.0f} tokens/s, {time} left"
+        if self._interactive:
+            self._bar.set_postfix_str(text, refresh=False)
+        else:
+            self._say(f"step {self._state.step:,}: {text}")
+
+    def _seconds_left(self) -> float | None:
+        spent, estimates = self._limit.seconds - self._first_seconds, []
+        if self._limit.limit:
+            estimates.append(self._limit.limit - self._limit.seconds)
+        if self._max_steps:
+            done = self._state.step - self._first_step
+            estimates.append((self._max_steps - self._state.step) * spent / done)
+        return min(estimates, default=None)
+
+
+def read_history(path: Path) -> list[Record]:
+    """Return the records of a history file. A last line that a kill has cut short is left out.
+
+    Raises:
+        TrainError: the file cannot be read, or another line is no record; the message names the line.
+    """
+    try:
+        lines = read_regular(path).split(b"\n")
+    except OSError as error:
+        raise TrainError(f"{path}: cannot be read ({error.strerror})") from None
+    return list(_records(path, lines[:-1]))  # a whole line ends with \n: nothing, or half a line, is after the last
+
+
+def _records(path: Path, lines: list[bytes]) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            values = parse_json(line)
+            kind = _KINDS[values.pop("kind")]
+            yield kind(**{name: _finite(value) for name, value in values.items()})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise TrainError(f"{path}:{number}: not a record of a training run") from None
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(value)
+    return value
+
+
+def _line(record: Record) -> str:
+    kind = "step" if isinstance(record, StepRecord) else "validation"
+    return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False) + "\n"

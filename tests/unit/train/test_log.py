@@ -1,0 +1,193 @@
+"""What a run tells: its lines, its history and its event files. All clocks are made up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from helpers.commands import train as main
+from translane_export.checkpoint import load_tensors
+from translane_export.train.errors import TrainError
+from translane_export.train.evaluate import Evaluation
+from translane_export.train.log import Log, StepRecord, ValidationRecord, read_history
+from translane_export.train.settings import TrainSettings
+from translane_export.train.state import RunState
+from translane_export.train.time_limit import TimeLimit
+from translane_export.train.update import Update
+
+SETTINGS = {"train": "a", "valid": "b", "output": "c", "source_language": "zh", "target_language": "en"}
+RECORD = StepRecord(step=5, epoch=1, seconds=3.0, loss=2.0, learning_rate=1e-3, tokens_per_second=10.0)
+
+
+class Run:
+    """A run that does nothing but take time: five steps, one a second, of ten tokens each."""
+
+    def __init__(
+        self, folder: Path, *, step: int = 0, seconds: float = 0.0, limit: float = 0.0, **settings: Any
+    ) -> None:
+        self.now, self.state = 100.0, RunState(step=step)
+        time = TimeLimit(limit, lambda: self.now)
+        time.resume(seconds)
+        settings = {**SETTINGS, "log_every": 5, **settings}
+        self.log = Log(TrainSettings.model_validate(settings), folder, self.state, time)
+
+    def go(self, *losses: float, tokens: int = 10, seconds: float = 1.0) -> None:
+        for loss in losses:
+            self.now += seconds
+            self.state.step += 1
+            self.log.update(Update(loss, tokens, self.state.step / 1000))
+
+    def validate(self, bleu: float) -> None:
+        self.log.end_window()
+        self.state.best_bleu, self.state.best_step = bleu, self.state.step
+        self.now += 3
+        self.log.validation(Evaluation(bleu, 2 * bleu, "", "", ()))
+        self.log.begin_window()
+
+
+def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    read = EventAccumulator(str(folder / "tensorboard"))
+    read.Reload()
+    return {tag: [(event.step, event.value) for event in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+
+
+def test_history_and_event_files_have_each_step_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also those of a run that was killed and resumed after its validation at step 7."""
+    killed = Run(tmp_path, tensorboard=True)
+    killed.go(4, 3, 2, 1, 5)
+    assert read_history(tmp_path / "history.jsonl") == [  # at once
+        StepRecord(step=5, epoch=1, seconds=5.0, loss=3.0, learning_rate=5e-3, tokens_per_second=10.0)
+    ]
+    killed.go(1, 2)
+    killed.validate(12.5)
+    assert "step 7, epoch 1, 0.0 min: valid BLEU 12.50, chrF 25.00 (best 12.50 at step 7)\n" in capfd.readouterr().err
+    killed.go(9, 9, 9, 9)
+    killed.log.close()
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line["step"]) for line in lines] == [
+        *[("step", 5), ("step", 7), ("validation", 7), ("step", 10)]
+    ]
+    (first,) = (tmp_path / "tensorboard").iterdir()
+    first.rename(first.with_name("events.out.tfevents.1.first"))  # names have the second in which files were made
+
+    resumed = Run(tmp_path, step=7, seconds=10, tensorboard=True)
+    last = resumed.log.last_validation()
+    assert isinstance(last, ValidationRecord)
+    assert (last.bleu, last.chrf, last.best_bleu, last.best_step) == (12.5, 25.0, 12.5, 7)
+    resumed.go(6, 4, 5)
+    assert resumed.log.last_validation() is None
+    resumed.log.close()
+    history = read_history(tmp_path / "history.jsonl")
+    assert [record.step for record in history] == [5, 7, 7, 10]
+    assert [record.loss for record in history if isinstance(record, StepRecord)] == [3.0, 1.5, 5.0]
+    assert events(tmp_path) == {
+        "train/loss": [(5, 3.0), (7, 1.5), (10, 5.0)],
+        "train/learning_rate": [(5, pytest.approx(5e-3)), (7, pytest.approx(7e-3)), (10, pytest.approx(1e-2))],
+        "train/tokens_per_second": [(5, 10.0), (7, 10.0), (10, 10.0)],
+        "validation/bleu": [(7, 12.5)],
+        "validation/chrf": [(7, 25.0)],
+    }
+
+
+def test_a_log_gets_a_line_every_half_minute(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path, step=40, max_steps=100)
+    run.go(4.0, tokens=100, seconds=15)
+    run.go(2.0, tokens=300, seconds=15)
+    run.go(1.0, tokens=50, seconds=15)
+    run.log.close()
+    # two steps of 15 s, 58 to go: 870 s
+    assert capfd.readouterr().err == "step 42: loss 2.500, 13 tokens/s, 14:30 left\n"
+
+
+def test_the_nearest_limit_says_how_long_it_takes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path, step=5, seconds=90, limit=600)
+    run.log.expect(15)
+    run.go(1.0, seconds=30)
+    run.go(1.0, seconds=450)
+    run.log.close()
+    assert re.findall(r"[\d:]+ left", capfd.readouterr().err) == ["04:30 left", "00:30 left"]
+
+
+def written(path: Path, *records: StepRecord) -> Path:
+    path.write_text("".join(json.dumps({"kind": "step", **asdict(record)}) + "\n" for record in records))
+    return path
+
+
+@pytest.mark.parametrize("lost", [1, 2, 30])
+def test_half_a_last_line_is_left_out_and_cut_off(tmp_path: Path, lost: int) -> None:
+    path = written(tmp_path / "history.jsonl", RECORD, RECORD)
+    path.write_bytes(path.read_bytes()[:-lost])
+    assert read_history(path) == [RECORD]
+    Run(tmp_path, step=10).log.close()
+    assert path.read_bytes() == written(tmp_path / "other", RECORD).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "[" * 100_000,
+        "3",
+        "\xff",
+        '{"kind": "other"}',
+        '{"kind": "step", "step": 1}',
+        '{"step": 1}',
+        json.dumps({"kind": "step", **asdict(RECORD), "loss": "x"}),
+        json.dumps({"kind": "step", **asdict(RECORD), "loss": float("nan")}),
+        json.dumps({"kind": "step", **asdict(RECORD), "more": 1}),
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    path = written(tmp_path / "history.jsonl", RECORD)
+    with path.open("a", encoding="latin-1") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(TrainError, match=re.escape(f"{path}:2: not a record of a training run")):
+        read_history(path)
+
+
+def test_what_is_no_history_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match=re.escape("none.jsonl: cannot be read (No such file")):
+        read_history(tmp_path / "none.jsonl")
+    os.mkfifo(tmp_path / "history.jsonl")
+    with pytest.raises(TrainError, match=re.escape("history.jsonl: cannot be read (it is a named pipe")):
+        Run(tmp_path)
+
+
+def test_a_missing_extra_is_told_before_anything_is_done(
+    run_flags: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("translane_export.train.run.find_spec", lambda _name: None)
+    assert main([*run_flags(), "--tensorboard"]) == 2
+    assert capfd.readouterr().err.startswith(
+        "translane train: --tensorboard: tensorboard is not installed; pip install 'translane[tensorboard]'"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_is_resumed_without_training(
+    run_flags: Callable[..., list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(run_flags(max_steps=12, tensorboard=True)) == 0
+    first = capfd.readouterr().out
+    run = tmp_path / "run"
+    assert set(events(run)) >= {"train/loss", "validation/bleu"}
+    history, state = (run / "history.jsonl").read_bytes(), load_tensors(run / "resume.safetensors").tensors
+    assert main(run_flags(max_steps=12, resume=True)) == 0
+    assert capfd.readouterr().out == first
+    assert (run / "history.jsonl").read_bytes() == history
+    later = load_tensors(run / "resume.safetensors").tensors
+    assert later.keys() == state.keys()
+    assert all(torch.equal(later[name], tensor) for name, tensor in state.items())
