@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -20,6 +21,7 @@ from helpers.bundles import random_checkpoint
 from helpers.marian_files import MarianFolder, MarianModel, changed, marian_folder, marian_mt, settings_of
 from helpers.pickled_checkpoints import Made, fairseq_checkpoint, opennmt_checkpoint
 from translane_export.checkpoint import Checkpoint, load_checkpoint
+from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.sources.huggingface import HuggingFaceReader
 from translane_export.sources.readers import find_reader, read_checkpoint
@@ -43,6 +45,7 @@ class Subject:
         pad: the id that fills up sources.
         broken: name of a weight of the decoder, a matrix.
         symbols: the pieces of source and target by id, where the format has a vocabulary.
+        made: what the folder was made of, to change what is no weight and no setting.
     """
 
     folder: Path
@@ -54,6 +57,7 @@ class Subject:
     broken: str
     pad: int = 1
     symbols: tuple[list[str], list[str]] = ([], [])
+    made: Any = None
 
     def save(self) -> None:
         """Write the folder's weights and settings again."""
@@ -70,6 +74,23 @@ class Subject:
     def model(self) -> Transformer:
         """Read the folder, and return the model."""
         return build_model(self.read())
+
+    def assert_same(self) -> None:
+        """Check that the model of the folder computes what the original does."""
+        source = torch.tensor([[7, 9, 10, 4, 12], [5, 6, 8, self.pad, self.pad]])
+        lengths, target = torch.tensor([5, 3]), torch.tensor([[2, 9, 11, 5], [2, 7, 6, 7]])
+        with torch.inference_mode():
+            expected = self.logits(source, lengths, target)
+            found = self.model()(source, lengths, target)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-5)
+
+    def refused(self) -> str:
+        """Save the folder, and return why the exporter refuses it: one printable sentence."""
+        self.save()
+        with pytest.raises(ExportError) as caught:
+            self.model()
+        assert str(caught.value).isprintable()
+        return str(caught.value)
 
 
 def _of_transformers(model: Any) -> Logits:
@@ -89,6 +110,7 @@ def _fairseq(folder: Path, kind: str) -> Subject:
         logits=_of_transformers(made.model),
         broken="decoder.layers.1.encoder_attn.k_proj.weight",
         symbols=(made.source_symbols, made.target_symbols),
+        made=made,
     )
 
 
@@ -101,6 +123,7 @@ def _opennmt(folder: Path, **how: Any) -> Subject:
         logits=made.model,
         broken="decoder.transformer_layers.1.context_attn.linear_keys.weight",
         symbols=(made.source_symbols, made.target_symbols),
+        made=made,
     )
 
 
@@ -120,6 +143,7 @@ def _marian(folder: Path, model: MarianModel, *, joint: bool = True) -> Subject:
         broken="decoder_l2_ffn_W1",
         pad=start,
         symbols=(made.source, made.target),
+        made=made,
     )
 
 

@@ -57,10 +57,6 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
 
     A model of many target languages has tokens such as ``>>fra<<`` for them, which stand before the source.
 
-    Args:
-        folder: with the files.
-        config: its config.json.
-
     Raises:
         ExportError: naming the file that is missing or wrong.
     """

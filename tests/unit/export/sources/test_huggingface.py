@@ -25,7 +25,7 @@ from translane_export.sources.huggingface import (
 from translane_export.sources.readers import ARCHITECTURES, find_reader
 from translane_export.sources.t5 import T5
 
-WEIGHTS = "model.safetensors"
+WEIGHTS, BIN, INDEX = "model.safetensors", "pytorch_model.bin", "model.safetensors.index.json"
 QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"
 
 
@@ -180,91 +180,92 @@ def test_weights_know_where_they_are(folder):
     assert origins["encoder.layers.0.self_attention.q_proj.weight"] == f"{folder / shard}: the tensor {QUERY}"
 
 
-def test_no_weights(folder):
+def put(name, content):
+    """Puts a file in the place of the weights."""
+
+    def change(folder):
+        (folder / WEIGHTS).unlink()
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            torch.save(content, folder / name)
+
+    return change
+
+
+def cut(size):
+    def change(folder):
+        path = folder / WEIGHTS
+        path.write_bytes(path.read_bytes()[:size])
+
+    return change
+
+
+def without_a_shard(folder):
+    as_shards(folder)
+    (folder / "part-1.safetensors").unlink()
+
+
+def with_another_shard(folder):
+    without_a_shard(folder)
+    save_file({"x": torch.zeros(1)}, folder / "part-1.safetensors")
+
+
+def with_an_archive(folder):
     (folder / WEIGHTS).unlink()
-    assert "it has no weights" in problem(folder)
+    with zipfile.ZipFile(folder / BIN, "w") as archive:
+        archive.writestr("notes/a.txt", "x")
 
 
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        (0, "it is empty, not a safetensors file"),
-        (5, "it is cut off: it has 5 bytes, and its header alone takes"),
-        (4000, "it is cut off: it has 4,000 bytes, and its header alone takes"),
-        (-1, "and its header tells of"),
-    ],
-)
-def test_a_truncated_file(folder, size, message):
-    path = folder / WEIGHTS
-    path.write_bytes(path.read_bytes()[:size])
-    assert f"{WEIGHTS}: it is " in problem(folder)
-    assert message in problem(folder)
-
-
-@pytest.mark.parametrize("name", [WEIGHTS, "pytorch_model.bin", f"{WEIGHTS}.index.json"])
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "it is a pointer of git-lfs, not the"),
-        (b"\n<!DOCTYPE html>\n<html>", "it is an HTML page, as failed downloads leave behind, not a"),
-        (b"hello, world", "it is no"),
-    ],
-)
-def test_what_is_there_in_place_of_weights(folder, name, content, message):
+def with_a_program(folder):
     (folder / WEIGHTS).unlink()
-    (folder / name).write_bytes(content)
-    assert f"{name}: {message}" in problem(folder)
+    torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(2)).save(folder / BIN)
 
 
-@pytest.mark.parametrize("header", [b"{oops", b'{"x": 1}', b'{"x": {"dtype": "F7", "data_offsets": [0, 0]}}'])
-def test_a_header_that_is_damaged(folder, header):
-    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header)
-    assert f"{WEIGHTS}: its header is damaged" in problem(folder)
+def header(text):
+    return len(text).to_bytes(8, "little") + text
+
+
+IN_PLACE_OF_FILES = {
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n": "it is a pointer of git-lfs, not the",
+    b"\n<!DOCTYPE html>\n<html>": "it is an HTML page, as failed downloads leave behind, not a",
+    b"hello, world": "it is no",
+}
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-def test_zip_archives_that_hold_no_tensors(folder):
-    (folder / WEIGHTS).unlink()
-    with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as archive:
-        archive.writestr("notes/a.txt", "x")
-    assert "it is a zip archive of other things, not a PyTorch file" in problem(folder)
-    torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(2)).save(folder / "pytorch_model.bin")
-    assert "it is a TorchScript program, not tensors" in problem(folder)
-
-
-@pytest.mark.parametrize(("value", "message"), [([1], "it holds a list"), ({"x": 1}, "'x' is a int, not a tensor")])
-def test_a_pickle_of_other_values(folder, value, message):
-    (folder / WEIGHTS).unlink()
-    torch.save(value, folder / "pytorch_model.bin")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / WEIGHTS).unlink(), "it has no weights"),
+        (cut(0), f"{WEIGHTS}: it is empty, not a safetensors file"),
+        (cut(5), f"{WEIGHTS}: it is cut off: it has 5 bytes, and its header alone takes"),
+        (cut(4000), f"{WEIGHTS}: it is cut off: it has 4,000 bytes, and its header alone takes"),
+        (cut(-1), "and its header tells of"),
+        *(
+            (put(name, content), f"{name}: {message}")
+            for name in (WEIGHTS, BIN, INDEX)
+            for content, message in IN_PLACE_OF_FILES.items()
+        ),
+        (put(WEIGHTS, header(b"{oops")), f"{WEIGHTS}: its header is damaged"),
+        (put(WEIGHTS, header(b'{"x": 1}')), f"{WEIGHTS}: its header is damaged"),
+        (put(WEIGHTS, header(b'{"x": {"dtype": "F7", "data_offsets": [0, 0]}}')), f"{WEIGHTS}: its header is damaged"),
+        (with_an_archive, "it is a zip archive of other things, not a PyTorch file"),
+        (with_a_program, "it is a TorchScript program, not tensors"),
+        (put(BIN, [1]), "it holds a list"),
+        (put(BIN, {"x": 1}), "'x' is a int, not a tensor"),
+        (put(BIN, pickle.dumps({"x": shutil.copytree}, protocol=4)), f"{BIN}: it "),
+        (without_a_shard, f"part-1.safetensors: the file is missing, a shard that {INDEX} names"),
+        (with_another_shard, f"which {INDEX} says is here, is missing"),
+        (put(INDEX, b'{"weight_map": {"x": "../model.safetensors"}}'), "is not a file beside it"),
+        (put(INDEX, b'{"weight_map": {"x": "/etc/passwd"}}'), "is not a file beside it"),
+        (put(INDEX, b"[]"), "it is no index of shards"),
+        (put(INDEX, b"{}"), "it is no index of shards"),
+    ],
+)
+def test_weights_that_cannot_be_read(folder, change, message):
+    change(folder)
     assert message in problem(folder)
-
-
-def test_a_shard_that_is_missing(folder):
-    as_shards(folder)
-    (folder / "part-1.safetensors").unlink()
-    index = "model.safetensors.index.json"
-    assert f"part-1.safetensors: the file is missing, a shard that {index} names" in problem(folder)
-
-
-def test_a_shard_without_a_tensor_of_the_index(folder):
-    as_shards(folder)
-    (folder / "part-1.safetensors").unlink()
-    save_file({"x": torch.zeros(1)}, folder / "part-1.safetensors")
-    assert "which model.safetensors.index.json says is here, is missing" in problem(folder)
-
-
-@pytest.mark.parametrize("place", ["../model.safetensors", "/etc/passwd"])
-def test_shards_lie_beside_their_index(folder, place):
-    (folder / WEIGHTS).unlink()
-    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": {"x": place}}))
-    assert "is not a file beside it" in problem(folder)
-
-
-@pytest.mark.parametrize("content", ["[]", "{}", "no"])
-def test_an_index_that_is_none(folder, content):
-    (folder / WEIGHTS).unlink()
-    (folder / f"{WEIGHTS}.index.json").write_text(content)
-    assert "it is no index of shards" in problem(folder)
 
 
 def test_only_t5_that_scales_its_output_does_so(tmp_path):
@@ -313,10 +314,3 @@ def test_a_configuration_that_tells_no_architecture(folder, content, message):
     (folder / "config.json").write_bytes(content)
     with pytest.raises(ExportError, match=message):
         find_reader(folder)
-
-
-def test_an_old_pickle_is_refused_without_a_warning(folder):
-    (folder / WEIGHTS).unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"x": shutil.copytree}, protocol=4))
-    with pytest.raises(ExportError, match=r"pytorch_model\.bin: it "):
-        read(folder)

@@ -1,0 +1,265 @@
+"""What only fairseq and OpenNMT-py have: settings, names and vocabularies of several releases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from helpers.checkpoint_formats import FORMATS
+from helpers.pickled_checkpoints import WIDTH, modules
+from translane_export.errors import ExportError
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
+
+
+@pytest.fixture
+def changing(tmp_path):
+    return lambda name: FORMATS[name](tmp_path / "folder")
+
+
+@pytest.fixture
+def fairseq(changing):
+    return changing("fairseq")
+
+
+@pytest.fixture
+def opennmt(changing):
+    return changing("OpenNMT-py")
+
+
+def test_sinusoids_of_fairseq_reach_to_the_last_position(changing):
+    subject = changing("fairseq, norms first")
+    long = torch.randint(4, len(subject.symbols[0]), (1, 48), generator=torch.Generator().manual_seed(0))
+    model = subject.model()
+    assert model.config.max_positions == 48
+    with torch.inference_mode():
+        found, expected = (logits(long, torch.tensor([48]), long) for logits in (model, subject.logits))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_how_it_decodes(changing):
+    config = changing("fairseq").read().config
+    assert (config.bos_id, config.pad_id, config.eos_id, config.unk_id) == (0, 1, 2, 3)
+    assert config.start_id == config.eos_id
+    assert config.suppressed_ids == (1,)
+
+
+def test_a_joint_vocabulary_has_one_file_of_each_kind(changing):
+    entry = changing("fairseq, norms first").read().tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert (entry.target, entry.target_ids) == (entry.source, entry.source_ids)
+
+
+def test_settings_of_newer_releases(fairseq):
+    """These have them under cfg, in groups, and leave args empty."""
+    settings = vars(fairseq.made.content["args"])
+    task = {name: settings.pop(name) for name in ("source_lang", "target_lang")}
+    fairseq.made.content["cfg"] = {
+        "task": {**task, "_name": "translation"},
+        "model": argparse.Namespace(**settings, _name="transformer"),
+    }
+    fairseq.made.content["args"] = None
+    fairseq.made.save()
+    fairseq.assert_same()
+
+
+def test_settings_as_an_omegaconf_tree(fairseq):
+    container, node = type("DictConfig", (), {}), type("AnyNode", (), {})
+
+    def tree(value):
+        if isinstance(value, dict):
+            made_of = container()
+            made_of.__dict__["_content"] = {name: tree(item) for name, item in value.items()}
+        else:
+            made_of = node()
+            made_of.__dict__["_val"] = value
+        return made_of
+
+    settings = vars(fairseq.made.content["args"])
+    model = {name: value for name, value in settings.items() if not name.startswith(("encoder_", "decoder_"))}
+    for side in ("encoder", "decoder"):
+        model[side] = {name[8:]: value for name, value in settings.items() if name.startswith(side)}
+    model["decoder"] |= {"input_dim": "${model.decoder.embed_dim}", "output_dim": "???"}
+    groups = {"task": {"_name": "translation", "source_lang": "en", "target_lang": "de"}, "model": model}
+    with modules(("omegaconf.dictconfig.DictConfig", container), ("omegaconf.nodes.AnyNode", node)):
+        fairseq.made.content |= {"cfg": tree(groups), "args": None}
+        fairseq.made.save()
+    fairseq.assert_same()
+
+
+def test_names_of_older_releases(fairseq):
+    tensors = fairseq.weights
+    for name in [name for name in tensors if ".q_proj." in name]:
+        packed = torch.cat([tensors.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv"])
+        tensors[name.replace("q_proj.", "in_proj_")] = packed
+    norms = {
+        "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+        "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+    }
+    for name in [name for name in tensors if "layer_norm" in name]:
+        side, module = name.split(".")[0], name.split(".")[3]
+        tensors[name.replace(module, f"layer_norms.{norms[side].index(module)}")] = tensors.pop(name)
+    tensors["decoder.embed_out"] = tensors.pop("decoder.output_projection.weight")
+    tensors["encoder.embed_positions.weights"] = torch.zeros(50, WIDTH)
+    fairseq.made.save(_use_new_zipfile_serialization=False)
+    fairseq.assert_same()
+
+
+def test_copies_that_the_last_release_adds(fairseq):
+    """Models that it trained have zeros there, as it only fills them in when it loads."""
+    for layer in ("encoder.layers.0", "encoder.layers.1"):
+        for name in ("in_proj", "out_proj", "fc1", "fc2"):
+            fairseq.weights |= {
+                f"{layer}.{name}_weight": torch.zeros(6, 2),
+                f"{layer}.{name}_bias": torch.zeros(6),
+            }
+    fairseq.made.save()
+    fairseq.assert_same()
+
+
+def test_a_projection_that_is_only_the_embedding(changing):
+    subject = changing("fairseq, norms first")
+    del subject.weights["decoder.output_projection.weight"]
+    subject.save()
+    subject.assert_same()
+
+
+def test_which_file_is_read(fairseq):
+    fairseq.made.path.rename(fairseq.made.folder / "checkpoint_best.pt")
+    (fairseq.made.folder / "checkpoint_last.pt").write_bytes(b"other")
+    fairseq.assert_same()
+    (fairseq.made.folder / "checkpoint_best.pt").rename(fairseq.made.folder / "checkpoint3.pt")
+    with pytest.raises(ExportError, match=r"it has 2 .pt files, and none is called checkpoint_best.pt or model.pt"):
+        fairseq.read()
+
+
+def target_ids(tokenizer):
+    entry = tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert entry.target_ids is not None
+    return json.loads(tokenizer.read(entry.target_ids))
+
+
+def test_a_dictionary_that_overwrites_a_symbol(fairseq):
+    path = fairseq.made.folder / "dict.de.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[-1] = "<unk> 0 #fairseq:overwrite"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    checkpoint = fairseq.read()
+    ids = target_ids(checkpoint.tokenizer)
+    assert ids["<unk>"] == len(fairseq.made.target_symbols) - 1
+
+
+def test_dictionaries_have_other_line_ends_than_text(fairseq):
+    path = fairseq.made.folder / "dict.de.txt"
+    text = path.read_text(encoding="utf-8").replace("madeupword0000 ", "\N{LINE SEPARATOR}x\N{NEXT LINE}y ")
+    path.write_text(text, encoding="utf-8")
+    checkpoint = fairseq.read()
+    ids = target_ids(checkpoint.tokenizer)
+    assert ids["\N{LINE SEPARATOR}x\N{NEXT LINE}y"] == len(fairseq.made.target_symbols) - 1
+
+
+def test_models_that_are_none(fairseq):
+    fairseq.made.content["model"] = {
+        name: t for name, t in fairseq.made.content["model"].items() if name.startswith("decoder.")
+    }
+    assert re.search("its model is no encoder and decoder", fairseq.refused())
+    fairseq.made.content["model"] = {"encoder.version": 3}
+    assert re.search("it is no fairseq checkpoint, whose tensors are under model", fairseq.refused())
+    fairseq.made.content["args"] = None
+    assert re.search("it is no fairseq checkpoint, whose settings are under args", fairseq.refused())
+
+
+def test_dictionaries_that_are_wrong(fairseq):
+    path = fairseq.made.folder / "dict.de.txt"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text + "more 1\n", encoding="utf-8")
+    size = len(fairseq.made.target_symbols)
+    assert re.search(rf"dict.de.txt: it has {size + 1} symbols, and the model embeds {size}", fairseq.refused())
+    path.write_text(text + text.splitlines()[0] + "\n", encoding="utf-8")
+    assert re.search(rf"dict.de.txt: line {size - 3} has the symbol .* again", fairseq.refused())
+    path.write_text("word\n", encoding="utf-8")
+    assert re.search(r"dict.de.txt: line 1 is not a symbol, a space and a count", fairseq.refused())
+
+
+@pytest.mark.parametrize(("name", "function"), [("silu", functional.silu), ("gated-gelu", functional.gelu)])
+def test_gated_feed_forward(opennmt, name, function):
+    """Compared with the layer's formula, on the first layer of the encoder."""
+    generator = torch.Generator().manual_seed(0)
+    for tensor_name, tensor in list(opennmt.weights.items()):
+        if ".w_1." in tensor_name:
+            third = torch.randn(tensor.shape, generator=generator) * 0.2
+            opennmt.weights[tensor_name.replace("w_1", "w_3")] = third
+    opennmt.settings["pos_ffn_activation_fn"] = name
+    opennmt.save()
+    model = opennmt.model()
+
+    def linear(part, x):
+        module = f"encoder.transformer.0.feed_forward.{part}"
+        return functional.linear(x, opennmt.weights[f"{module}.weight"], opennmt.weights[f"{module}.bias"])
+
+    x = torch.randn(1, 3, model.config.d_model, generator=generator)
+    expected = linear("w_2", function(linear("w_1", x)) * linear("w_3", x))
+    layer: Any = model.encoder.layers[0]
+    with torch.inference_mode():
+        torch.testing.assert_close(layer.feed_forward(x), expected, rtol=0, atol=1e-5)
+
+
+def test_another_start_token(opennmt):
+    opennmt.made.content["vocab"]["decoder_start_token"] = "</s>"
+    opennmt.made.save()
+    assert opennmt.read().config.start_id == 3
+
+
+def test_long_tables_of_positions_are_cut(opennmt):
+    for side in ("encoder", "decoder"):
+        opennmt.weights[f"{side}.embeddings.make_embedding.pe.pe"] = torch.zeros(5000, 1, 32)
+    opennmt.save()
+    assert opennmt.read().config.max_positions == 1024
+
+
+def test_source_words_that_have_the_ids_of_the_targets_start_and_end(changing):
+    """Before version 3 sources had neither, and these ids were words; they are others now, with the same vectors."""
+    subject = changing("OpenNMT-py 2")
+    checkpoint, made = subject.read(), subject.made
+    tokenizer, size = checkpoint.tokenizer, len(made.source_symbols)
+    entry = tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert entry.source_ids is not None
+    ids = json.loads(tokenizer.read(entry.source_ids))
+    assert list(ids) == made.source_symbols
+    assert list(ids.values()) == [0, 1, size, size + 1, *range(4, size)]
+    vectors = checkpoint.state_dict["encoder.embedding.tokens.weight"][list(ids.values())]
+    assert torch.equal(vectors, made.model.source.weight)
+
+
+def test_vocabularies_that_are_wrong(opennmt):
+    vocabularies = opennmt.made.content["vocab"]
+    for change, message in (
+        ({"src": None}, "it has no list of tokens under vocab.src, where OpenNMT-py saves them"),
+        ({"src": [*opennmt.made.source_symbols, "more"]}, r"vocab.src has \d+ tokens, and the model embeds \d+"),
+        (
+            {"src": ["<blank>", "<unk>", *opennmt.made.source_symbols[2:]]},
+            "<blank> is not the same id in vocab.src and vocab.tgt",
+        ),
+        ({"tgt": [*opennmt.made.target_symbols[:3], "x", *opennmt.made.target_symbols[4:]]}, "vocab.tgt has no </s>"),
+        ({"src_feats": [["a"]]}, "source features are not supported"),
+    ):
+        opennmt.made.content["vocab"] = {**vocabularies, **change}
+        assert re.search(message, opennmt.refused())
+
+
+def test_files_that_are_no_checkpoints(opennmt):
+    opennmt.write = lambda subject: subject.made.save()
+    opennmt.made.content["generator"] = None
+    assert re.search("it is no OpenNMT-py checkpoint, whose tensors are under model and generator", opennmt.refused())
+    opennmt.made.content["opt"] = [1]
+    assert re.search("it is no OpenNMT-py checkpoint, whose settings are under opt", opennmt.refused())
+    shutil.copyfile(opennmt.made.path, opennmt.made.folder / "other.pt")
+    assert re.search(r"it has 2 .pt files; leave the one to export", opennmt.refused())
