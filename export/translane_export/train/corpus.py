@@ -15,6 +15,7 @@ from translane_export.train.batches import EncodedPair
 from translane_export.train.data import Columns, ParallelText, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.settings import TrainSettings
+from translane_export.train.stand_ins import STAND_INS, Replacements
 from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
 from translane_export.train.word_vectors import load_word_vectors
 
@@ -31,11 +32,15 @@ class Corpus:
 
     def epoch_pairs(self, epoch: int) -> list[EncodedPair]:
         """Return the ids of every training pair that fits; with subword sampling, drawn anew for each epoch."""
+        seed = self.settings.seed
         if self.settings.sampling_alpha:
-            seed = self.settings.seed
             sources, targets = (sampler.draw((seed, epoch, side)) for side, sampler in enumerate(self._samplers))
         else:
             sources, targets = self._best_ids
+        if self.settings.stand_ins:
+            replaced = self._replacements.draw((seed, epoch))
+            sources = _with(sources, self.source_vocabulary, {row: source for row, (source, _) in replaced.items()})
+            targets = _with(targets, self.target_vocabulary, {row: target for row, (_, target) in replaced.items()})
         limit = min(self.settings.max_length, self.settings.max_positions - 1)
         encoded = [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
         fitting = [pair for pair in encoded if pair.width <= limit + 1]
@@ -65,6 +70,16 @@ class Corpus:
         )
 
     @cached_property
+    def _replacements(self) -> Replacements:
+        return Replacements(
+            [
+                (self.source_vocabulary.normalize(pair.source), self.target_vocabulary.normalize(pair.target))
+                for pair in self.train.pairs
+            ],
+            self.settings.stand_ins,
+        )
+
+    @cached_property
     def _samplers(self) -> tuple[SegmentationSampler, SegmentationSampler]:
         alpha, nbest = self.settings.sampling_alpha, self.settings.sampling_nbest
         sources = [pair.source for pair in self.train.pairs]
@@ -73,6 +88,12 @@ class Corpus:
             SegmentationSampler(self.source_vocabulary, sources, alpha=alpha, nbest=nbest),
             SegmentationSampler(self.target_vocabulary, targets, alpha=alpha, nbest=nbest),
         )
+
+
+def _with(ids: list[list[int]], vocabulary: Vocabulary, texts: dict[int, str]) -> list[list[int]]:
+    """Return the ids, with those of other `texts` in some rows."""
+    changed = dict(zip(texts, vocabulary.encode(list(texts.values())), strict=True))
+    return [changed.get(row, old) for row, old in enumerate(ids)]
 
 
 def read_texts(settings: TrainSettings, train: Path, valid: Path) -> tuple[ParallelText, ParallelText]:
@@ -96,7 +117,7 @@ def build_corpus(
     """Train the vocabularies into `output`, or copy those `given`, source and target, or `reuse` what is there.
 
     Raises:
-        DataError: the text cannot carry such vocabularies.
+        DataError: the text cannot carry such vocabularies, or those given have no stand-ins that are asked for.
         TrainError: those to reuse cannot be read.
     """
     if given and not reuse:
@@ -105,6 +126,8 @@ def build_corpus(
     if reuse or given:
         names = ("joint", "joint") if settings.joint_vocabulary else ("source", "target")
         source, target = (Vocabulary(output / f"{name}.spm") for name in names)
+        if settings.stand_ins and not set(STAND_INS) <= set(source.pieces()) & set(target.pieces()):
+            raise DataError("--stand-ins: the checkpoint's vocabularies have no stand-ins")
         return Corpus(settings, train, valid, source, target)
     sources, targets = ([pair.source for pair in train.pairs], [pair.target for pair in train.pairs])
     if settings.joint_vocabulary:
@@ -129,6 +152,7 @@ def _train(
             size=getattr(settings, f"{side}_vocabulary_size"),
             normalization=getattr(settings, f"{side}_normalization"),
             character_coverage=settings.character_coverage,
+            stand_ins=settings.stand_ins > 0,
         ),
         path,
         settings.seed,

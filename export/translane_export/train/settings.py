@@ -84,6 +84,13 @@ class DataSettings(Settings):
         None, description="Word2vec text file to start target embeddings from."
     )
 
+    stand_ins: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the pairs in which numbers, names and words are replaced, by stand-ins among others.",
+    )
+
     init: Annotated[Path | None, Flag("FOLDER", heading="fine-tuning")] = Field(
         None, description="Start from this checkpoint's weights, and keep its sizes and vocabularies."
     )

@@ -22,9 +22,13 @@ from translane_export.file_readers import load_sentencepiece
 from translane_export.train.errors import DataError
 from translane_export.train.normalization import rules_tsv
 from translane_export.train.settings import SIMPLIFYING_SUFFIX, VocabularyKind
+from translane_export.train.stand_ins import STAND_INS
 from translane_server.core.files import replaced_whole
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+_SPACE = "▁"  # SentencePiece's sign for a space
 
 # SentencePiece sums over its threads' shares of the text, so the number of threads is part of the result.
 _TRAINING_THREADS = 4
@@ -33,12 +37,13 @@ _QUIET = 2
 
 @dataclass(frozen=True)
 class VocabularySettings:
-    """How to train one vocabulary; `size` counts the special pieces too."""
+    """How to train one vocabulary; `size` counts the special pieces too, and stand-ins where there are `stand_ins`."""
 
     kind: VocabularyKind
     size: int
     normalization: str
     character_coverage: float
+    stand_ins: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,10 @@ class Vocabulary:
             for ids in self._model.nbest_encode(text, nbest_size=count)
         ]
 
+    def normalize(self, text: str) -> str:
+        """Return the text that the model sees: texts that it tells apart differ here, too."""
+        return str(self._model.normalize(text)).replace(_SPACE, " ").strip()
+
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids; special pieces are dropped."""
         return [str(self._model.decode(list(ids))) for ids in sentences]
@@ -113,6 +122,10 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, pat
                 eos_id=EOS_ID,
                 num_threads=_TRAINING_THREADS,
                 shuffle_input_sentence=False,
+                split_digits=True,  # a model copies digits one by one, and no number is rare
+                # what comes in the place of names may have letters that the text has not
+                user_defined_symbols=list(STAND_INS) if settings.stand_ins else [],
+                required_chars=_PRINTABLE if settings.stand_ins else "",
                 minloglevel=_QUIET,
                 **_normalization_options(settings.normalization, Path(scratch)),
             )
