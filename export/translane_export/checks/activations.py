@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
+from translane_export.model.masks import View
 from translane_export.model.norms import Norm
 from translane_export.model.transformer import Embedding
 from translane_server.bundle.manifest import Activation
@@ -35,8 +37,20 @@ MOST = LARGEST_FLOAT16 / 2  # sentences that nobody has verified with may reach 
 _PADDED_BY = 8  # tokens
 
 
+@contextlib.contextmanager
+def watched(model: nn.Module, see: Callable[[str, Any, tuple[Any, ...], Any], None]) -> Iterator[None]:
+    """Call `see` after each run of a module of `model`, inner modules first, until the end of the block.
+
+    It gets the module's name, the module, what it was given by position, and what it made of that.
+    """
+    with contextlib.ExitStack() as hooks:
+        for name, module in model.named_modules():
+            hooks.enter_context(module.register_forward_hook(partial(see, name)))
+        yield
+
+
 class ActivationWatch:
-    """Keeps the largest number, and where it is, of all that a model computes while it is `watched`."""
+    """Keeps the largest number, and where it is, of all that a model computes while it is `watched` by `see`."""
 
     def __init__(self) -> None:
         self._largest: Activation | None = None
@@ -46,52 +60,34 @@ class ActivationWatch:
         """The largest number; infinite where one is not finite. None before anything has run."""
         return self._largest
 
-    @contextlib.contextmanager
-    def watched(self, model: Transformer) -> Iterator[None]:
-        """Watch what `model` computes until the end of the block."""
-        with contextlib.ExitStack() as hooks:
-            for name, module in model.named_modules():
-                for hook in self._hook(name, module):
-                    hooks.enter_context(hook)
-            yield
-
     def see_padding(self, model: Transformer, source: list[int]) -> None:
         """Watch the encoder at positions after the end of `source`, which a batch has beside longer sentences.
 
         Nothing looks at them; but weights of 0 times a value that is not finite are not 0.
         """
         padded = [*source, *[model.config.pad_id] * _PADDED_BY][: model.config.max_positions]
-        with torch.inference_mode(), self.watched(model):
+        with torch.inference_mode(), watched(model, self.see):
             model.encode(torch.tensor([padded]), torch.tensor([len(source)]))
 
-    def _hook(self, name: str, module: nn.Module) -> Iterator[torch.utils.hooks.RemovableHandle]:
+    def see(self, name: str, module: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
+        """See what a module computes; see `watched`."""
         if isinstance(module, nn.Linear):
-            yield module.register_forward_hook(self._see_projection(name))
-        elif isinstance(module, Norm):
-            yield module.register_forward_pre_hook(lambda _, given: self._see(f"input of {name}", given[0]))
-        elif isinstance(module, Embedding):
-            yield module.register_forward_hook(lambda _, __, vectors: self._see(f"output of {name}", vectors))
-        elif isinstance(module, MultiHeadAttention):
-            yield module.register_forward_hook(self._see_scores(name))
-
-    def _see_projection(self, name: str) -> Callable[[Any, tuple[Tensor, ...], Tensor], None]:
-        def see(layer: nn.Linear, given: tuple[Tensor, ...], output: Tensor) -> None:
             self._see(f"input of {name}", given[0])
             self._see(f"output of {name}", output)
-            if layer.bias is not None:
-                self._see(f"output of {name}", output - layer.bias)
+            if module.bias is not None:
+                self._see(f"output of {name}", output - module.bias)
+        elif isinstance(module, Norm):
+            self._see(f"input of {name}", given[0])
+        elif isinstance(module, Embedding):
+            self._see(f"output of {name}", output)
+        elif isinstance(module, MultiHeadAttention):
+            self._see_scores(name, module, *given)
 
-        return see
-
-    def _see_scores(self, name: str) -> Callable[[Any, tuple[Any, ...], Tensor], None]:
-        def see(attention: MultiHeadAttention, given: tuple[Any, ...], _output: Tensor) -> None:
-            x, memory, view = given
-            mask = view.whole.mask
-            keys = attention.project_keys_values(memory).keys
-            scores = attention.formula.scores(attention.project_queries(x), keys, view.whole)
-            self._see(f"scores of {name}", scores if mask is None else scores.masked_fill(~mask, 0.0))
-
-        return see
+    def _see_scores(self, name: str, attention: MultiHeadAttention, x: Tensor, memory: Tensor, view: View) -> None:
+        mask = view.whole.mask
+        keys = attention.project_keys_values(memory).keys
+        scores = attention.formula.scores(attention.project_queries(x), keys, view.whole)
+        self._see(f"scores of {name}", scores if mask is None else scores.masked_fill(~mask, 0.0))
 
     def _see(self, where: str, numbers: Tensor) -> None:
         lowest, highest = torch.aminmax(numbers)

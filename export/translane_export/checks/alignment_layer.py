@@ -9,17 +9,18 @@ Either alone misleads, since a layer may stare at the end of the sentence or spr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from translane_export.checks.activations import watched
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.model.attention import recorded_weights
 from translane_export.model.greedy import greedy_decode
 from translane_server.bundle.manifest import Alignment
 
@@ -72,9 +73,17 @@ def score(weights: FloatArray) -> float:
     return sharpness * coverage
 
 
-def recorded_attention(model: Transformer) -> AbstractContextManager[list[Tensor]]:
+@contextlib.contextmanager
+def recorded_attention(model: Transformer) -> Iterator[list[Tensor]]:
     """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded."""
-    return recorded_weights(layer.get_submodule("cross_attention") for layer in model.decoder.layers)
+    weights: list[Tensor] = []
+
+    def record(name: str, attention: Any, given: tuple[Any, ...], _output: object) -> None:
+        if name.endswith("cross_attention"):
+            weights.append(attention.weights(*given))
+
+    with watched(model, record):
+        yield weights
 
 
 def _score_layers(model: Transformer, sources: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:

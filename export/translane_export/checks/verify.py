@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from translane_export.checks.activations import ActivationWatch, check_activations
+from translane_export.checks.activations import ActivationWatch, check_activations, watched
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import Decode, FloatArray
 from translane_export.checks.rounding import RoundedInputs
@@ -130,7 +130,7 @@ def _compare(
     watch: ActivationWatch | None,
 ) -> _Differences:
     steps = np.arange(len(decode.tokens))
-    with watch.watched(reference) if watch else contextlib.nullcontext():
+    with watched(reference, watch.see) if watch else contextlib.nullcontext():
         forced = _force(reference, decode, alignment)
         parts = [_compare_steps(decode, block, forced.project(block), reference.config) for block in _blocks(steps)]
     logits, shortfall, wrong = (np.concatenate(part) for part in zip(*parts, strict=True))

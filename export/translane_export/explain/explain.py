@@ -9,16 +9,13 @@ from pathlib import Path
 import torch
 
 from translane_export.errors import ExportError
-from translane_export.explain.attention import check_size, record_translation
-from translane_export.explain.findings import Findings
 from translane_export.explain.operators import profile_graphs
 from translane_export.explain.page import make_page
 from translane_export.explain.positions import position_tables
-from translane_export.explain.report import as_json, as_text
+from translane_export.explain.report import Findings, as_json, as_text
 from translane_export.explain.settings import ExplainSettings
-from translane_export.explain.shapes import follow_token
-from translane_export.explain.text_steps import text_steps
-from translane_export.explain.translated import SourceText, read_source, translate
+from translane_export.explain.tensors import check_size, follow_token, record_translation
+from translane_export.explain.translation import SourceText, read_source, text_steps, translate
 from translane_export.memory import release_memory
 from translane_export.output_folder import check_replaceable, staged
 from translane_export.sources.bundle import BundleReader

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from translane_export.explain.translated import Translated
+from translane_export.explain.translation import Translated
 from translane_server.bundle.bundle import Bundle
 from translane_server.runtime.backend import BEST_TOKEN_ALONE
 from translane_server.runtime.ort import OrtBackend

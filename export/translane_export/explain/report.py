@@ -1,23 +1,103 @@
-"""What is printed, and what is written for programs."""
+"""Everything that is found out about a sentence, as it is printed, and as it is written for programs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from translane_export.explain.findings import Findings
 from translane_export.explain.operators import GraphTime
-from translane_export.explain.tensor_steps import TensorStep
+from translane_export.explain.positions import PositionTable
+from translane_export.explain.tensors import Attention, TensorStep, TokenWay
+from translane_export.explain.translation import TextStep, Translated
+from translane_server.bundle.manifest import Manifest
 from translane_server.core.terminal import printable
 
 _MOST_CHARACTERS = 100  # of a value in a table
-_LAYER = re.compile(r"(?<=layer )\d+|(?<=layers\.)\d+")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a bundle's model does with a sentence.
+
+    Attributes:
+        manifest: the bundle's.
+        translated: the sentence and its translation.
+        attention: the weights, and PyTorch's probabilities.
+        tables: of positions; none where the model has neither positions nor biases by distance.
+        graphs: where the time goes.
+        text_steps: from text to ids.
+        way: from ids to probabilities, of the token that step `step` chooses.
+        step: the step that is followed, from 0.
+    """
+
+    manifest: Manifest
+    translated: Translated
+    attention: Attention
+    tables: tuple[PositionTable, ...]
+    graphs: tuple[GraphTime, ...]
+    text_steps: tuple[TextStep, ...]
+    way: TokenWay
+    step: int
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.manifest.name
+
+    @property
+    def model(self) -> str:
+        """The model in a line."""
+        sizes = self.manifest.architecture
+        return (
+            f"{self.name} {self.manifest.version}, {self.manifest.precision}; {sizes.encoder_layers} encoder and"
+            f" {sizes.decoder_layers} decoder layers, {sizes.heads} heads of {sizes.head_size}, model size"
+            f" {sizes.d_model}, feed-forward size {sizes.ffn_size}"
+        )
+
+    @property
+    def difference(self) -> float:
+        """Largest difference of a chosen token's log-probability between the graphs and PyTorch."""
+        pairs = zip(self.translated.log_probs, self.attention.log_probs, strict=True)
+        return max(abs(graph - torch) for graph, torch in pairs)
+
+    @property
+    def agreement(self) -> str:
+        """How far attention is that of the translation: the graphs translate, and PyTorch shows the weights."""
+        return (
+            f"log-probabilities of the graphs and of PyTorch differ by at most {self.difference:.1e}, over"
+            f" {len(self.translated.chosen_ids)} steps"
+        )
+
+    @property
+    def positions(self) -> str:
+        """What there is of positions."""
+        if not self.tables:
+            return "The model has neither position vectors nor biases by distance."
+        return "; ".join(f"{table.title}, {table.values.shape[0]} × {table.values.shape[1]}" for table in self.tables)
+
+    @property
+    def followed(self) -> str:
+        """Which token's way is shown."""
+        return (
+            f"The way of one token: the encoder reads the whole sentence, and step {self.step + 1} of the decoder reads"
+            f" “{self.translated.fed_pieces[self.step]}”. Of the layers, the first stands for all. The graphs keep the"
+            " keys and values of earlier tokens."
+        )
+
+    @property
+    def choice(self) -> str:
+        """What comes of that token."""
+        piece = self.translated.chosen_pieces[self.step]
+        probability = float(self.way.probabilities[self.translated.chosen_ids[self.step]])
+        graphs = math.exp(self.translated.log_probs[self.step])
+        return f"The step chooses “{piece}”. Its probability is {probability:.4f}; the graphs give it {graphs:.4f}."
 
 
 def as_text(findings: Findings) -> str:
-    """Return the report for a terminal. Layers that are like the one before are told in a line."""
+    """Return the report for a terminal."""
     translated = findings.translated
     sections = [
         [findings.model],
@@ -89,33 +169,10 @@ def _operators(graph: GraphTime) -> list[str]:
 
 def _shapes(steps: Sequence[TensorStep]) -> list[str]:
     rows: list[tuple[str, ...]] = []
-    for title, part in _folded(steps):
-        rows.append((title,))
-        rows += [(f"  {step.name}", step.shape_text, step.formula) for step in part]
+    for part, group in groupby(steps, key=lambda step: step.part):
+        rows.append((part,))
+        rows += [(f"  {step.name}", step.shape_text, step.formula) for step in group]
     return _aligned(rows)
-
-
-def _folded(steps: Sequence[TensorStep]) -> Iterator[tuple[str, Sequence[TensorStep]]]:
-    """Yield each part and its steps; of layers that are like the one before, only a title."""
-    before, like, first = None, [], ""
-    for part, grouped in groupby(steps, key=lambda step: step.part):
-        group = tuple(grouped)
-        same = [(step.name, step.symbols, step.shape, step.formula, _LAYER.sub("", step.module)) for step in group]
-        if same == before:
-            like.append(part)
-            continue
-        if like:
-            yield f"{_range(like)}: as {first}", ()
-        before, like, first = same, [], part
-        yield part, group
-
-
-def _range(parts: Sequence[str]) -> str:
-    """Name layers together: "decoder layers 1 to 5"."""
-    if len(parts) == 1:
-        return parts[0]
-    stack, _, start = parts[0].rpartition(" ")
-    return f"{stack}s {start} to {parts[-1].rpartition(' ')[2]}"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from translane_export.checks.activations import watched
 from translane_export.int8.keys_values import LARGEST
 from translane_export.model import Transformer
 from translane_export.ranges import LEVELS, Range, Ranges
@@ -58,11 +58,20 @@ def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequ
 
     Of a sentence with more tokens than the model has positions, the first ones count.
     """
-    met: dict[str, _Seen] = {}
-    kept: dict[str, _Seen] = {}
+    met: dict[str, _Seen] = {}  # inputs of each projection that is one in the graphs, by the name of its module
+    kept: dict[str, _Seen] = {}  # keys and values of cross-attention, by their names in the graphs
     longest = model.config.max_positions
     share = max(1, _MOST_VALUES // len(pairs))
-    with torch.inference_mode(), _watched(model, met, kept, share):
+
+    def see(name: str, module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        if not isinstance(module, nn.Linear) or name.endswith(("self_attention.k_proj", "self_attention.v_proj")):
+            return  # the latter are packed with the queries'
+        met.setdefault(name, _Seen()).add(given[0], share)
+        if name.endswith(_KEPT):
+            layer, part = name.split(".")[2], "key" if name.endswith("k_proj") else "value"
+            kept.setdefault(f"cross_{part}_{layer}", _Seen()).add(output, share)
+
+    with torch.inference_mode(), watched(model, see):
         for source, target in pairs:
             ids = torch.tensor([list(source[:longest])])
             fed = torch.tensor([[model.config.start_id, *target][:longest]])
@@ -72,34 +81,6 @@ def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequ
         graph, name = _place_in_graphs(module)
         (ranges.encoder if graph == "encoder" else ranges.decoder)[f"{name}.weight"] = inputs.best_range()
     return ranges
-
-
-@contextlib.contextmanager
-def _watched(model: Transformer, met: dict[str, _Seen], kept: dict[str, _Seen], share: int) -> Iterator[None]:
-    """While entered, note the inputs of each projection that is one in the graphs, by the name of its module.
-
-    And the keys and values of cross-attention, by their names in the graphs.
-    """
-
-    def watch_input(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        return lambda _module, inputs: met.setdefault(name, _Seen()).add(inputs[0], share)
-
-    def watch_output(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        return lambda _module, _inputs, output: kept.setdefault(name, _Seen()).add(output, share)
-
-    hooks = []
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.Linear) or name.endswith(("self_attention.k_proj", "self_attention.v_proj")):
-            continue  # the latter are packed with the queries'
-        hooks.append(module.register_forward_pre_hook(watch_input(name)))
-        if name.endswith(_KEPT):
-            layer, part = name.split(".")[2], "key" if name.endswith("k_proj") else "value"
-            hooks.append(module.register_forward_hook(watch_output(f"cross_{part}_{layer}")))
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _place_in_graphs(module: str) -> tuple[str, str]:

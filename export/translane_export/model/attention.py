@@ -10,10 +10,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -217,17 +215,3 @@ class MultiHeadAttention(nn.Module):
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     rows, size, _ = x.shape
     return x.reshape(rows, size, heads, -1).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
-
-
-@contextlib.contextmanager
-def recorded_weights(attentions: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
-    """Give a list to which each of the `MultiHeadAttention` modules adds its weights [B, H, T, S] as it runs."""
-    weights: list[Tensor] = []
-
-    def record(attention: MultiHeadAttention, arguments: tuple[Any, ...]) -> None:
-        weights.append(attention.weights(*arguments))
-
-    with contextlib.ExitStack() as hooks:
-        for attention in attentions:
-            hooks.enter_context(attention.register_forward_pre_hook(record))
-        yield weights

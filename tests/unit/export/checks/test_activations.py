@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from helpers.bundles import SMALL_SIZES, random_checkpoint, random_model
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.checks.activations import LARGEST_FLOAT16, MOST, ActivationWatch, check_activations
+from translane_export.checks.activations import LARGEST_FLOAT16, MOST, ActivationWatch, check_activations, watched
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.model.masks import View
@@ -24,9 +24,9 @@ SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "de
 SOURCE = [5, 6, 7, 3]
 
 
-def watched(model):
+def largest_of(model):
     watch = ActivationWatch()
-    with torch.inference_mode(), watch.watched(model):
+    with torch.inference_mode(), watched(model, watch.see):
         memory = model.encode(torch.tensor([SOURCE]), torch.tensor([len(SOURCE)]))
         model.decode(torch.tensor([[2, 8, 9]]), memory, torch.tensor([len(SOURCE)]))
     return watch.largest
@@ -66,15 +66,15 @@ def model_of(sizes, *, scaled=(), by=1e6, zeroed=()):
     ids=["projection", "scores", "gate", "logits"],
 )
 def test_the_largest_number_is_found_where_it_is(sizes, scaled, where):
-    assert watched(model_of(sizes)).value < 1e3
-    largest = watched(model_of(sizes, scaled=scaled))
+    assert largest_of(model_of(sizes)).value < 1e3
+    largest = largest_of(model_of(sizes, scaled=scaled))
     assert largest.tensor == where
     assert largest.value > 1e3
 
 
 def test_embeddings_are_seen_where_nothing_makes_more_of_them():
     zeroed = [f"encoder.layers.0.self_attention.{part}_proj.weight" for part in ("q", "k", "v")]
-    largest = watched(model_of(SMALL_SIZES, scaled=["encoder.embedding.tokens.weight"], zeroed=zeroed))
+    largest = largest_of(model_of(SMALL_SIZES, scaled=["encoder.embedding.tokens.weight"], zeroed=zeroed))
     assert largest.tensor == "output of encoder.embedding"
     assert largest.value > 1e5
 
@@ -85,7 +85,7 @@ def test_a_sum_of_two_that_are_each_smaller_is_seen():
     with torch.no_grad():
         for number in range(2):
             model.encoder.layers[number].feed_forward.down_proj.bias.fill_(30_000.0)
-    largest = watched(model)
+    largest = largest_of(model)
     assert largest.tensor == "input of encoder.final_norm"
     assert largest.value == pytest.approx(60_000, rel=0.01)
 
@@ -100,7 +100,7 @@ def test_a_bias_that_cancels_what_it_is_added_to_hides_nothing():
         projection.bias.fill_(-1e6)
         model.encoder.layers[0].self_attention_residual.norm.weight.zero_()
         model.encoder.layers[0].self_attention_residual.norm.bias.fill_(1.0)
-    largest = watched(model)
+    largest = largest_of(model)
     assert largest.tensor == "output of encoder.layers.0.feed_forward.up_proj"
     assert largest.value == pytest.approx(1e6)
 
@@ -112,9 +112,9 @@ def test_scores_of_what_a_query_does_not_see_do_not_count():
     queries[0, 1] = 1e4
     attention = model.decoder.layers[0].self_attention
     with torch.inference_mode():
-        with watch.watched(model):
+        with watched(model, watch.see):
             attention(queries, queries, View(2, 2))
-        with masked.watched(model):
+        with watched(model, masked.see):
             attention(queries, queries, View(2, 2, torch.tensor([1])))
     assert watch.largest is not None
     assert masked.largest is not None
@@ -126,7 +126,7 @@ def test_padding_beside_longer_sentences_is_seen():
     model = model_of(SMALL_SIZES)
     with torch.no_grad():
         model.encoder.embedding.tokens.weight[model.config.pad_id] = 1e6
-    assert watched(model).value < 1e3
+    assert largest_of(model).value < 1e3
     watch = ActivationWatch()
     watch.see_padding(model, SOURCE)
     assert watch.largest is not None
@@ -135,7 +135,7 @@ def test_padding_beside_longer_sentences_is_seen():
 
 def test_what_is_not_finite_is_infinite():
     model = model_of(SMALL_SIZES, scaled=["encoder.embedding.tokens.weight"], by=math.nan)
-    largest = watched(model)
+    largest = largest_of(model)
     assert largest.value == math.inf
     with pytest.raises(ExportError, match="reaches inf"):
         check_activations(largest)
@@ -143,7 +143,7 @@ def test_what_is_not_finite_is_infinite():
 
 def test_nothing_is_left_of_a_watch():
     model = model_of(SMALL_SIZES)
-    watched(model)
+    largest_of(model)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 

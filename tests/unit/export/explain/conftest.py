@@ -8,7 +8,7 @@ import pytest
 from helpers.bundles import random_bundle
 from translane_export.explain.explain import look
 from translane_export.explain.settings import ExplainSettings
-from translane_export.explain.translated import read_source
+from translane_export.explain.translation import read_source
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 

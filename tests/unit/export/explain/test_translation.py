@@ -5,8 +5,8 @@ import pytest
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.checks.translate import translate_greedily
 from translane_export.errors import ExportError
-from translane_export.explain.attention import check_size
-from translane_export.explain.translated import read_source, translate
+from translane_export.explain.tensors import check_size
+from translane_export.explain.translation import read_source, translate
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import SettingsError
 from translane_server.runtime.sessions import Sessions

@@ -1,0 +1,309 @@
+"""What PyTorch makes of a translated sentence: the attention of every layer, and the tensors on one token's way.
+
+The model runs as it always does, and hooks see what its modules make. The graphs do the same; they keep the keys and
+values of earlier tokens in a cache, where PyTorch computes them again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from translane_export.checks.activations import watched
+from translane_export.errors import ExportError
+from translane_export.explain.translation import Translated
+from translane_export.model import Transformer, TransformerConfig
+from translane_export.model.attention import MultiHeadAttention
+from translane_server.bundle.manifest import Architecture
+
+MOST_WEIGHTS = 8_000_000
+"""Most attention weights of a sentence. A page holds 2.7 bytes for each."""
+
+SYMBOLS = {
+    "B": "sentences, here 1",
+    "S": "source tokens",
+    "T": "target tokens so far",
+    "H": "heads",
+    "D": "size of a head's queries and keys",
+    "G": "heads of keys and values",
+    "E": "size of a head's values",
+    "M": "model size",
+    "F": "feed-forward size",
+    "V": "target vocabulary",
+}
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The weights of one kind of attention.
+
+    Attributes:
+        title: what it is called.
+        row_kind: what a row is.
+        column_kind: what a column is.
+        rows: the pieces that look, [T].
+        columns: the pieces that are looked at, [S].
+        weights: [layers, H, T, S]; a softmax makes every row of S sum to 1, and softmax₁ to less.
+    """
+
+    title: str
+    row_kind: str
+    column_kind: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    weights: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The three kinds of attention, and the natural log-probability of each chosen token as PyTorch has it, [T]."""
+
+    kinds: tuple[AttentionWeights, ...]
+    log_probs: tuple[float, ...]
+
+
+def check_size(sizes: Architecture, sources: int, steps: int) -> None:
+    """Refuse a sentence of so many tokens with too many attention weights to show.
+
+    Raises:
+        ExportError: there are more than `MOST_WEIGHTS`.
+    """
+    weights = sizes.heads * (sizes.encoder_layers * sources**2 + sizes.decoder_layers * (steps**2 + steps * sources))
+    if weights > MOST_WEIGHTS:
+        raise ExportError(
+            f"the sentence has {weights:,} attention weights ({sources} source and {steps} target tokens in every layer"
+            f" and head), and at most {MOST_WEIGHTS:,} are shown; give a shorter text, or a lower --max-length"
+        )
+
+
+@torch.inference_mode()
+def record_translation(model: Transformer, translated: Translated) -> Attention:
+    """Run `model` once over the sentence and its whole translation, and return the weights of every attention."""
+    recorded: dict[str, list[Tensor]] = defaultdict(list)  # [1, H, T, S] of each layer
+
+    def record(name: str, module: nn.Module, given: tuple[Any, ...], _output: object) -> None:
+        if isinstance(module, MultiHeadAttention):
+            stack, *_, attention = name.split(".")
+            recorded[f"{stack} {attention}"].append(module.weights(*given))
+
+    source = translated.source
+    with watched(model, record):
+        logits = _run(model, source.ids, translated.fed_ids)  # [1, T, V]
+    log_probs = logits[0].log_softmax(-1).gather(1, torch.tensor(translated.chosen_ids)[:, None])[:, 0]
+    chosen, pieces, step = translated.chosen_pieces, source.pieces, "token that the step chooses"
+    seen, seen_target = "source piece that is looked at", "target piece that is looked at"
+
+    def weights(kind: str) -> npt.NDArray[np.float32]:
+        stacked: npt.NDArray[np.float32] = torch.cat(recorded[kind]).numpy()
+        return stacked
+
+    return Attention(
+        (
+            AttentionWeights("Cross-attention", step, seen, chosen, pieces, weights("decoder cross_attention")),
+            AttentionWeights(
+                "Encoder self-attention", "source piece", seen, pieces, pieces, weights("encoder self_attention")
+            ),
+            AttentionWeights(
+                "Decoder self-attention",
+                step,
+                seen_target,
+                chosen,
+                translated.fed_pieces,
+                weights("decoder self_attention"),
+            ),
+        ),
+        tuple(log_probs.tolist()),
+    )
+
+
+@dataclass(frozen=True)
+class TensorStep:
+    """A tensor on the way.
+
+    Attributes:
+        part: where it is: a stack, or a layer such as "decoder layer 0".
+        name: the name of the tensor.
+        module: the module that makes it, as PyTorch names it; "" if no module does.
+        symbols: its shape in letters; see `SYMBOLS`.
+        shape: its shape in numbers.
+        what: what happens, in a sentence.
+        formula: the same as a formula.
+    """
+
+    part: str
+    name: str
+    module: str
+    symbols: tuple[str, ...]
+    shape: tuple[int, ...]
+    what: str
+    formula: str
+
+    @property
+    def shape_text(self) -> str:
+        """The shape in letters and numbers: "[B, 1, M] = [1, 1, 256]"."""
+        return f"[{', '.join(self.symbols)}] = [{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class TokenWay:
+    """The tensors, and the probability of each target token at the end, [V]. Of layers, the first stands for all."""
+
+    steps: tuple[TensorStep, ...]
+    probabilities: Tensor
+
+
+class _Row(NamedTuple):
+    """What is said of a tensor. In its `symbols`, Q are the tokens on their way, and K those that they look at."""
+
+    name: str
+    symbols: str
+    what: str
+    formula: str
+
+
+@torch.inference_mode()
+def follow_token(model: Transformer, source_ids: Sequence[int], fed_ids: Sequence[int]) -> TokenWay:
+    """Follow the last of `fed_ids` [T], over the sentence `source_ids` [S], to the probabilities of the next token."""
+    config = model.config
+    numbers = {
+        "B": 1,
+        "S": len(source_ids),
+        "T": len(fed_ids),
+        "H": config.heads,
+        "D": config.head_dim,
+        "G": config.key_value_heads,
+        "E": config.value_dim,
+        "M": config.d_model,
+        "F": config.ffn_size,
+        "V": config.target_vocab_size,
+        "1": 1,
+    }
+    same = {
+        "G": "H" if config.key_value_heads == config.heads else "G",
+        "E": "D" if config.value_dim == config.head_dim else "E",
+    }
+    rows = _rows_of_modules(config)
+    steps: list[TensorStep] = []
+
+    def note(module: str, tensor: Tensor, row: _Row) -> None:
+        of_encoder = module.startswith("encoder")
+        keys = "S" if of_encoder or "cross_attention" in module else "T"
+        letters = {"Q": "S" if of_encoder else "1", "K": keys, **same}
+        if not of_encoder and "Q" in row.symbols:  # the decoder's last token is on its way
+            axis = row.symbols.split().index("Q")
+            tensor = tensor.narrow(axis, tensor.shape[axis] - 1, 1)
+        symbols = tuple(letters.get(each, each) for each in row.symbols.split())
+        shape = tuple(tensor.shape)
+        assert shape == tuple(numbers[letter] for letter in symbols), (module, shape, symbols)
+        steps.append(TensorStep(_part(module), row.name, module, symbols, shape, row.what, row.formula))
+
+    def see(name: str, module: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
+        if ".layers." in name and ".layers.0." not in name:
+            return
+        if isinstance(module, MultiHeadAttention):
+            for tensor, row in _tensors_of_attention(name, module, given, output):
+                note(name, tensor, row)
+        elif not isinstance(module, nn.Identity):
+            for ending in (ending for ending in rows if name.endswith(ending)):
+                note(name, output, rows[ending])
+
+    with watched(model, see):
+        probabilities = _run(model, source_ids, fed_ids).softmax(-1)
+    note("", probabilities, _Row("probabilities", "B Q V", "The softmax makes them sum to 1.", "softmax(logits)"))
+    return TokenWay(tuple(steps), probabilities[0, -1])
+
+
+def _run(model: Transformer, source_ids: Sequence[int], fed_ids: Sequence[int]) -> Tensor:
+    """Return the logits of each step, [1, T, V]."""
+    ids, lengths = torch.tensor([source_ids]), torch.tensor([len(source_ids)])
+    return model.decode(torch.tensor([fed_ids]), model.encode(ids, lengths), lengths)
+
+
+def _part(module: str) -> str:
+    stack, _, rest = module.partition(".")
+    if not rest:
+        return "output"
+    if rest.startswith("layers."):
+        return f"{stack} layer {rest.split('.')[1]}"
+    return f"{stack} input" if rest.startswith("embedding") else f"{stack} output"
+
+
+def _rows_of_modules(config: TransformerConfig) -> Mapping[str, _Row]:
+    """What is said of a module's output, by the end of the module's name."""
+    b = " + b" if config.biases else ""
+    pre = config.norm == "pre"
+    scale = "" if config.logit_scale == 1 else f"{config.logit_scale:.4g} · "
+    act = _Row("feed-forward: activation", "B Q F", "Numbers below 0 are damped.", f"act(x W₁{b})")
+    if config.gated:
+        act = act._replace(what="One gates the other.", formula="act(gate) · up")
+    rows = {
+        "embedding.tokens": _Row(
+            "embedding",
+            "B Q M",
+            "Each id selects its vector of the table.",
+            "E[ids] · √M" if config.scale_embeddings else "E[ids]",
+        ),
+        "embedding.positions": _Row("positions", "Q M", "Each position has a vector, which is added.", "P"),
+        "embedding.norm": _Row("norm", "B Q M", "The sum is normalised.", "norm(x)"),
+        "_residual.norm": _Row(
+            "norm", "B Q M", "Every token gets one scale.", "norm(x)" if pre else "norm(x + output)"
+        ),
+        "feed_forward.up_proj": _Row("feed-forward: up", "B Q F", "Each token by itself becomes wider.", f"x W₁{b}"),
+        "feed_forward.gate_proj": _Row("feed-forward: gate", "B Q F", "The same once more.", f"x W_gate{b}"),
+        "feed_forward.dropout": act,
+        "feed_forward.down_proj": _Row("feed-forward: output", "B Q M", "Back to the model size.", f"h W₂{b}"),
+        "final_norm": _Row("final norm", "B Q M", "The sums of all layers are normalised.", "norm(x)"),
+        "output_projection": _Row("logits", "B Q V", "A number for each piece of the vocabulary.", f"{scale}x W{b}"),
+    }
+    if pre:  # else the norm's output is the residual's
+        rows["_residual"] = _Row("sum", "B Q M", "What came in is added.", "x + output")
+    return rows
+
+
+def _tensors_of_attention(
+    name: str, attention: MultiHeadAttention, given: tuple[Any, ...], output: Tensor
+) -> Iterator[tuple[Tensor, _Row]]:
+    """Yield the tensors that an attention makes of what it is given, as its `forward` does."""
+    x, memory, view = given
+    formula, seen = attention.formula, view.whole
+    kind = name.rpartition(".")[2].replace("_", "-")
+    queries, (keys, values) = attention.project_queries(x), attention.project_keys_values(memory)
+    scores, weights = formula.scores(queries, keys, seen), formula.weights(queries, keys, seen)
+    softmax, total = ("softmax₁", "less than 1") if attention.one_in_denominator else ("softmax", "1")
+
+    def projected(letter: str, source: str) -> str:
+        return f"{source} W_{letter}" + (f" + b_{letter}" if attention.q_proj.bias is not None else "")
+
+    def turned(vectors: str) -> str:
+        return vectors if attention.rotary is None else f"turned by position: {vectors}"
+
+    def row(what: str, symbols: str, sentence: str, formula: str) -> _Row:
+        return _Row(f"{kind}: {what}", symbols, sentence, formula)
+
+    yield queries, row("queries", "B H Q D", "What each head looks for.", turned(f"Q = {projected('Q', 'x')}"))
+    yield keys, row("keys", "B G K D", "What tokens can be found by.", turned(f"K = {projected('K', 'm')}"))
+    yield values, row("values", "B G K E", "What tokens have to give.", f"V = {projected('V', 'm')}")
+    yield scores, row("scores", "B H Q K", "How well queries and keys match.", _score(attention, view.has_biases))
+    yield weights, row("weights", "B H Q K", f"Scores as shares that sum to {total}.", f"{softmax}(scores)")
+    context = "weights V" if attention.relative is None else "weights (V + r_v)"
+    mixed = formula.context(weights, values, seen)
+    yield mixed, row("context", "B H Q E", "The values, averaged by the weights.", context)
+    yield output, row("output", "B Q M", "All heads together, projected.", projected("O", "concat(heads)"))
+
+
+def _score(attention: MultiHeadAttention, biased: bool) -> str:
+    """Return the formula of an attention's scores."""
+    product = "QKᵀ" if attention.relative is None else "(QKᵀ + Q r_kᵀ)"
+    if math.isclose(attention.scale, attention.head_size**-0.5):
+        product += " / √D"
+    elif attention.scale != 1:
+        product += f" · {attention.scale:.4g}"
+    return product + (" + bias" if biased else "")
