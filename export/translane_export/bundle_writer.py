@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from translane_export.checkpoint import Checkpoint
 from translane_export.checks.alignment_layer import choose_alignment
 from translane_export.checks.float32_twin import float32_twin
 from translane_export.checks.recording import Decode
-from translane_export.checks.trial import Log, decode_sources, every_tenth, try_out
+from translane_export.checks.running import Log, decode_sources, every_tenth, try_out
 from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.combinations import check_checkpoint, check_settings, complete
 from translane_export.errors import ExportError
@@ -35,7 +36,7 @@ from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
-from translane_server.bundle.manifest import Alignment, Manifest, Parity
+from translane_server.bundle.manifest import Alignment, Graphs, Manifest, Parity, Precision
 from translane_server.bundle.shortlist import SHORTLIST_FILE, Shortlist, write_shortlist
 from translane_server.core.errors import StartupError
 from translane_server.text.tokenizer import load_tokenizer
@@ -48,8 +49,44 @@ _SHORTEST = 96  # tokens of a random sentence to calibrate with, unless the mode
 _MANIFESTS: dict[Format, str] = {"onnx": MANIFEST, "torchscript": TORCHSCRIPT_MANIFEST}
 
 
-def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -> Manifest:
+def export_precisions(settings: ExportSettings, log: Log = lambda _line: None) -> tuple[Manifest, ...]:
+    """Export a checkpoint in each precision of `settings`; return the manifests of the bundles that are now there.
+
+    One precision makes a bundle. Of several, each makes a bundle in a folder of its name, inside the output folder,
+    which appears once all of them are complete.
+
+    Raises:
+        ExportError: see `export_checkpoint`; whatever was at the output before is untouched.
+    """
+    if len(settings.precisions) == 1:
+        return (export_checkpoint(settings, log),)
+    if settings.test and "int8" not in settings.precisions:
+        raise ExportError("--test is for precision int8, whose translations it scores")
+    check_output(settings)
+    with staged(settings.output) as folder:
+        exports = [_one(settings, precision, folder / precision) for precision in settings.precisions]
+        for export in exports:  # before the first takes minutes
+            check_settings(export)
+        if settings.test:
+            read_test_set(settings.test)
+        made: dict[Precision, Bundle] = {}
+        for export in sorted(exports, key=lambda each: each.precision == "int8"):  # which is made of fp32
+            log(f"precision {export.precision}")
+            made[export.precision] = Bundle(export.output, export_checkpoint(export, log, tuple(made.values())))
+    return tuple(made[export.precision].manifest for export in exports)
+
+
+def _one(settings: ExportSettings, precision: Precision, output: Path) -> ExportSettings:
+    """The settings of one of several exports; a set to score translations with is for int8 alone."""
+    test = settings.test if precision == "int8" else None
+    changes = {"precision": precision, "output": output, "force": False, "test": test}
+    return settings.model_copy(update=changes)
+
+
+def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None, made: Sequence[Bundle] = ()) -> Manifest:
     """Export a checkpoint as `settings` say, in one precision; return the manifest of the bundle that is now there.
+
+    What bundles in other precisions, `made` by the same settings, have found out or verified is taken from them.
 
     Raises:
         ExportError: the checkpoint, a setting or the output folder is wrong, or the export fails its verification;
@@ -58,11 +95,18 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
     check_output(settings)
     log(f"reading {settings.checkpoint}")
     reader = find_reader(settings.checkpoint)
-    return write_bundle(lambda: read_checkpoint(reader, settings.checkpoint), settings, family=reader.family, log=log)
+    return write_bundle(
+        lambda: read_checkpoint(reader, settings.checkpoint), settings, family=reader.family, log=log, made=made
+    )
 
 
 def write_bundle(
-    read: Callable[[], Checkpoint], settings: ExportSettings, *, family: str, log: Log = lambda _line: None
+    read: Callable[[], Checkpoint],
+    settings: ExportSettings,
+    *,
+    family: str,
+    log: Log = lambda _line: None,
+    made: Sequence[Bundle] = (),
 ) -> Manifest:
     """Export what `read` gives, of what the manifest is to call `family`. See `export_checkpoint`.
 
@@ -90,11 +134,15 @@ def write_bundle(
     # as little as possible is held twice: a large model takes most of the memory
     reference = as_stored(model, numerics)
     del model
-    alignment = _choose_alignment(settings, reference, samples, log)
+    alignment = made[0].manifest.alignment if made else _choose_alignment(settings, reference, samples, log)
+    verified = next((each for each in made if settings.precision == "int8" and each.manifest.precision == "fp32"), None)
     with staged(settings.output) as folder:
-        graphs = write_graphs(
-            settings.format, reference, numerics, alignment, folder, log, shortlist=shortlist is not None
-        )
+        if verified:
+            graphs = _copy_graphs(verified, folder)
+        else:
+            graphs = write_graphs(
+                settings.format, reference, numerics, alignment, folder, log, shortlist=shortlist is not None
+            )
         checkpoint.tokenizer.write(folder)
         if shortlist:
             write_shortlist(shortlist, folder / SHORTLIST_FILE)
@@ -110,19 +158,22 @@ def write_bundle(
         )
         bundle, config = Bundle(folder, manifest), reference.config
         _check_tokenizer(bundle)
-        verified = verified_as(numerics)
-        twin = nullcontext(bundle) if verified == numerics else float32_twin(bundle, reference, verified, log)
-        with twin as runnable:
-            del reference
+        estimation = checkpoint.quality_estimation
+        if verified:
+            parity = verified.manifest.parity
+        else:
+            runs_as = verified_as(numerics)
+            twin = nullcontext(bundle) if runs_as == numerics else float32_twin(bundle, reference, runs_as, log)
+            with twin as runnable:
+                del reference
+                release_memory()
+                decodes = decode_sources(settings, runnable, samples, config, log)
+                if quality_data and settings.precision != "int8":
+                    estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
             release_memory()
-            decodes = decode_sources(settings, runnable, samples, config, log)
-            estimation = checkpoint.quality_estimation
-            if quality_data and settings.precision != "int8":
-                estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
-        release_memory()
-        reference = as_stored(build_model(narrowing.apply(read())), numerics)
-        release_memory()
-        parity = _compare(decodes, reference, verified, manifest.alignment, log)
+            reference = as_stored(build_model(narrowing.apply(read())), numerics)
+            release_memory()
+            parity = _compare(decodes, reference, runs_as, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
         if settings.precision == "int8":
             bundle = Bundle(folder, manifest)
@@ -142,6 +193,14 @@ def write_bundle(
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
         _write_manifest(settings.format, manifest, folder)
     return manifest
+
+
+def _copy_graphs(bundle: Bundle, folder: Path) -> Graphs:
+    """Copy the graphs of a bundle and their weights; return what they are."""
+    for name in bundle.manifest.files:
+        if name.endswith((".onnx", ".bin")):
+            shutil.copyfile(bundle.path(name), folder / name)
+    return bundle.manifest.graphs
 
 
 def check_output(settings: ExportSettings) -> None:

@@ -69,7 +69,7 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     with packages_load():
         import torch
 
-        from translane_export.several_precisions import export_precisions
+        from translane_export.bundle_writer import export_precisions
 
     torch.set_num_threads(settings.computing_threads)
     manifests = export_precisions(settings, log=partial(_progress, "export"))

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.chrf import CHRF
 
-from translane_export.checks.translate import decode_greedily
-from translane_export.checks.trial import Log
+from translane_export.checks.running import Log, decode_greedily
 from translane_export.errors import ExportError
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError

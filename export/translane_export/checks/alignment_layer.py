@@ -24,7 +24,7 @@ from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
 from translane_server.bundle.manifest import Alignment
 
-_MOST_SAMPLES = 64
+_MOST_SAMPLES = 16  # in PyTorch, which decodes the whole prefix at each step
 _LONGEST = 96  # tokens
 _CLEARLY = 1.02  # how much better a layer than the penultimate one has to do
 
@@ -39,7 +39,7 @@ def choose_alignment(model: Transformer, sources: Sequence[Sequence[int]], layer
 
     Args:
         model: the trained model.
-        sources: source ids, each ended by the end-of-sentence id; the first 64 that are not too long are looked at.
+        sources: source ids, each ended by the end-of-sentence id; the first 16 that are not too long are looked at.
         layer: the one to take whatever it does, from 0.
 
     Raises:
@@ -74,12 +74,16 @@ def score(weights: FloatArray) -> float:
 
 
 @contextlib.contextmanager
-def recorded_attention(model: Transformer) -> Iterator[list[Tensor]]:
-    """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded."""
+def recorded_attention(model: Transformer, layer: int | None = None) -> Iterator[list[Tensor]]:
+    """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded.
+
+    With `layer`, only this one does.
+    """
+    wanted = "cross_attention" if layer is None else f"decoder.layers.{layer}.cross_attention"
     weights: list[Tensor] = []
 
     def record(name: str, attention: Any, given: tuple[Any, ...], _output: object) -> None:
-        if name.endswith("cross_attention"):
+        if name.endswith(wanted):
             weights.append(attention.weights(*given))
 
     with watched(model, record):

@@ -172,10 +172,12 @@ def _force(reference: Transformer, decode: Decode, alignment: Alignment | None) 
     source = torch.tensor([decode.source])  # [1, S]
     source_lengths = torch.tensor([len(decode.source)])  # [1]
     target = torch.tensor([[reference.config.start_id, *decode.tokens[:-1]]])  # [1, T]
-    with torch.inference_mode(), recorded_attention(reference) as attention:
+    # nobody asks for the weights of other layers, or of any where nothing aligns
+    recorded = recorded_attention(reference, alignment.layer) if alignment else contextlib.nullcontext([])
+    with torch.inference_mode(), recorded as attention:
         memory = reference.encode(source, source_lengths)
         hidden: Tensor = reference.decoder(target, memory, source_lengths)[0]  # [T, M]
-        weights: Any = attention[alignment.layer][0, list(alignment.heads)].mean(0).numpy() if alignment else None
+        weights: Any = attention[0][0, list(alignment.heads)].mean(0).numpy() if alignment else None
     return _Forced(reference, hidden, weights)
 
 

@@ -23,7 +23,6 @@ from translane_export.sources.readers import read_checkpoint
 from translane_export.torch_model import build_model
 from translane_server.bundle.bundle import MANIFEST, Bundle
 from translane_server.bundle.devices import choose_bundle
-from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
 DESCRIPTION = "explain.json"
@@ -68,9 +67,7 @@ def look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log
     """Find out everything. ONNX Runtime lets go of the weights before PyTorch takes them."""
     threads = settings.computing_threads
     log("translating with the graphs")
-    sessions = Sessions(bundle, threads=threads)
-    translated = translate(sessions, source, beam_size=settings.beam_size, max_length=settings.max_length)
-    sessions.close()
+    translated = translate(bundle, source, threads, beam_size=settings.beam_size, max_length=settings.max_length)
     sizes = bundle.manifest.architecture
     check_size(sizes, len(source.ids), len(translated.fed_ids))
     log("timing the graphs")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import sentencepiece
 import tokenizers
 
-from translane_export.errors import ExportError
+from translane_export.checks.running import decode
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
-from translane_server.core.errors import EngineError, SettingsError
-from translane_server.engine import offline
+from translane_server.core.errors import SettingsError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
-from translane_server.runtime.ort import OrtBackend
-from translane_server.runtime.sessions import Sessions
+from translane_server.engine.sequence import Hypothesis, Sentence
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
@@ -123,38 +119,26 @@ def _normalised(bundle: Bundle, text: str) -> str:
     return text if normalizer is None else str(normalizer.normalize_str(text))
 
 
-def translate(sessions: Sessions, source: SourceText, *, beam_size: int, max_length: int | None) -> Translated:
+def translate(
+    bundle: Bundle, source: SourceText, threads: int, *, beam_size: int = 1, max_length: int | None = None
+) -> Translated:
     """Translate `source`, greedily or with beams, and return the best translation.
 
-    Args:
-        sessions: the bundle's graphs.
-        source: the sentence.
-        beam_size: number of beams; 1 is greedy search.
-        max_length: maximum number of generated tokens; None means the bundle's default.
+    `max_length` is the most generated tokens; None means the bundle's default.
 
     Raises:
         SettingsError: the model cannot write so many tokens.
         ExportError: decoding fails.
     """
-    manifest = sessions.bundle.manifest
-    forced = source.pair.forced_ids
+    manifest, forced = bundle.manifest, source.pair.forced_ids
     most = manifest.limits.target_tokens - len(forced)
     if max_length is not None and max_length > most:
         raise SettingsError(f"--max-length: it is {max_length}, and the model writes at most {most} tokens")
     longest = max_length or min(manifest.decoding_defaults.max_length, most)
-    backend = OrtBackend(
-        sessions, rows=beam_size, source_capacity=len(source.ids), target_capacity=len(forced) + longest
-    )
-    sentence = Sentence(
-        source.ids, DecodingOptions(longest, beam_size=beam_size), forced_ids=forced, counted_ids=len(forced)
-    )
+    options = DecodingOptions(longest, beam_size=beam_size)
+    sentence = Sentence(source.ids, options, forced_ids=forced, counted_ids=len(forced))
     ids = manifest.special_ids
-    with closing(backend):
-        try:
-            (result,) = offline.decode(backend, TargetVocabulary(ids.decoder_start, ids.eos), [sentence])
-        except EngineError as error:
-            raise ExportError(f"the model does not decode: {error}") from None
-    return _translated(source, result.hypotheses[0], ids.decoder_start, ids.eos)
+    return _translated(source, decode(bundle, [sentence], threads)[0], ids.decoder_start, ids.eos)
 
 
 def _translated(source: SourceText, best: Hypothesis, start: int, eos: int) -> Translated:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from translane_export.checks.translate import translate_greedily
+from translane_export.checks.running import translate_greedily
 from translane_export.errors import ExportError
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.onnx_export import export_alignment

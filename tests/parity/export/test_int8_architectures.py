@@ -7,7 +7,7 @@ import torch
 from helpers.architectures import ARCHITECTURES, EXPORT_SIZES
 from helpers.backend_checks import attention_of, copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
-from translane_export.checks.translate import translate_greedily
+from translane_export.checks.running import translate_greedily
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.backend import StepNeeds

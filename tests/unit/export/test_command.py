@@ -42,7 +42,7 @@ def fails(tmp_path, capsys):
 @pytest.mark.parametrize(("source", "warned"), [("und", True), ("de", False)])
 def test_it_warns_of_a_model_of_unknown_languages(monkeypatch, tmp_path, capsys, source, warned):
     manifest = load_bundle(TINY).manifest.model_copy(update={"source_languages": (source,)})
-    monkeypatch.setattr("translane_export.several_precisions.export_precisions", lambda _settings, log: [manifest])
+    monkeypatch.setattr("translane_export.bundle_writer.export_precisions", lambda _settings, log: [manifest])
     assert main(["anywhere", "-o", str(tmp_path / "bundle")]) == 0
     assert ("warning: the checkpoint does not say which languages" in capsys.readouterr().err) is warned
 

@@ -13,7 +13,6 @@ from translane_export.model import TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.sources.bundle import BundleReader
 from translane_export.torch_model import build_model
-from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
 SOURCE, FED = [5, 6, 7, 3], [2, 9, 11]
@@ -52,7 +51,7 @@ def test_the_weights_are_those_of_hugging_face(name):
     bundle = exported.bundle
     languages = {"source_language": "en", "target_language": "fr"} if name == "T5" else {}
     source = read_source(bundle, load_tokenizer(bundle), "a cat", **languages)
-    translated = translate(Sessions(bundle, threads=1), source, beam_size=1, max_length=6)
+    translated = translate(bundle, source, 1, max_length=6)
     found = record_translation(build_model(BundleReader().read(bundle.folder)), translated)
     source_ids, fed = torch.tensor([source.ids]), torch.tensor([translated.fed_ids])
     expected = theirs(input_ids=source_ids, decoder_input_ids=fed, output_attentions=True)

@@ -3,13 +3,12 @@
 import pytest
 
 from helpers.foreign_models import FOREIGN_MODELS, export
-from translane_export.checks.translate import translate_greedily
+from translane_export.checks.running import translate_greedily
 from translane_export.errors import ExportError
 from translane_export.explain.tensors import check_size
 from translane_export.explain.translation import read_source, translate
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import SettingsError
-from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -40,7 +39,7 @@ def test_beams_find_what_is_at_least_as_probable(inspect, tiny, findings):
 def test_a_translation_may_be_cut_off(opened):
     bundle, tokenizer = opened
     source = read_source(bundle, tokenizer, "你好！")
-    cut = translate(Sessions(bundle, threads=1), source, beam_size=1, max_length=1)
+    cut = translate(bundle, source, 1, max_length=1)
     assert len(cut.chosen_ids) == len(cut.fed_ids) == len(cut.log_probs) == 1
 
 

@@ -1,8 +1,9 @@
-"""Runs what was exported, by the server's own backend."""
+"""Runs what was exported: opens a bundle and decodes, by the server's own backend and engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 from translane_export.checks.recording import ADMITTED_TOGETHER, ROWS, Decode, record_decodes
@@ -12,7 +13,10 @@ from translane_export.graphs import torchscript
 from translane_export.model import TransformerConfig
 from translane_export.settings import ExportSettings
 from translane_server.bundle.bundle import Bundle
-from translane_server.core.errors import StartupError
+from translane_server.core.errors import EngineError, StartupError
+from translane_server.engine import offline
+from translane_server.engine.options import DecodingOptions
+from translane_server.engine.sequence import Hypothesis, Sentence, TargetVocabulary
 from translane_server.runtime.backend import Backend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
@@ -20,8 +24,65 @@ from translane_server.runtime.sessions import Sessions
 _MOST_LOGITS = 1 << 23  # of a sentence that is verified (32 MB), unless it is no longer than this:
 _SHORTEST = 96
 _MOST_SAMPLES = 128  # verified with: their logits wait in a file until PyTorch's are there
+_MOST_ROWS = 32  # decoded together, unless a sentence has more beams
 
 Log = Callable[[str], None]
+
+
+def decode(bundle: Bundle, sentences: Sequence[Sentence], threads: int) -> list[Hypothesis]:
+    """Open a bundle, and return the best translation of each sentence.
+
+    Args:
+        bundle: whose graphs decode, on a CPU.
+        sentences: as the model takes them; none is longer than its limits.
+        threads: of ONNX Runtime.
+
+    Raises:
+        ExportError: decoding fails.
+        BundleError: the bundle does not load.
+    """
+    if not sentences:
+        return []
+    ids = bundle.manifest.special_ids
+    sessions = Sessions(bundle, threads=threads)
+    backend = OrtBackend(
+        sessions,
+        rows=max(min(_MOST_ROWS, len(sentences)), *(each.options.beam_size for each in sentences)),
+        source_capacity=max(len(each.source_ids) for each in sentences),
+        target_capacity=max(len(each.forced_ids) + each.options.max_length for each in sentences),
+    )
+    with closing(sessions), closing(backend):
+        try:
+            results = offline.decode(backend, TargetVocabulary(ids.decoder_start, ids.eos), sentences)
+        except EngineError as error:
+            raise ExportError(f"the model does not decode: {error}") from None
+    return [result.hypotheses[0] for result in results]
+
+
+def decode_greedily(
+    bundle: Bundle, sources: Sequence[Sequence[int]], forced_ids: Sequence[int], threads: int, *, scores: bool = False
+) -> list[Hypothesis | None]:
+    """Return the translation of each of `sources`, cut off at the model's limits; None for a source without tokens.
+
+    Every translation starts with `forced_ids`, and has log-probabilities with `scores`. Raises as `decode` does.
+    """
+    limits = bundle.manifest.limits
+    most = min(bundle.manifest.decoding_defaults.max_length, limits.target_tokens - len(forced_ids))
+    options = DecodingOptions(most, scores=scores)
+    sentences = [
+        Sentence(list(source)[: limits.source_tokens], options, forced_ids=tuple(forced_ids))
+        for source in sources
+        if source
+    ]
+    found = iter(decode(bundle, sentences, threads))
+    return [next(found) if source else None for source in sources]
+
+
+def translate_greedily(
+    bundle: Bundle, sources: Sequence[Sequence[int]], forced_ids: Sequence[int], threads: int
+) -> list[list[int]]:
+    """Return the ids of each translation, none for a source without tokens; see `decode_greedily`."""
+    return [list(each.token_ids) if each else [] for each in decode_greedily(bundle, sources, forced_ids, threads)]
 
 
 def decode_sources(
