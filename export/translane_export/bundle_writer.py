@@ -163,10 +163,9 @@ def write_bundle(
             parity = verified.manifest.parity
         else:
             runs_as = verified_as(numerics)
-            twin = nullcontext(bundle) if runs_as == numerics else float32_twin(bundle, reference, runs_as, log)
-            with twin as runnable:
-                del reference
-                release_memory()
+            del reference
+            release_memory()
+            with nullcontext(bundle) if runs_as == numerics else float32_twin(bundle) as runnable:
                 decodes = decode_sources(settings, runnable, samples, config, log)
                 if quality_data and settings.precision != "int8":
                     estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)

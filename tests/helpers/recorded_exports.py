@@ -98,7 +98,7 @@ def exported(name: str, precision: Precision) -> dict[str, Graph]:
         _export(name, precision, folder)
         known: set[bytes] = set()
         files = {graph: folder / f"{graph}.onnx" for graph in _GRAPHS}
-        return {graph: _read(ir.load(file), known) for graph, file in files.items() if file.exists()}
+        return {graph: read_graph(ir.load(file), known) for graph, file in files.items() if file.exists()}
 
 
 def state_dict(name: str) -> dict[str, str]:
@@ -158,7 +158,8 @@ def _quantize(folder: Path, config: Mapping[str, Any]) -> None:
     quantize_bundle(load_bundle(folder), ranges, model.config)
 
 
-def _read(model: ir.Model, known: set[bytes]) -> Graph:
+def read_graph(model: ir.Model, known: set[bytes]) -> Graph:
+    """Return a graph; weights in `known` are left out of it, and its own are added there."""
     operators: Counter[str] = Counter()
     lines = [f"{domain or 'ai.onnx'} {version}" for domain, version in sorted(model.opset_imports.items())]
     lines += [f"input {value.name} {value.dtype} {value.shape}" for value in model.graph.inputs]

@@ -1,48 +1,71 @@
 """The float32 twin of a bundle in bfloat16, which ONNX Runtime can run on a CPU.
 
-Its graphs are captured in the same form with the same rounded weights, and checked to be the same but for their types.
+Its graphs are the bundle's own, with float32 in the place of bfloat16. So what is verified with them holds for the
+bundle, whose weights they have.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from translane_export.checks.same_graphs import check_same_graphs
-from translane_export.graphs.numerics import Numerics
-from translane_export.graphs.writer import write_graphs
-from translane_export.model import Transformer
+import numpy as np
+import onnx_ir as ir
+
+from translane_export.graphs.shared_weights import share_weights
 from translane_server.bundle.bundle import Bundle
-from translane_server.bundle.manifest import Graph
+from translane_server.bundle.manifest import Graph, Graphs
 
-_FOLDER = "float32"
+_FOLDER, _WEIGHTS = "float32", "weights.bin"
+_NARROW, _WIDE = ir.DataType.BFLOAT16, ir.DataType.FLOAT
 
 
 @contextlib.contextmanager
-def float32_twin(
-    bundle: Bundle, reference: Transformer, numerics: Numerics, log: Callable[[str], None]
-) -> Iterator[Bundle]:
-    """Give a `bundle` in bfloat16 once more, in float32; at the end of the block its folder is removed.
-
-    Args:
-        bundle: whose graphs are written already; the twin's folder is inside its own.
-        reference: the model, in float32 with the rounded weights. The twin's files hold them, and it does not keep it.
-        numerics: of the twin; see `verified_as`.
-        log: takes lines for people.
-
-    Raises:
-        ExportError: the graphs differ in more than their types.
-    """
-    log("writing the graphs in float32, to verify them")
+def float32_twin(bundle: Bundle) -> Iterator[Bundle]:
+    """Give a `bundle` in bfloat16 once more, in float32; at the end of the block its folder, inside it, is removed."""
     folder = bundle.folder / _FOLDER
     folder.mkdir()
-    manifest = bundle.manifest
-    graphs = write_graphs("onnx", reference, numerics, manifest.alignment, folder, lambda _line: None)
-    del reference
-    for _, graph in graphs:
-        if isinstance(graph, Graph):
-            check_same_graphs(bundle.path(graph.file), folder / graph.file)
-    changed = {"graphs": graphs, "precision": numerics.precision, "weight_storage": numerics.storage}
-    yield Bundle(folder, manifest.model_copy(update=changed))
+    files = [graph.file for _, graph in bundle.manifest.graphs if isinstance(graph, Graph)]
+    models = {file: ir.load(bundle.path(file)) for file in files}
+    for model in models.values():
+        widen(model)
+    share_weights(models.values(), folder / _WEIGHTS, "float32")
+    for file, model in models.items():
+        ir.save(model, folder / file)
+    signatures = bundle.manifest.graphs.model_dump_json().replace('"bfloat16"', '"float32"')
+    graphs = Graphs.model_validate_json(signatures)
+    changed = {"graphs": graphs, "precision": "fp32", "weight_storage": "float32"}
+    yield Bundle(folder, bundle.manifest.model_copy(update=changed))
     shutil.rmtree(folder)
+
+
+def widen(model: ir.Model) -> None:
+    """Turn the type bfloat16 into float32: of weights, inputs, outputs, attributes and all between."""
+    graph = model.graph
+    for value in (*graph.inputs, *graph.initializers.values()):
+        _widen_value(value)
+    for node in graph.all_nodes():
+        for output in node.outputs:
+            _widen_value(output)
+        for name, attribute in node.attributes.items():
+            if attribute.type == ir.AttributeType.INT and name in ("to", "dtype") and attribute.as_int() == _NARROW:
+                node.attributes[name] = ir.AttrInt64(name, int(_WIDE))
+            elif attribute.type == ir.AttributeType.TENSOR:
+                node.attributes[name] = ir.AttrTensor(name, _widened(attribute.as_tensor()))
+
+
+def _widen_value(value: ir.Value) -> None:
+    if value.const_value is not None:
+        value.const_value = _widened(value.const_value)
+    if value.dtype == _NARROW:
+        value.dtype = _WIDE
+
+
+def _widened(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """Return the tensor, whose numbers are converted when they are stored: memory holds one tensor at a time."""
+    if tensor.dtype != _NARROW:
+        return tensor
+    return ir.LazyTensor(
+        lambda: ir.tensor(tensor.numpy().astype(np.float32)), dtype=_WIDE, shape=tensor.shape, name=tensor.name
+    )

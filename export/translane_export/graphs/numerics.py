@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -86,10 +86,10 @@ def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Nume
 def verified_as(numerics: Numerics) -> Numerics:
     """Return how the graphs compute while they are verified, which ONNX Runtime does on a CPU.
 
-    It cannot run bfloat16 there, so the same graphs are written in float32, with the rounded weights. They differ from
-    PyTorch by no more than float32 graphs do.
+    It cannot run bfloat16 there, so the same graphs run in float32, with the rounded weights. They differ from PyTorch
+    by no more than float32 graphs do.
     """
-    return replace(choose_numerics("fp32", None), for_cuda=True) if numerics.precision == "bf16" else numerics
+    return choose_numerics("fp32", None) if numerics.precision == "bf16" else numerics
 
 
 def round_weights(model: Transformer, numerics: Numerics) -> Transformer:
