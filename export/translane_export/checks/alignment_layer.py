@@ -10,7 +10,7 @@ Either alone misleads, since a layer may stare at the end of the sentence or spr
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,16 +74,15 @@ def score(weights: FloatArray) -> float:
 
 
 @contextlib.contextmanager
-def recorded_attention(model: Transformer, layer: int | None = None) -> Iterator[list[Tensor]]:
+def recorded_attention(model: Transformer, layers: Container[int] | None = None) -> Iterator[list[Tensor]]:
     """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded.
 
-    With `layer`, only this one does.
+    With `layers`, only these do.
     """
-    wanted = "cross_attention" if layer is None else f"decoder.layers.{layer}.cross_attention"
     weights: list[Tensor] = []
 
     def record(name: str, attention: Any, given: tuple[Any, ...], _output: object) -> None:
-        if name.endswith(wanted):
+        if name.endswith("cross_attention") and (layers is None or int(name.split(".")[2]) in layers):
             weights.append(attention.weights(*given))
 
     with watched(model, record):

@@ -67,5 +67,8 @@ def _widened(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     if tensor.dtype != _NARROW:
         return tensor
     return ir.LazyTensor(
-        lambda: ir.tensor(tensor.numpy().astype(np.float32)), dtype=_WIDE, shape=tensor.shape, name=tensor.name
+        lambda: ir.tensor(tensor.numpy().astype(np.float32)),
+        dtype=_WIDE,
+        shape=ir.Shape(tensor.shape.numpy()),
+        name=tensor.name,
     )

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from translane_export.checks.activations import ActivationWatch, check_activations, watched
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import Decode, FloatArray
-from translane_export.checks.rounding import RoundedInputs
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
@@ -172,9 +172,8 @@ def _force(reference: Transformer, decode: Decode, alignment: Alignment | None) 
     source = torch.tensor([decode.source])  # [1, S]
     source_lengths = torch.tensor([len(decode.source)])  # [1]
     target = torch.tensor([[reference.config.start_id, *decode.tokens[:-1]]])  # [1, T]
-    # nobody asks for the weights of other layers, or of any where nothing aligns
-    recorded = recorded_attention(reference, alignment.layer) if alignment else contextlib.nullcontext([])
-    with torch.inference_mode(), recorded as attention:
+    layers = [alignment.layer] if alignment else []
+    with torch.inference_mode(), recorded_attention(reference, layers) as attention:
         memory = reference.encode(source, source_lengths)
         hidden: Tensor = reference.decoder(target, memory, source_lengths)[0]  # [T, M]
         weights: Any = attention[0][0, list(alignment.heads)].mean(0).numpy() if alignment else None
@@ -250,3 +249,35 @@ def _are_best(ids: IntArray, logits: FloatArray) -> npt.NDArray[np.bool_]:
     best = -np.sort(-logits, axis=1)[:, : ids.shape[1]]
     in_order: npt.NDArray[np.bool_] = (np.take_along_axis(logits, ids, axis=1) == best).all(axis=1)
     return in_order & (np.diff(np.sort(ids, axis=1), axis=1) > 0).all(axis=1)
+
+
+class RoundedInputs(TorchFunctionMode):
+    """Changes each number that goes into an operation by about a unit in the last place of `dtype`, weights apart.
+
+    It shows how far rounding alone moves what a model computes. Two programs that compute the same in another order
+    round differently, and a model may make much of that or little: activations that are large inside a layer, or cancel
+    each other, lose digits of everything after them. What comes out of a model whose every operation is changed at
+    random, as in Monte Carlo arithmetic (Parker 1997), shows how exact any computation in that type can be.
+    """
+
+    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+        super().__init__()
+        self._unit = torch.finfo(dtype).eps
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        _types: Any,
+        arguments: tuple[Any, ...] = (),
+        keywords: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `function` with changed inputs."""
+        if function.__name__ != "__get__":  # looking up a shape computes nothing
+            arguments = tuple(self._change(argument) for argument in arguments)
+        return function(*arguments, **(keywords or {}))
+
+    def _change(self, argument: Any) -> Any:
+        if not isinstance(argument, Tensor) or isinstance(argument, nn.Parameter) or not argument.is_floating_point():
+            return argument
+        return argument * (1 + self._unit * torch.randn(argument.shape, generator=self._generator))
