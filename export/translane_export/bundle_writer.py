@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from translane_export.checkpoint import Checkpoint
+from translane_export.checkpoint import Checkpoint, sample_sources
 from translane_export.checks.alignment_layer import choose_alignment
 from translane_export.checks.float32_twin import float32_twin
 from translane_export.checks.recording import Decode
@@ -23,17 +23,15 @@ from translane_export.graphs.writer import write_graphs
 from translane_export.int8.stage import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest, choose_limits
-from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
-from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.output_folder import check_replaceable, staged
+from translane_export.pruning.pruning import plan_pruning
 from translane_export.quality_calibration import calibrate, read_quality_data
-from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
 from translane_export.shortlists.vmap import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.torch_model import as_stored, build_model
+from translane_export.torch_model import as_stored, build_model, release_memory
 from translane_export.train.data import SentencePair
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.bundle.manifest import Alignment, Graphs, Manifest, Parity, Precision
@@ -69,7 +67,7 @@ def export_precisions(settings: ExportSettings, log: Log = lambda _line: None) -
             check_settings(export)
         if settings.test:
             read_test_set(settings.test)
-        made: dict[Precision, Bundle] = {}
+        made: dict[str, Bundle] = {}
         for export in sorted(exports, key=lambda each: each.precision == "int8"):  # which is made of fp32
             log(f"precision {export.precision}")
             made[export.precision] = Bundle(export.output, export_checkpoint(export, log, tuple(made.values())))
@@ -116,10 +114,10 @@ def write_bundle(
     checkpoint = read()
     settings = complete(settings, checkpoint)
     _log_search(settings, checkpoint, log)
-    narrowing = plan_narrowing(settings, checkpoint)
-    if summary := narrowing.summary(checkpoint):
+    pruning = plan_pruning(settings, checkpoint)
+    if summary := pruning.summary(checkpoint):
         log(summary)
-    checkpoint = _with_languages(narrowing.apply(checkpoint), settings)
+    checkpoint = _with_languages(pruning.apply(checkpoint), settings)
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
@@ -170,7 +168,7 @@ def write_bundle(
                 if quality_data and settings.precision != "int8":
                     estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
             release_memory()
-            reference = as_stored(build_model(narrowing.apply(read())), numerics)
+            reference = as_stored(build_model(pruning.apply(read())), numerics)
             release_memory()
             parity = _compare(decodes, reference, runs_as, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})

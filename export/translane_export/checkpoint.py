@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from translane_export.weights import check_weight
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.core.files import flush, parse_json, replaced_whole
 from translane_server.core.terminal import shown
+from translane_server.translation.languages import LanguagePairs
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1
@@ -237,3 +238,22 @@ def _swap_in(new: Path, directory: Path) -> None:
         directory.rename(old)
     new.rename(directory)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]:
+    """Return the source ids of each sample, as the model takes them: of `file`, or else the checkpoint's.
+
+    A model of several languages takes them for its first ones.
+
+    Raises:
+        ExportError: the file or the tokenizer cannot be read.
+    """
+    texts: Sequence[str] = checkpoint.samples
+    if file is not None:
+        try:
+            texts = read_text(file).splitlines()
+        except ExportError as error:
+            raise ExportError(f"--samples {error}") from None
+    tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
+    pair = LanguagePairs(checkpoint.languages, tokenizer).default()
+    return [ids for ids in pair.encode(texts) if ids]

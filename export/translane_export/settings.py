@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
-from translane_export.decoding_defaults import read_defaults
+from translane.arguments import hint
 from translane_export.languages import is_tag
 from translane_server.bundle.manifest import Precision, SearchDefaults
 from translane_server.core.cpus import available_cpus
+from translane_server.core.terminal import shown
 from translane_server.settings.loader import Flag, Settings
 from translane_server.text.language_tags import LONGEST_TAG
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
+
+_GREEDY = ("", "none")
+
+
+def read_defaults(value: Any) -> Any:
+    """Turn text such as beam_size=4,length_penalty=0.6 into `SearchDefaults`. Other values stay as they are.
+
+    Raises:
+        ValueError: an item is not NAME=VALUE, its name is unknown or occurs twice, or its value is wrong.
+    """
+    if not isinstance(value, str):
+        return value
+    if value.strip() in _GREEDY:
+        return SearchDefaults()
+    found: dict[str, str] = {}
+    for item in value.split(","):
+        name, equals, text = map(str.strip, item.partition("="))
+        if not equals:
+            raise ValueError(f"{shown(item)} has no value: write NAME=VALUE, such as beam_size=4")
+        if name == "max_length":
+            raise ValueError("max_length has a setting of its own, --default-max-length")
+        if name not in SearchDefaults.model_fields:
+            known = SearchDefaults.model_fields
+            raise ValueError(f"{shown(name)} is none of {', '.join(known)}{hint(name, known)}")
+        if name in found:
+            raise ValueError(f"{name} occurs twice")
+        found[name] = text
+    try:
+        return SearchDefaults.model_validate(found)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        message = problem["msg"]
+        raise ValueError(f"{problem['loc'][0]}: {message[:1].lower()}{message[1:]}") from None
+
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Format = Literal["onnx", "torchscript"]

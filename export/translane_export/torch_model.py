@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,3 +73,11 @@ class _Unset(TorchFunctionMode):
         if function.__name__ == "fill_" or getattr(function, "__module__", "") == nn.init.__name__:
             return arguments[0] if arguments else (keywords or {})["tensor"]
         return function(*arguments, **(keywords or {}))
+
+
+def release_memory() -> None:
+    """Collect what nothing refers to, and let the allocator keep none of it, where it can be asked to (glibc)."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -11,7 +11,7 @@ import torch
 
 from translane_export.graphs import torchscript
 from translane_export.graphs.alignment_graph import AlignmentGraph
-from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph
+from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
 from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.numerics import Numerics
 from translane_export.graphs.onnx_export import (
@@ -22,7 +22,6 @@ from translane_export.graphs.onnx_export import (
     export_shortlist,
 )
 from translane_export.graphs.shared_weights import share_weights
-from translane_export.graphs.shortlist_graph import ShortlistGraph
 from translane_export.graphs.signatures import (
     alignment_signature,
     decoder_signature,

@@ -22,9 +22,9 @@ from torch import Tensor
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs.head_padding import padded_config, unpad_heads
-from translane_export.graphs.relative_graph import read_tables
-from translane_export.int8.dequantize import dequantize_graph
+from translane_export.graphs.self_attention import read_tables
 from translane_export.int8.keys_values import dequantize_encoder
+from translane_export.int8.quantize import dequantize_graph
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.ranges import Ranges
 from translane_export.sources.placed_tensors import PROJECTION

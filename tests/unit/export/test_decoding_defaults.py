@@ -2,8 +2,7 @@
 
 import pytest
 
-from translane_export.decoding_defaults import read_defaults
-from translane_export.settings import ENV_PREFIX, ExportSettings
+from translane_export.settings import ENV_PREFIX, ExportSettings, read_defaults
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import load_settings

@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from helpers.sessions import open_session
-from translane_export.graphs.on_request import compute_on_request
+from translane_export.graphs.onnx_export import compute_on_request
 
 DRAW = np.random.default_rng(0)
 X = DRAW.standard_normal((3, 8), dtype=np.float32)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from helpers.sessions import open_session
-from translane_export.int8.dequantize import dequantize_graph
-from translane_export.int8.quantize import quantize_graph, quantize_weights
+from translane_export.int8.quantize import dequantize_graph, quantize_graph, quantize_weights
 from translane_export.ranges import Range
 
 DRAW = np.random.default_rng(0)

@@ -211,7 +211,7 @@ def test_a_file_that_has_no_texts(content, message, tmp_path):
 
 
 def test_words_have_no_smaller_pieces(tmp_path):
-    from translane_export.sources.word_lists import word_tokenizer
+    from translane_export.sources.notebook import word_tokenizer
 
     content = word_tokenizer(["<pad>", "<unk>", "<s>", "</s>", "a"], lowercase=False)
     files = TokenizerFiles(JsonTokenizerEntry(file="t.json"), {"t.json": content})

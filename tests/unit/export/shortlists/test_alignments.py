@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from translane_export.shortlists import alignments
-from translane_export.shortlists.alignments import TokenPair, align
+from translane_export.shortlists.build import TokenPair, align
 
 
 def plain_model_1(pairs, empty, rounds):

@@ -5,8 +5,7 @@ import pytest
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.commands import shortlist
 from translane_export.file_readers import load_sentencepiece
-from translane_export.shortlists.alignments import TokenPair
-from translane_export.shortlists.build import coverage
+from translane_export.shortlists.build import TokenPair, coverage
 from translane_export.shortlists.vmap import read_vmap
 from translane_server.bundle.shortlist import Shortlist
 
