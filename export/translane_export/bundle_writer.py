@@ -18,7 +18,7 @@ from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.combinations import check_checkpoint, check_settings, complete
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_text
-from translane_export.graphs.numerics import Numerics, check_range, verified_as
+from translane_export.graphs.numerics import Numerics, as_stored, check_range, verified_as
 from translane_export.graphs.writer import write_graphs
 from translane_export.int8.stage import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
@@ -31,7 +31,7 @@ from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.settings import PRECISIONS, ExportSettings, Format
 from translane_export.shortlists.vmap import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.torch_model import as_stored, build_model, release_memory
+from translane_export.torch_model import build_model, release_memory
 from translane_export.train.data import SentencePair
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.bundle.manifest import Alignment, Graphs, Manifest, Parity, Precision

@@ -13,7 +13,6 @@ from torch.overrides import TorchFunctionMode
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.graphs.numerics import Numerics, round_weights
 from translane_export.model import Transformer
 from translane_export.weights import as_linear
 from translane_server.core.errors import is_about_memory
@@ -56,11 +55,6 @@ def _parameters(stored: Mapping[str, torch.Tensor], expected: Mapping[str, torch
         key = (weight.data_ptr(), weight.shape, torch.Size(weight.stride()))
         found[name] = parameters.setdefault(key, nn.Parameter(weight, requires_grad=False))
     return found
-
-
-def as_stored(model: Transformer, numerics: Numerics) -> Transformer:
-    """Return the model that computes in float32 with the weights the bundle stores."""
-    return model if numerics.storage == "float32" else round_weights(model, numerics)
 
 
 class _Unset(TorchFunctionMode):

@@ -20,7 +20,7 @@ from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList,
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from helpers.hugging_face import generated_with_gaps, least
-from translane_export.graphs.numerics import choose_numerics, round_weights
+from translane_export.graphs.numerics import as_stored, choose_numerics
 from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
 from translane_export.sources.bundle import BundleReader
@@ -237,4 +237,4 @@ def bundle_transformer(folder: Path) -> Transformer:
     model = Transformer(checkpoint.config)
     model.load_state_dict(checkpoint.state_dict)
     storage = cast(WeightStorage, manifest.weight_storage)
-    return round_weights(model, choose_numerics(manifest.precision, storage)).eval()
+    return as_stored(model, choose_numerics(manifest.precision, storage)).eval()

@@ -36,11 +36,10 @@ from helpers.architectures import ARCHITECTURES, COMBINED, EXPORT_SIZES, FOR_CUD
 from helpers.bundles import bundle_model, random_bundle
 from helpers.decomposition import no_decomposition
 from helpers.store import ROOT, opened
-from translane_export.graphs.numerics import choose_numerics
+from translane_export.graphs.numerics import as_stored, choose_numerics
 from translane_export.graphs.writer import write_graphs
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.stage import quantize_bundle
-from translane_export.torch_model import as_stored
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import Precision
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -40,47 +40,34 @@ class Numerics:
     for_cuda: bool = False
 
 
+_OF_PRECISION: dict[Precision, Numerics] = {
+    "fp32": Numerics("fp32", "float32", torch.float32, tolerance=1e-4, token_margin=0.0, attention_tolerance=1e-4),
+    # Half a unit in the last place of a logit of 16 is 0.008 already; a choice between two that are closer than the
+    # tolerance is rounding's.
+    "fp16": Numerics(
+        "fp16", "float16", torch.float16, tolerance=0.1, token_margin=0.2, attention_tolerance=0.02, for_cuda=True
+    ),
+    # A number has three bits less than in float16, so a unit in its last place is eight times as large, and so is what
+    # rounding makes of a logit.
+    "bf16": Numerics(
+        "bf16", "bfloat16", torch.bfloat16, tolerance=0.8, token_margin=1.6, attention_tolerance=0.16, for_cuda=True
+    ),
+}
+
+
 def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Numerics:
-    """Return the numerics of a precision; `storage` None is the precision's own.
+    """Return the numerics of a precision; `storage` None is the precision's own. int8 is made of fp32, and verified so.
 
     Raises:
         ExportError: the combination is not available.
     """
-    if precision == "int8":
-        if storage is not None:
-            raise ExportError("precision int8 stores its weights as int8; leave --weight-storage out")
-        precision = "fp32"  # which it is made of, and verified as
-    if precision == "fp16":
-        if storage == "float32":
-            raise ExportError("precision fp16 stores its weights as float16; leave --weight-storage out")
-        # Half a unit in the last place of a logit of 16 is 0.008 already; a choice between two that are closer than
-        # the tolerance is rounding's.
-        return Numerics(
-            "fp16",
-            "float16",
-            torch.float16,
-            tolerance=0.1,
-            token_margin=0.2,
-            attention_tolerance=0.02,
-            for_cuda=True,
-        )
-    if precision == "bf16":
-        if storage is not None:
-            raise ExportError("precision bf16 stores its weights as bfloat16; leave --weight-storage out")
-        # A number has three bits less than in float16, so a unit in its last place is eight times as large, and so is
-        # what rounding makes of a logit.
-        return Numerics(
-            "bf16",
-            "bfloat16",
-            torch.bfloat16,
-            tolerance=0.8,
-            token_margin=1.6,
-            attention_tolerance=0.16,
-            for_cuda=True,
-        )
-    return Numerics(
-        "fp32", storage or "float32", torch.float32, tolerance=1e-4, token_margin=0.0, attention_tolerance=1e-4
-    )
+    own = _OF_PRECISION["fp32" if precision == "int8" else precision]
+    if precision == "fp32" and storage:
+        return replace(own, storage=storage)
+    stored = "int8" if precision == "int8" else own.storage
+    if storage not in (None, stored):
+        raise ExportError(f"precision {precision} stores its weights as {stored}; leave --weight-storage out")
+    return own
 
 
 def verified_as(numerics: Numerics) -> Numerics:
@@ -92,8 +79,10 @@ def verified_as(numerics: Numerics) -> Numerics:
     return choose_numerics("fp32", None) if numerics.precision == "bf16" else numerics
 
 
-def round_weights(model: Transformer, numerics: Numerics) -> Transformer:
-    """Return a copy of `model` that computes in float32 with the weights the bundle stores."""
+def as_stored(model: Transformer, numerics: Numerics) -> Transformer:
+    """Return the model that computes in float32 with the weights the bundle stores: `model` itself if they are its."""
+    if numerics.storage == "float32":
+        return model
     rounded = copy.deepcopy(model).float()
     stored = _STORED[numerics.storage]
     with torch.no_grad():
