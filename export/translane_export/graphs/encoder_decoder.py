@@ -69,9 +69,8 @@ class EncoderGraph(nn.Module):
         bias = None if bias is None else bias[None]
         sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, attention in zip(self._layers, self._attentions, strict=True):
-            attend = partial(self._attention, layer.self_attention, attention, rows, source_lengths, keys, bias)
             sublayers += [
-                (layer.self_attention_residual, attend),
+                (layer.self_attention_residual, partial(attention.run, rows, source_lengths, keys, bias)),
                 (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
             ]
         memory = run_stack(x, sublayers, self.stack.final_norm, self.placement, for_cuda=self.for_cuda)  # [B * S, M]
@@ -81,19 +80,6 @@ class EncoderGraph(nn.Module):
                 split = onnx_ops.project(projection, memory).view(rows, size, cross.kv_heads, cross.head_size)
                 outputs.append(split.transpose(1, 2).contiguous())  # [B, G, S, D]
         return tuple(outputs)
-
-    def _attention(
-        self,
-        layer: MultiHeadAttention,
-        attention: SentenceAttention,
-        rows: int,
-        lengths: Tensor,
-        keys: Tensor,
-        bias: Tensor | None,
-        x: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
-        context = attention.run(x, rows, lengths, keys, bias)
-        return project_out(layer.out_proj, context, for_cuda=self.for_cuda)  # [B * S, M]
 
 
 class DecoderGraph(nn.Module):
@@ -167,9 +153,7 @@ class DecoderGraph(nn.Module):
         queries: list[Tensor] = []
         sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, attention, layer_past, layer_cross in zip(self._layers, self._attentions, past, cross, strict=True):
-            attend = partial(
-                self._self_attention, layer.self_attention, attention, layer_past, positions, keys, bias, present
-            )
+            attend = partial(attention.run, layer_past, positions, keys, bias, present)
             look = partial(self._cross_attention, layer.cross_attention, layer_cross, source_lengths, queries)
             sublayers += [
                 (layer.self_attention_residual, attend),
@@ -180,21 +164,6 @@ class DecoderGraph(nn.Module):
         if self.logit_scale != 1:
             x = x * self.logit_scale
         return DecoderRun(x, onnx_ops.project(self.output_projection, x), queries, present)
-
-    def _self_attention(
-        self,
-        layer: MultiHeadAttention,
-        attention: StepAttention,
-        past: KeysValues,
-        positions: Tensor,
-        keys: Tensor,
-        bias: Tensor | None,
-        present: list[Tensor],
-        x: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
-        context, updated = attention.run(x, past, positions, keys, bias)
-        present.extend(updated)
-        return project_out(layer.out_proj, context, for_cuda=self.for_cuda)
 
     def _cross_attention(
         self,

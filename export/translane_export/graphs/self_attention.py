@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from translane_export.graphs import cuda_ops, onnx_ops
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.onnx_ops import ordinals, project
-from translane_export.graphs.parts import pack
+from translane_export.graphs.parts import pack, project_out
 from translane_export.model.attention import KeysValues, MultiHeadAttention
 from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, MaskRule, WindowRule
 from translane_export.model.positions import RelativeEmbeddings
@@ -135,13 +135,20 @@ class SentenceAttention:
     """All positions of sentences see one another: `translane_export.graphs.encoder_decoder.EncoderGraph`."""
 
     def __init__(self, attention: MultiHeadAttention, *, for_cuda: bool) -> None:
+        self.out_proj = attention.out_proj
         self.form = HeadForm.of(attention)
         self.packed = pack(attention)
         self.tables = None if attention.relative is None else RelativeTables(attention.relative)
         self.for_cuda = for_cuda
 
-    def run(self, x: Tensor, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
-        """Attend from x [B * S, M], lengths [B], keys 0 … S-1, bias [1, H or 1, S, S] -> the context [B * S, H * D]."""
+    def run(
+        self, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend: lengths [B], keys 0 … S-1, bias [1, H or 1, S, S], x [B * S, M] -> as a `Sublayer`, [B * S, M]."""
+        return project_out(self.out_proj, self._context(rows, lengths, keys, bias, x), for_cuda=self.for_cuda)
+
+    def _context(self, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+        """Return the context of all heads, [B * S, H * D]."""
         form, tables = self.form, self.tables
         if tables is None and self.for_cuda:
             split = x.view(rows, -1, x.shape[1])
@@ -170,6 +177,7 @@ class StepAttention:
     """One position of each row sees those before it: `translane_export.graphs.encoder_decoder.DecoderGraph`."""
 
     def __init__(self, attention: MultiHeadAttention, window: int | None, *, for_cuda: bool) -> None:
+        self.out_proj = attention.out_proj
         self.form = HeadForm.of(attention)
         self.packed = pack(attention)
         self.tables = None if attention.relative is None else RelativeTables(attention.relative)
@@ -177,12 +185,26 @@ class StepAttention:
         self.for_cuda = for_cuda
 
     def run(
-        self, x: Tensor, past: KeysValues, positions: Tensor, keys: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, KeysValues]:
-        """Attend from x [B, M], past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C].
+        self,
+        past: KeysValues,
+        positions: Tensor,
+        keys: Tensor,
+        bias: Tensor | None,
+        present: list[Tensor],
+        x: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend: past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C], x [B, M].
 
-        -> the context [B, H * D] and the updated caches.
+        -> as a `Sublayer`, [B, M]. The updated caches join `present`.
         """
+        context, updated = self._context(past, positions, keys, bias, x)
+        present.extend(updated)
+        return project_out(self.out_proj, context, for_cuda=self.for_cuda)
+
+    def _context(
+        self, past: KeysValues, positions: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor
+    ) -> tuple[Tensor, KeysValues]:
+        """Return the context of all heads, [B, H * D], and the updated caches."""
         form, tables = self.form, self.tables
         qkv = onnx_ops.project(self.packed, x)  # [B, (H + 2 * G) * D]
         if tables is None:
