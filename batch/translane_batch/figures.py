@@ -25,22 +25,20 @@ class Progress:
         total: int | None = None,
         done: int = 0,
         note: str = "",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what, self._log, self._total, self._before, self._note = what, log, total, done, note
-        self._clock = clock
-        self._started = self._logged = clock()
+        self._started = self._logged = time.monotonic()
         self._added = 0
 
     @property
     def seconds(self) -> float:
         """Time since the step began."""
-        return self._clock() - self._started
+        return time.monotonic() - self._started
 
     def add(self, number: int) -> None:
         """Count what is done, and write a line if the last one is long ago."""
         self._added += number
-        now = self._clock()
+        now = time.monotonic()
         if now - self._logged < _SECONDS:
             return
         self._logged = now

@@ -138,10 +138,11 @@ def test_parquet_without_its_package_is_told(
     assert "files of Parquet need pyarrow: install translane[batch]" in capsys.readouterr().err
 
 
-def test_progress_is_a_line_now_and_then() -> None:
+def test_progress_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = 0.0
-    progress = Progress("sources", lines.append, total=10_000, done=1_000, note="; 9.0% duplicates", clock=lambda: now)
+    monkeypatch.setattr("translane_batch.figures.time.monotonic", lambda: now)
+    progress = Progress("sources", lines.append, total=10_000, done=1_000, note="; 9.0% duplicates")
     for second in range(1, 31):
         now = float(second)
         progress.add(100)
@@ -152,7 +153,7 @@ def test_progress_is_a_line_now_and_then() -> None:
     ]
     assert progress.seconds == 30.0
     lines.clear()
-    reading = Progress("records read", lines.append, clock=lambda: now)
+    reading = Progress("records read", lines.append)
     now += 3600
     reading.add(0)
     assert lines == ["0 records read, 0 a second"]
