@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+from functools import partial
 
 import grpc
 import pytest
@@ -65,6 +66,10 @@ def complaints(server):
     return [line for line in server.log.splitlines() if "ERROR" in line and "weights.bin" in line]
 
 
+def has_replaced(server, host, number):
+    return host == "own" or server.log.count(REPLACED) == number
+
+
 async def strikes(start, oracle, figures, weights, host, harm):
     """Harm the weights, kill replicas under load, and put the weights back."""
     kills = {"own": 1, "forked": 2}[host]
@@ -77,9 +82,7 @@ async def strikes(start, oracle, figures, weights, host, harm):
             for number in range(1, kills + 1):
                 chaos.kill(chaos.a_replica())
                 await load.lightly(within(RECOVERY, lambda: complaints(server)))
-                await load.lightly(
-                    within(RECOVERY, lambda number=number: host == "own" or server.log.count(REPLACED) == number)
-                )
+                await load.lightly(within(RECOVERY, partial(has_replaced, server, host, number)))
                 await load.wait_for_answers(BETWEEN)
             replaced = server.log.count(REPLACED)
             weights.put_back()

@@ -105,7 +105,13 @@ class TorchBackend:
         return Candidates(ids.numpy(), log_probs.numpy(), logits.numpy())
 
     def decode_ahead(
-        self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never, keep: int | None = None
+        self,
+        token_ids: IntArray,
+        positions: Int32Array,
+        steps: int,
+        eos: int | None = None,
+        stops: Stops = never,
+        keep: int | None = None,
     ) -> IntArray:
         raise NotImplementedError("steps are taken one by one")
 

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -98,7 +99,7 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         for refused, behaviour in enumerate((whole, status(404), status(403)), 1):
             store.behave("zh-en/manifest.json", behaviour)
             running.server.models.request_reload()
-            await until(lambda refused=refused: is_count(running, "refused", refused), PATIENCE)
+            await until(partial(is_count, running, "refused", refused), PATIENCE)
         assert (await version_of(running), await translate(running)) == ("2", expected)
         assert caplog.text.count("a new version is refused, and version 2@") == 3
         assert "weights.bin is not the file that was exported: its sha256 there is" in caplog.text

@@ -31,9 +31,14 @@ def checkpoint(tmp_path_factory):
     marian(folder)
     words = len(json.loads((folder / "vocab.json").read_text()))
     size: dict[str, Any] = {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64}
-    depth = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
-    heads = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
-    ids = {"vocab_size": words, "pad_token_id": words - 1, "decoder_start_token_id": words - 1, "eos_token_id": 0}
+    depth: dict[str, Any] = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
+    heads: dict[str, Any] = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
+    ids: dict[str, Any] = {
+        "vocab_size": words,
+        "pad_token_id": words - 1,
+        "decoder_start_token_id": words - 1,
+        "eos_token_id": 0,
+    }
     torch.manual_seed(0)
     transformers.MarianMTModel(transformers.MarianConfig(**size, **depth, **heads, **ids)).save_pretrained(folder)
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")

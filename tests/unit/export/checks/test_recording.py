@@ -38,7 +38,7 @@ class Backend:
             return Candidates(np.where(positions[:, None] >= self.wrong_from, 8 - ids, ids))
         return Candidates(ids, np.zeros(ids.shape, np.float32), np.zeros((len(ids), 9), np.float32))
 
-    def decode_ahead(self, token_ids, positions, steps, stops=None, keep=None):
+    def decode_ahead(self, token_ids, positions, steps, eos=None, stops=None, keep=None):
         raise AssertionError("every step is recorded")
 
     def align(self, row, first, rows):

@@ -101,7 +101,7 @@ class EagerBackend:
     def align(self, row, first, rows):
         return np.stack([self.kept[number][row] for number, row in enumerate(rows, start=first)])
 
-    def decode_ahead(self, token_ids, positions, steps, stops=None, keep=None):
+    def decode_ahead(self, token_ids, positions, steps, eos=None, stops=None, keep=None):
         raise AssertionError("every step is compared")
 
     def close(self):
