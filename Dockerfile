@@ -55,10 +55,11 @@ ENV PATH=/opt/translane/bin:$PATH \
     TRANSLANE_HOST=0.0.0.0 \
     TRANSLANE_PORT=50051 \
     TRANSLANE_METRICS_PORT=9400 \
+    TRANSLANE_HTTP_PORT=8080 \
     TRANSLANE_HEALTH_PORT=50053 \
     TRANSLANE_LOG_FORMAT=json
 USER 10001:10001
-EXPOSE 50051 9400
+EXPOSE 50051 8080 9400
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 \
     CMD ["/opt/translane/bin/python", "-m", "translane_server.app.healthcheck"]

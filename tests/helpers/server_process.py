@@ -66,7 +66,8 @@ class ServerProcess:
         models_first = not next(iter(flags), "-").startswith("-")
         has_models = models_first or any(flag.startswith("--models") for flag in flags)
         model = [] if has_models else [str(BUNDLE)]
-        command = [sys.executable, *program, *model, f"--host={host}", "--port=0", "--metrics-port=0", *flags]
+        command = [sys.executable, *program, *model, f"--host={host}"]
+        command += ["--port=0", "--metrics-port=0", "--no-page", *flags]
         self.log_reader: subprocess.Popen[bytes] | None = None
         with log.open("wb") as file, contextlib.ExitStack() as pipe:
             printed: IO[bytes] = file

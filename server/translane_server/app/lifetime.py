@@ -18,6 +18,7 @@ from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging, data
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.tracing import traces
+from translane_server.settings.model_sources import is_loopback
 from translane_server.settings.server_settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         models = build_registry(settings, metrics)
         for shortage in shortages(settings, models):
             _log.warning("%s", shortage)
-        server = Server(settings, models, metrics, tracer)
+        with_page = settings.page and is_loopback(settings.host)
+        server = Server(settings, models, metrics, tracer, with_page=with_page)
         return asyncio.run(_serve(settings, server, environ.get("NOTIFY_SOCKET")))
 
 

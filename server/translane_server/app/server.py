@@ -18,6 +18,7 @@ from translane_server.api.health import HealthService, health_port
 from translane_server.api.model_service import ADMIN_HOST, admin_port
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, connection_limit, listening_on
+from translane_server.core.errors import StartupError
 from translane_server.core.file_changes import INTERVAL, follow
 from translane_server.http.metrics_port import MetricsPort
 from translane_server.http.server import HttpServer
@@ -34,6 +35,9 @@ _CLOSING_TIME = 0.5
 # port closes get CANCELLED from gRPC, without a reason.
 _LAST_CALLS_TIME = 0.2
 
+# The port of the page, where no setting names one.
+PAGE_PORT = 8080
+
 # The name under which the health service says that the server runs, whether or not its models translate.
 ALIVE = "alive"
 
@@ -44,19 +48,27 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class Server:
     """Listens after `start`, translates after `open`, and ends with `stop`. All calls come from one event loop.
 
-    The models are not loaded. Ports are 0 before `start`, and that of JSON stays 0 if there is none.
+    The models are not loaded. Ports are 0 before `start`, and that of JSON stays 0 if there is none. Where the settings
+    name no port of JSON, one `with_page` takes `PAGE_PORT`, if that is free.
 
     Raises:
         StartupError: a certificate or the file of keys is wrong.
     """
 
     def __init__(
-        self, settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None = None
+        self,
+        settings: ServerSettings,
+        models: Registry,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        *,
+        with_page: bool = False,
     ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
+        self._with_page = with_page
         self._certificates = certificates_of(settings)
         self.keys = keys_of(settings, metrics)
         self._service = TranslationService(
@@ -86,12 +98,12 @@ class Server:
         connections = connection_limit(settings.max_connections)
         answering = Answering(settings, keys=self.keys, tracer=self._tracer, shown_in=metrics)
         if settings.http_port is not None:
-            from translane_server.http.port import http_port  # late: other servers do without its packages' memory
-
-            with listening_on(settings.host, settings.http_port):
-                asked = (answering, self._service, self.models, self._health)
-                self._http = http_port(settings, metrics, *asked, connections, certificates)
-            self.http_port = self._http.port
+            self._open_http(settings, answering, connections)
+        elif self._with_page:
+            try:
+                self._open_http(settings.model_copy(update={"http_port": PAGE_PORT}), answering, connections)
+            except StartupError as error:
+                _log.info("no page to translate on: %s", error)
         has_authorities = settings.tls_client_ca is not None
         port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
@@ -107,6 +119,15 @@ class Server:
         if self._http:
             await self._http.start()
         self._log_addresses()
+
+    def _open_http(self, settings: ServerSettings, answering: Answering, connections: int) -> None:
+        from translane_server.http.port import http_port  # late: other servers do without its packages' memory
+
+        assert settings.http_port is not None
+        with listening_on(settings.host, settings.http_port):
+            asked = (answering, self._service, self.models, self._health)
+            self._http = http_port(settings, self.metrics, *asked, connections, self._certificates)
+        self.http_port = self._http.port
 
     async def _open_operators_ports(self) -> None:
         """Open the ports of metrics, of ModelService and of health checks, as far as the settings have them."""
@@ -135,6 +156,7 @@ class Server:
         if self._http:
             scheme = "https" if settings.tls_cert else "http"
             _log.info("JSON on %s://%s", scheme, address_of(settings.host, self.http_port))
+            _log.info("a page to translate on: %s://%s/", scheme, address_of(settings.host, self.http_port))
         scheme = "https" if settings.metrics_tls else "http"
         _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.metrics_address, self.metrics_port))
         if self._health_port:

@@ -168,7 +168,9 @@ class ServerSettings(Settings):
         " by default none.",
     )
     http_port: _PortOrNone = None
-    """Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one; by default none."""
+    """Port of JSON over HTTP, for curl, and of a page to translate on; 0 takes a free one; see --page."""
+    page: bool = True
+    """Take port 8080 for the page, if it is free, where --host is this machine and --http-port is not set."""
     http_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], Flag("ORIGIN")] = ()
     """Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin."""
     health_port: _PortOrNone = None

@@ -39,7 +39,7 @@ def test_the_image_sets_what_the_server_knows():
     values = dict(re.findall(r"(TRANSLANE_\w+)=(\S+)", read("Dockerfile")))
     names = {name.removeprefix("TRANSLANE_").lower(): value for name, value in values.items()}
     settings = ServerSettings.model_validate(names)
-    assert f"EXPOSE {settings.port} {settings.metrics_port}\n" in read("Dockerfile")
+    assert f"EXPOSE {settings.port} {settings.http_port} {settings.metrics_port}\n" in read("Dockerfile")
     assert settings.host == "0.0.0.0"
     assert settings.model is not None
     (model,) = settings.model
