@@ -92,7 +92,7 @@ def test_a_server_that_leaves_is_not_ready_and_still_answers(start, call, hurrie
 def test_the_page_is_there_by_default_and_a_port_that_is_taken_is_no_fault(start):
     """The other server takes the port, unless somebody on this machine has it already."""
     lines = [
-        server.wait_for("(a page to translate on: http://127.0.0.1:8080/|no page to translate on: .*:8080.*)\n")[1]
+        server.wait_for("(a page to translate on: http://127.0.0.1:8080/|no page to translate on: .*:8080.*)$")[1]
         for server in (start("--page"), start("--page"))
     ]
     assert lines[1] == "no page to translate on: cannot listen on 127.0.0.1:8080: Address already in use"
