@@ -140,28 +140,18 @@ class Transport(Protocol):
 
 
 class Method:
-    """What is the same for all calls of a method. Metrics are looked up once: a look-up takes as long as counting.
-
-    Args:
-        metrics: takes what is counted and timed.
-        kind: how metrics name the method's kind.
-        service: the full name of its service.
-        name: its name.
-        reads_many: whether its handler gets all messages of the caller, as an iterator, and not one message.
-        writes_many: whether its handler gets a function that sends messages, and returns none.
-        protocol: what carries its calls, as metrics name it.
-    """
+    """What is the same for all calls of a method. Metrics are looked up once: a look-up takes as long as counting."""
 
     def __init__(
         self,
         metrics: Metrics,
-        kind: str,
-        service: str,
+        kind: str,  # as metrics name it
+        service: str,  # its full name
         name: str,
         *,
-        reads_many: bool = False,
-        writes_many: bool = False,
-        protocol: str = "grpc",
+        reads_many: bool = False,  # whether its handler gets all messages of the caller, as an iterator
+        writes_many: bool = False,  # whether its handler gets a function that sends messages, and returns none
+        protocol: str = "grpc",  # what carries its calls
     ) -> None:
         self.name = name
         self.protocol = protocol

@@ -64,7 +64,6 @@ class EngineLoop:
     Args:
         backend: runs the model; the caller closes it.
         server: sends inputs and takes outputs.
-        vocabulary: the target vocabulary.
         at_work: called with True before the loop has work, and with False when it has none.
         clock: monotonic clock [seconds], equal to the server's clock.
     """

@@ -51,7 +51,6 @@ class RunningBatch:
     Args:
         rows: number of rows R.
         target_capacity: maximum number of target tokens of a row.
-        vocabulary: the target vocabulary.
         align: returns attention weights of the steps that were kept; see `Backend`.
     """
 

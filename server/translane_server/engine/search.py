@@ -124,11 +124,7 @@ _SHARED_PHRASES = 16  # sets of suppressed phrases in the cache; each takes mask
 
 
 class SearchFactory:
-    """Makes searches.
-
-    Args:
-        vocabulary: the target vocabulary.
-    """
+    """Makes searches."""
 
     def __init__(self, vocabulary: TargetVocabulary) -> None:
         self._vocabulary = vocabulary

@@ -128,14 +128,7 @@ class RequestPlan:
 
 
 class RequestPlans:
-    """Finds the plan of each request to one model, and remembers it.
-
-    Args:
-        manifest: the model's manifest.
-        tokenizer: the model's tokenizer.
-        limits: the limits of every request.
-        stored: returns the glossaries of the server. They are other ones after a change.
-    """
+    """Finds the plan of each request to one model, and remembers it. For the arguments see `TranslateReader`."""
 
     def __init__(
         self,

@@ -89,7 +89,6 @@ class Translator:
         name: the name under which the model is served.
         manifest: the version's manifest.
         tokenizer: the version's tokenizer.
-        limits: the limits of requests.
         dispatcher: decodes; whoever makes it starts and stops it.
         pool: turns texts into tokens, and tokens into texts.
         metrics: counts requests and tokens.

@@ -58,7 +58,6 @@ class WorkerConnection(asyncio.BufferedProtocol):
     sent in one message.
 
     Args:
-        setup: the setup of the worker.
         host: runs the worker.
     """
 

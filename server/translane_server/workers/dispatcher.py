@@ -54,7 +54,7 @@ _rows = attrgetter("rows")
 
 
 class Dispatcher:
-    """Sends each sentence to the worker with the fewest rows to decode. Implements `WorkerListener`.
+    """Sends each sentence to the worker with the fewest rows to decode.
 
     A sentence whose worker is lost, or whose step fails, is decoded again. Decoding is deterministic, so its caller
     does not notice.
@@ -186,11 +186,9 @@ class Dispatcher:
 
         If the call is cancelled, the rows of the sentences are free at the next step.
 
-        Args:
-            sentences: the sentences to decode.
-            priority: sentences of a higher priority enter the batch first, up to the highest priority that counts
-                between callers. Sentences of one caller enter by priority in any case.
-            caller: who asks. Callers with sentences of equal priority get equal shares of the work.
+        Sentences of a higher priority enter the batch first, up to the highest priority that counts between callers.
+        Sentences of one caller enter by priority in any case. Callers with sentences of equal priority get equal shares
+        of the work.
 
         Raises:
             RequestError: the request is refused (see `check_room`), or decoding fails.
@@ -212,14 +210,7 @@ class Dispatcher:
 
         A sentence yields its new committed tokens as often as there are any, and then its result. A slow reader gets
         more tokens at a time. If the generator is closed early, the rows of the sentences are free at the next step.
-
-        Args:
-            sentences: the sentences to decode. They decode at the same time.
-            priority: as for `decode`.
-            caller: as for `decode`.
-
-        Raises:
-            RequestError: the request is refused (see `check_room`), or decoding fails.
+        The sentences decode at the same time. The arguments and errors are those of `decode`.
         """
         request = self._accept(sentences, priority, caller, streamed=True)
         try:
@@ -280,9 +271,10 @@ class Dispatcher:
         if any(waited):  # the next sequences in the queue may have room
             self._dispatch()
 
-    # For workers
+    # For workers, on the event loop
 
     def received(self, worker: Worker, output: EngineOutput) -> None:
+        """Take what a worker has sent."""
         if self._over:
             return
         for number, tokens in output.committed:
@@ -308,6 +300,11 @@ class Dispatcher:
         self._observe(output.stats)
 
     def lost(self, worker: Worker) -> bool:
+        """Decode the sequences of a worker again that has ended, though it was not stopped.
+
+        Returns:
+            Whether the worker may be at fault, and not a sequence.
+        """
         if self._over:
             return False
         newest = worker.newest
@@ -324,7 +321,8 @@ class Dispatcher:
             self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
         return not is_known
 
-    def changed(self, worker: Worker) -> None:  # noqa: ARG002 whoever it is
+    def changed(self) -> None:
+        """A lost worker takes sequences again; or it is failing, and is still tried again."""
         if self._over:
             return
         if self.is_failing:

@@ -6,9 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from translane_server.core.errors import StartupError
-from translane_server.workers.worker import State, Worker, WorkerListener
+from translane_server.workers.worker import State, Worker
+
+if TYPE_CHECKING:
+    from translane_server.workers.dispatcher import Dispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +100,7 @@ class Spares:
                     found.append(worker)
         return found
 
-    def look(self, listener: WorkerListener) -> None:
+    def look(self, dispatcher: Dispatcher) -> None:
         """Wake a worker if it is of use. Call it after sequences were sent, or have ended."""
         self._used.update([worker for worker in self.workers if worker.rows])
         if not self._are_crowded():
@@ -108,7 +112,7 @@ class Spares:
         if now - self._crowded_since < self._crowded or self._moving or self._cpus.idle <= 0:
             return
         if resting := next((worker for worker in self.workers if worker.state is State.RESTING), None):
-            self._moving = asyncio.create_task(self._wake(resting, listener))
+            self._moving = asyncio.create_task(self._wake(resting, dispatcher))
 
     def _are_crowded(self) -> bool:
         """Whether each usable worker has sequences, and one of them more than one."""
@@ -118,13 +122,13 @@ class Spares:
         sequences = [len(worker.sequences) for worker in (*up, *self.usable(up))]
         return bool(sequences) and min(sequences) > 0 and max(sequences) > 1
 
-    async def _wake(self, worker: Worker, listener: WorkerListener) -> None:
+    async def _wake(self, worker: Worker, dispatcher: Dispatcher) -> None:
         try:
-            await worker.start(listener)
+            await worker.start(dispatcher)
             self._used.add(worker)
             if self._looking is None:
                 self._look_later()
-            listener.changed(worker)
+            dispatcher.changed()
         except (StartupError, OSError) as error:
             name, facts = worker.connection.name, worker.connection.facts
             _log.warning("%s would be of use, and does not start: %s", name, error, extra=facts)

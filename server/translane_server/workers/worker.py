@@ -7,12 +7,15 @@ import enum
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import EngineOutput, Sequence
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.inflight import AcceptedSequence
+
+if TYPE_CHECKING:
+    from translane_server.workers.dispatcher import Dispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -60,23 +63,6 @@ _NEXT = {
 }
 
 
-class WorkerListener(Protocol):
-    """Learns what becomes of workers. All methods are called on the event loop."""
-
-    def received(self, worker: Worker, output: EngineOutput) -> None:
-        """A worker has sent an output."""
-
-    def lost(self, worker: Worker) -> bool:
-        """A worker has ended, though it was not stopped. Its sequences are lost.
-
-        Returns:
-            Whether the worker may be at fault, and not a sequence.
-        """
-
-    def changed(self, worker: Worker) -> None:
-        """A lost worker takes sequences again; or it is failing, and is still tried again."""
-
-
 class Worker:
     """A worker that comes back, and the load that it has. Its sequences decode in order, as soon as rows are free.
 
@@ -117,7 +103,7 @@ class Worker:
         self._count_loss = count_loss
         self._close = close
         self._clock = clock
-        self._listener: WorkerListener
+        self._dispatcher: Dispatcher
         self._losses = 0  # in a row
         self._up_since = 0.0
         self._watching: asyncio.Task[None] | None = None  # ends the present life if it hangs
@@ -201,16 +187,13 @@ class Worker:
 
     # Lives
 
-    async def start(self, listener: WorkerListener) -> None:
-        """Start the worker, and wait until it is ready to decode.
-
-        Args:
-            listener: learns what becomes of the worker.
+    async def start(self, dispatcher: Dispatcher) -> None:
+        """Start the worker, and wait until it is ready to decode. The dispatcher learns what becomes of it.
 
         Raises:
             StartupError: the worker cannot start.
         """
-        self._listener = listener
+        self._dispatcher = dispatcher
         self._enter(State.STARTING)
         self._watch(_PATIENCE * self._patience)
         await self.connection.start(self.received, self.broken)
@@ -249,7 +232,7 @@ class Worker:
                 self._has_results = True
                 self._most = min(2 * self._most, 2 * self.capacity)
             self._new, self._newer = self._newer, []
-            self._listener.received(self, output)
+            self._dispatcher.received(self, output)
 
     def broken(self, connection: WorkerConnection) -> None:
         """Replace the life that has ended."""
@@ -266,7 +249,7 @@ class Worker:
             self._losses = 0  # so another process may overcome what others before did not
         if not self._has_results and self.sequences:
             self._most = min(_CAUTIOUS, self._most)
-        if self._listener.lost(self) and not self._has_results:
+        if self._dispatcher.lost(self) and not self._has_results:
             self._losses += 1
         self._replacing = asyncio.create_task(self._replace())
 
@@ -279,7 +262,7 @@ class Worker:
                     told = "%s was lost %d times in a row; it is tried again"
                     _log.error(told, self.connection.name, self._losses, extra=self.connection.facts)
                 self._enter(State.FAILING)
-                self._listener.changed(self)
+                self._dispatcher.changed()
             if self._losses > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** min(self._losses - 2, _MOST_DOUBLINGS), _LONGEST_DELAY))
             before, self.connection = self.connection, self._connect()
@@ -302,7 +285,7 @@ class Worker:
             self._losses += 1
         self._come_up()
         _log.warning("%s has been replaced", self.connection.name, extra=self.connection.facts)
-        self._listener.changed(self)
+        self._dispatcher.changed()
 
     def _come_up(self) -> None:
         self._missed = 0

@@ -81,24 +81,23 @@ class ObedientWorker(Worker):
     def fall(self):
         """All that it has is lost, a moment ago."""
         self._enter(State.LOST)
-        self._listener.lost(self)
+        self._dispatcher.lost(self)
 
     def lose(self):
         """All that it has is lost."""
         self.fall()
-        assert isinstance(self._listener, Dispatcher)
-        self._listener._settle()
+        self._dispatcher._settle()
 
     def come_back(self):
         self._enter(State.UP)
-        self._listener.changed(self)
+        self._dispatcher.changed()
 
     def fail(self):
         """Nothing starts in its place."""
         if self.state is State.UP:
             self.fall()
         self._enter(State.FAILING)
-        self._listener.changed(self)
+        self._dispatcher.changed()
 
     def end(self, *numbers):
         self.report(ended=[(number, RESULT) for number in numbers])

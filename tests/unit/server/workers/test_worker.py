@@ -74,11 +74,12 @@ class Listener:
         self.news.append(output)
 
     def lost(self, worker):
+        self.lost_one = worker
         self.news.append("lost")
         return True
 
-    def changed(self, worker):
-        self.news.append("returned" if worker.state is State.UP else "failing")
+    def changed(self):
+        self.news.append("returned" if self.lost_one.state is State.UP else "failing")
 
 
 @pytest.fixture
