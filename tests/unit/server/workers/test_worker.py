@@ -334,7 +334,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
         lives.append(Unsteady())
         return lives[-1]
 
-    listener = Listener()
+    listener: Any = Listener()
     worker = Worker(connect)
     await worker.start(listener)
     for _ in range(30):
