@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil
 
 from helpers.ray_cluster import processes
-from helpers.ray_cluster.programs import started
 
 _ENDING_TIME = 10.0  # [seconds]
 
@@ -32,7 +31,7 @@ class RayNodes:
 
     def add(self) -> None:
         """Start a node, which joins the cluster. RuntimeError: the node does not start."""
-        node = started("node", self._address, self._cpus, log=self._log)
+        node = processes.started("node", self._address, self._cpus, log=self._log)
         self._nodes.append(node)
         assert node.stdout
         if node.stdout.readline() != "running\n":

@@ -1,45 +1,143 @@
-"""What the programs `driver` and `node` share with those who start them."""
+"""Runs Ray on this machine: programs that `processes.started` starts, each of which ends when standard input ends.
+
+`driver FOLDER CPUS` is a cluster. It deploys each configuration whose path comes on standard input, and writes a line:
+a mark, then `running`, or why the application does not run.
+
+`node ADDRESS CPUS` is a raylet that joins the cluster at an address, and what the raylet starts. It writes `running`.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
+import json
+import re
 import sys
-from collections.abc import Mapping
+import time
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from helpers.reliability.form import form
+import ray
+from ray import serve
+from ray._private import services
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+from ray.serve._private import api
+from ray.serve.config import ProxyLocation, gRPCOptions
+from ray.serve.schema import ServeDeploySchema
 
-ROOT = Path(__file__).parents[3]
+from helpers.ports import free_port
+from helpers.ray_cluster.processes import MARK
 
-# A line of the driver begins so: Ray writes lines of its processes on standard output, too.
-MARK = "ray driver: "
 OBJECT_STORE = 80 * 1024 * 1024  # of a node; the least that Ray takes is little below [bytes]
-
-# Ray tells nobody of its use.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "GRPC_VERBOSITY": "NONE",
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # Serve kills a proxy that takes 15 s to start, and gives up
-    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": form("2", "10"),  # only then Serve notices that a proxy was killed
-    "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
-    "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds to start
-    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
-}
+_DEPLOYING_TIME = 200.0  # [seconds]
+_PATIENCE = 60.0  # [seconds]
+# Ports of a node's agents. A raylet that has to learn them from an agent ends if the agent takes 15 seconds to start.
+_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 
 
-def started(
-    name: str, *arguments: str, log: IO[str], environment: Mapping[str, str] | None = None
-) -> subprocess.Popen[str]:
-    """Start a program of this folder, with pipes as its standard input and output. It ends when the input ends."""
-    return subprocess.Popen(
-        [sys.executable, "-m", f"helpers.ray_cluster.{name}", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **_ENVIRONMENT, **(environment or {})},
+def driver(folder: str, cpus: str) -> None:
+    _start(folder, int(cpus))
+    try:
+        for line in sys.stdin:
+            config = json.loads(Path(line.strip()).read_text(encoding="utf-8"))
+            try:
+                told = _deployed(config)
+            except Exception as error:  # noqa: BLE001  the next application may be deployed all the same
+                told = f"failed: {str(error)[-1000:]!r}"
+            print(f"\n{MARK}{told}", flush=True)
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def _start(folder: str, cpus: int) -> None:
+    """Start Ray. On a busy machine its processes need longer than Ray waits for them, so this may take attempts."""
+    for last in (False, False, True):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE,
+                _temp_dir=folder,
+                _node_ip_address="127.0.0.1",
+                namespace="serve",
+            )
+        except Exception:  # Ray raises nothing more precise
+            if last:
+                raise
+            ray.shutdown()
+        else:
+            return
+
+
+def _deployed(config: dict[str, Any]) -> str:
+    schema = ServeDeploySchema.model_validate(config)
+    client = api.serve_start(
+        http_options=schema.http_options.model_dump(),
+        proxy_location=ProxyLocation.EveryNode,
+        grpc_options=gRPCOptions(**schema.grpc_options.model_dump()),
     )
+    client.deploy_apps(schema)
+    end = time.monotonic() + _DEPLOYING_TIME
+    while time.monotonic() < end:
+        time.sleep(0.2)
+        told = [serve.status().applications[each.name] for each in schema.applications]
+        if failed := [each for each in told if each.status == "DEPLOY_FAILED"]:
+            return f"failed: {failed[0].message!r}"
+        healthy = all(one.status == "HEALTHY" for each in told for one in each.deployments.values())
+        if healthy and all(each.status == "RUNNING" for each in told):
+            return "running"
+    return "it takes too long"
+
+
+def node(address: str, cpus: str) -> None:
+    parameters = RayParams(
+        gcs_address=address,
+        node_ip_address="127.0.0.1",
+        num_cpus=int(cpus),
+        num_gpus=0,
+        object_store_memory=OBJECT_STORE,
+        include_log_monitor=False,
+        # Ports that other nodes of this machine have not taken.
+        node_manager_port=0,
+        min_worker_port=0,
+        max_worker_port=0,
+    )
+    Node(parameters, head=False, shutdown_at_exit=True, spawn_reaper=True)
+    print("running", flush=True)
+    sys.stdin.read()
+
+
+def be_patient() -> None:
+    """Have Ray wait longer for nodes that this process starts."""
+    get_node, start, initialize = services.get_node, services.start_ray_process, RayParams.__init__
+
+    def patient(*arguments: Any) -> Any:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+
+    def with_ports(self: Any, *arguments: Any, **settings: Any) -> None:
+        initialize(self, *arguments, **settings)
+        for name in _PORTS:
+            setattr(self, name, free_port())
+
+    def with_the_listening_port(command: list[str], *arguments: Any, **settings: Any) -> Any:
+        """Start a process; tell a raylet the one port that Ray tells to the agent alone."""
+        if found := re.search(r"--listen-port=(\d+)", " ".join(command)):
+            command = [*command, f"--dashboard_agent_listen_port={found[1]}"]
+        return start(command, *arguments, **settings)
+
+    services.get_node = patient
+    services.start_ray_process = with_the_listening_port
+    RayParams.__init__ = with_ports
+
+
+if __name__ == "__main__":
+    be_patient()
+    {"driver": driver, "node": node}[sys.argv[1]](*sys.argv[2:])

@@ -18,7 +18,6 @@ import psutil
 
 from helpers.ports import free_port
 from helpers.ray_cluster import processes
-from helpers.ray_cluster.programs import MARK, started
 from helpers.reliability.form import form
 from translane_server.ray_serve.command import config_of
 
@@ -62,7 +61,7 @@ class RayServe:
         # Ray has unix sockets in this folder, whose paths have at most 107 characters.
         self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         self._log = (folder / "ray.log").open("w+")
-        self._driver = started("driver", self._sessions, str(cpus), log=self._log, environment=environment)
+        self._driver = processes.started("driver", self._sessions, str(cpus), log=self._log, environment=environment)
         self._told: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         try:
@@ -141,8 +140,8 @@ class RayServe:
     def _listen(self) -> None:
         assert self._driver.stdout
         for line in self._driver.stdout:
-            if line.startswith(MARK):
-                self._told.put(line.removeprefix(MARK).strip())
+            if line.startswith(processes.MARK):
+                self._told.put(line.removeprefix(processes.MARK).strip())
         self._told.put("the driver has ended")
 
 
