@@ -120,18 +120,22 @@ async def test_the_models_of_all_deployments_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("request_of", "code", "details"),
+    ("sent", "results", "code", "details"),
     [
-        ({"model": "none"}, grpc.StatusCode.NOT_FOUND, "model: there is no model"),
-        ({"model": "m" * 101}, grpc.StatusCode.INVALID_ARGUMENT, "model: "),
-        ({"texts": ["x" * 1000]}, grpc.StatusCode.RESOURCE_EXHAUSTED, "the message has 10"),
+        (message(model="none"), [], grpc.StatusCode.NOT_FOUND, "model: there is no model"),
+        (message(model="m" * 101), [], grpc.StatusCode.INVALID_ARGUMENT, "model: "),
+        (message(texts=["x" * 1000]), [], grpc.StatusCode.RESOURCE_EXHAUSTED, "the message has 10"),
+        (ONE, [BackPressureError(1, 1)], grpc.StatusCode.RESOURCE_EXHAUSTED, "as many calls wait as Ray Serve takes"),
+        (ONE, [DeploymentUnavailableError("a")], grpc.StatusCode.UNAVAILABLE, "no engine takes calls; try again"),
+        (ONE, [KeyError("secret")], grpc.StatusCode.INTERNAL, "internal error; the server's log has the details"),
     ],
 )
-async def test_what_the_router_refuses(request_of, code, details):
+async def test_what_is_refused_by_the_router_by_serve_and_for_a_bug(sent, results, code, details, caplog):
     called = context()
-    await router_of(Handle("one", ("zh", "en"))).Translate(message(**request_of), called)
+    await router_of(Handle("one", ("zh", "en"), *results)).Translate(sent, called)
     assert called.code() is code
     assert called.details().startswith(details)
+    assert ("Translate failed" in caplog.text) is (code is grpc.StatusCode.INTERNAL)
 
 
 async def test_a_message_that_is_none_is_left_to_a_deployment():
@@ -149,27 +153,6 @@ async def test_a_lost_engine_is_left_to_the_proxy():
         await anext(answers)
     with pytest.raises(LostError):
         await router.ListModels(b"", context())
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (BackPressureError(num_queued_requests=1, max_queued_requests=1), grpc.StatusCode.RESOURCE_EXHAUSTED),
-        (DeploymentUnavailableError("a"), grpc.StatusCode.UNAVAILABLE),
-    ],
-)
-async def test_what_serve_has_no_room_for_is_refused(error, code):
-    router, called = router_of(Handle("one", ("zh", "en"), error)), context()
-    await router.Translate(ONE, called)
-    assert called.code() is code
-
-
-async def test_a_bug_tells_nothing(caplog):
-    called = context()
-    await router_of(Handle("one", ("zh", "en"), KeyError("secret"))).Translate(ONE, called)
-    assert called.code() is grpc.StatusCode.INTERNAL
-    assert called.details() == "internal error; the server's log has the details"
-    assert "Translate failed" in caplog.text
 
 
 async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
