@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -26,7 +26,7 @@ from translane_export.graphs.self_attention import read_tables
 from translane_export.int8.keys_values import dequantize_encoder
 from translane_export.int8.quantize import dequantize_graph
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.ranges import Ranges
+from translane_export.ranges import Range, Ranges
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
@@ -36,6 +36,21 @@ from translane_server.core.files import read_regular
 from translane_server.core.terminal import shown
 
 _PARTS = ("q_proj", "k_proj", "v_proj")
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+class StoredGraph(NamedTuple):
+    """What a graph holds.
+
+    Attributes:
+        weights: all in float32, by the names of `translane_export.graphs`.
+        ranges: of the inputs of its int8 projections, by weight.
+        keys_values: the units of what is int8 beside that, by name.
+    """
+
+    weights: dict[str, Tensor]
+    ranges: dict[str, Range]
+    keys_values: dict[str, np.float32]
 
 
 class BundleReader:
@@ -56,7 +71,7 @@ class BundleReader:
             raise ExportError(str(error)) from error
         try:
             encoder, decoder = (
-                StoredGraph(load_graph(bundle, graph.file))
+                read_graph(bundle, graph.file)
                 for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
             )
             return _read(bundle, encoder, decoder)
@@ -180,10 +195,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-
-
-def load_graph(bundle: Bundle, name: str) -> ir.Model:
+def read_graph(bundle: Bundle, name: str) -> StoredGraph:
     """Read the graph in the bundle's file `name`, with its weights where the bundle's manifest has them.
 
     onnx-ir takes no links that leave the folder, so weights are read from where a link leads. The bundle's reader has
@@ -213,22 +225,11 @@ def load_graph(bundle: Bundle, name: str) -> ir.Model:
                 name=stored.name,
                 base_dir=place.parent,
             )
-    return model
-
-
-class StoredGraph:
-    """A graph, and the weights in it by the names of `translane_export.graphs`, all float32.
-
-    `ranges` are those of the inputs of its int8 projections, by weight; `keys_values` are the units of what is int8
-    beside that, by name.
-    """
-
-    def __init__(self, model: ir.Model) -> None:
-        self.keys_values = dequantize_encoder(model)
-        self.ranges = dequantize_graph(model)
-        self.weights: dict[str, Tensor] = {}
-        for name, value in model.graph.initializers.items():
-            tensor = value.const_value
-            assert tensor is not None
-            if tensor.dtype in _FLOATS:
-                self.weights[name.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
+    keys_values, ranges = dequantize_encoder(model), dequantize_graph(model)
+    weights: dict[str, Tensor] = {}
+    for key, value in model.graph.initializers.items():
+        tensor = value.const_value
+        assert tensor is not None
+        if tensor.dtype in _FLOATS:
+            weights[key.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
+    return StoredGraph(weights, ranges, keys_values)

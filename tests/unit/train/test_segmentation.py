@@ -1,6 +1,4 @@
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -32,14 +30,3 @@ def test_draws_follow_the_smoothed_distribution(vocabulary: Vocabulary) -> None:
     counts = Counter(map(tuple, drawn))
     for segmentation, weight in zip(segmentations, weights, strict=True):
         assert counts[tuple(segmentation.ids)] / 4000 == pytest.approx(weight / sum(weights), abs=0.03)
-
-
-def test_another_process_draws_the_same(vocabulary: Vocabulary) -> None:
-    program = (
-        "from pathlib import Path; from translane_export.train.vocabulary import SegmentationSampler;"
-        "from translane_export.train.vocabulary import Vocabulary;"
-        f"vocabulary = Vocabulary(Path({str(vocabulary.path)!r}));"
-        f"print(SegmentationSampler(vocabulary, {TEXTS!r}, alpha=0.1, nbest=8).draw((1, 0)))"
-    )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == str(SegmentationSampler(vocabulary, TEXTS, alpha=0.1, nbest=8).draw((1, 0)))

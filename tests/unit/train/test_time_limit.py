@@ -72,22 +72,18 @@ def test_a_resumed_run_has_used_time_already_and_no_limit_allows_all() -> None:
     assert TimeLimit(0.0, clock).allows("a step")
 
 
-@dataclass(frozen=True)
-class Run:
-    outcome: Outcome
-    seconds: float
-    validated: list[int]
-
-
 @pytest.fixture
 def timed_run(
     run_flags: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Run]:
-    """Trains with made-up durations: a second a step, others as given; validations may get slower by the step."""
+) -> Callable[..., tuple[Outcome, float, list[int]]]:
+    """Trains for some minutes with made-up durations: a second a step, others as given.
 
-    def train(minutes: float, *, validation: Callable[[int], float], saving: float = 1.0, **overrides: object) -> Run:
+    Returns what came of the run, how long it took [seconds], and the steps of its validations.
+    """
+
+    def train(minutes: float, validation: Callable[[int], float], every: int) -> tuple[Outcome, float, list[int]]:
         clock = Clock()
-        argv = run_flags(max_steps=0, patience=0, max_minutes=minutes, **overrides)
+        argv = run_flags(max_steps=0, patience=0, max_minutes=minutes, valid_every=every)
         settings = load_settings(TrainSettings, argv, {}, prog="translane train", env_prefix=ENV_PREFIX)
         assert settings.train
         assert settings.valid
@@ -97,41 +93,37 @@ def timed_run(
         limit = TimeLimit(minutes * 60, clock)
         with monkeypatch.context() as patch:
             run = Trainer(settings, build_corpus(settings, *texts, settings.output), settings.output, limit=limit)
-            steps = lambda: validation(run._state.step)  # noqa: E731
             patch.setattr(Updater, "update", clock.slow(Updater.update, lambda: 1.0))
-            patch.setattr(f"{trainer.__name__}.evaluate_model", clock.slow(evaluate_model, steps))
-            patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: saving))
+            slow = clock.slow(evaluate_model, lambda: validation(run._state.step))
+            patch.setattr(f"{trainer.__name__}.evaluate_model", slow)
+            patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: 2.0))
             outcome = run.run()
         records = read_history(settings.output / "history.jsonl")
         validated = [record.step for record in records if isinstance(record, ValidationRecord)]
-        return Run(outcome, clock.now - 50, validated)
+        return outcome, clock.now - 50, validated
 
     return train
 
 
-def test_the_last_validation_ends_within_the_time(timed_run: Callable[..., Run]) -> None:
-    run = timed_run(2, validation=lambda _step: 10.0, saving=2.0, valid_every=25)
-    assert run.outcome.reason == "2 minutes are over"
-    assert run.validated[-1] == run.outcome.step
-    assert 100 < run.seconds <= 120  # and little of the time is left unused
+@pytest.mark.parametrize(
+    ("minutes", "validation", "every", "least"),
+    [
+        (2, lambda _step: 10.0, 25, 100),  # little of the time is left unused
+        (1.5, lambda step: 5 + step / 10, 20, 60),  # validations that get slower still fit
+        (1, lambda _step: 15.0, 1000, 30),  # before the first validation a rehearsal says how long it takes
+    ],
+)
+def test_the_last_validation_ends_within_the_time(
+    timed_run: Callable[..., Any], minutes: float, validation: Callable[[int], float], every: int, least: float
+) -> None:
+    outcome, seconds, validated = timed_run(minutes, validation, every)
+    assert outcome.reason == f"{minutes:g} minutes are over"
+    assert validated[-1] == outcome.step > 0
+    assert (len(validated) > 1) == (every < 1000)
+    assert least < seconds <= minutes * 60
 
 
-def test_validations_that_get_slower_still_fit(timed_run: Callable[..., Run]) -> None:
-    run = timed_run(1.5, validation=lambda step: 5 + step / 10, valid_every=20)
-    assert run.validated[-1] == run.outcome.step
-    assert len(run.validated) > 1
-    assert run.seconds <= 90
-
-
-def test_before_the_first_validation_a_rehearsal_says_how_long_it_takes(timed_run: Callable[..., Run]) -> None:
-    run = timed_run(1, validation=lambda _step: 15.0, valid_every=1000)
-    assert run.validated == [run.outcome.step]
-    assert 0 < run.outcome.step < 60 - 2 * 15
-    assert run.seconds <= 60
-
-
-def test_a_time_without_room_for_one_validation_is_refused(timed_run: Callable[..., Run]) -> None:
-    with pytest.raises(TrainError, match=r"--max-minutes 0.01: the time is too short for one validation"):
-        timed_run(0.01, validation=lambda _step: 20.0)
-    with pytest.raises(TrainError, match=r"--max-minutes 0.5: the time is too short for one validation, which takes"):
-        timed_run(0.5, validation=lambda _step: 20.0)
+@pytest.mark.parametrize("minutes", [0.01, 0.5])
+def test_a_time_without_room_for_one_validation_is_refused(timed_run: Callable[..., Any], minutes: float) -> None:
+    with pytest.raises(TrainError, match=f"--max-minutes {minutes:g}: the time is too short for one validation, which"):
+        timed_run(minutes, lambda _step: 20.0, 10)

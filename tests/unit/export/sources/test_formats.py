@@ -18,15 +18,17 @@ from helpers.pickled_checkpoints import (
     random_sources,
     train_pieces,
 )
+from helpers.tiny_bundle import put_bundle
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
-from translane_export.sources.readers import READERS, find_reader
+from translane_export.sources.readers import READERS, find_reader, read_checkpoint
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
 
 ONE_OF_EACH = ("fairseq", "OpenNMT-py", "Marian .npz", "T5", "BART", "Translane")
+BUNDLE = "model bundle"
 FOREIGN = ONE_OF_EACH[:-1]
 WITH_VOCABULARIES = ("fairseq", "OpenNMT-py", "Marian .npz")
 JOINT_OR_TWO = ("fairseq, norms first", "Marian .npz, two vocabularies, gelu")
@@ -68,9 +70,9 @@ def test_tables_that_were_one_are_one(kept, name):
         assert same == tied == (equal.data_ptr() == projection.data_ptr())
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_one_reader_recognises_a_folder(kept, name):
-    folder = kept(name).folder
+@pytest.mark.parametrize("name", [*FORMATS, BUNDLE])
+def test_one_reader_recognises_a_folder(kept, name, tmp_path):
+    folder = put_bundle(tmp_path / "bundle") if name == BUNDLE else kept(name).folder
     assert [reader for reader in READERS if reader.recognises(folder)] == [find_reader(folder)]
     assert not any(reader.recognises(folder.parent) for reader in READERS)
 
@@ -104,15 +106,17 @@ def test_half_precision_becomes_float32(changing, name):
         torch.testing.assert_close(tensor, before[key], rtol=2e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_a_file_that_is_cut_off(changing, name):
-    subject = changing(name)
-    path = subject.folder / subject.file
+@pytest.mark.parametrize("name", [*ONE_OF_EACH, BUNDLE])
+def test_a_file_that_is_cut_off(changing, name, tmp_path):
+    path = put_bundle(tmp_path / "bundle") / "decoder.onnx"
+    if name != BUNDLE:
+        subject = changing(name)
+        path = subject.folder / subject.file
     content = path.read_bytes()
     for size in (0, 5, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(ExportError, match=path.name):
-            subject.read()
+            read_checkpoint(find_reader(path.parent), path.parent)
 
 
 class Harm:
