@@ -66,13 +66,13 @@ def complaints(server):
     return [line for line in server.log.splitlines() if "ERROR" in line and "weights.bin" in line]
 
 
-def has_replaced(server, host, number):
-    return host == "own" or server.log.count(REPLACED) == number
-
-
 async def strikes(start, oracle, figures, weights, host, harm):
     """Harm the weights, kill replicas under load, and put the weights back."""
     kills = {"own": 1, "forked": 2}[host]
+
+    def are_replaced(count):
+        return host == "own" or server.log.count(REPLACED) == count
+
     with start(str(weights.folder), *HOSTS[host]) as server, bystander(server.address) as seen:
         chaos = Chaos(server)
         async with Load(server.address, oracle, callers=8, timeout=60) as load:
@@ -82,7 +82,7 @@ async def strikes(start, oracle, figures, weights, host, harm):
             for number in range(1, kills + 1):
                 chaos.kill(chaos.a_replica())
                 await load.lightly(within(RECOVERY, lambda: complaints(server)))
-                await load.lightly(within(RECOVERY, partial(has_replaced, server, host, number)))
+                await load.lightly(within(RECOVERY, partial(are_replaced, number)))
                 await load.wait_for_answers(BETWEEN)
             replaced = server.log.count(REPLACED)
             weights.put_back()

@@ -301,8 +301,7 @@ async def test_a_rate_says_when_to_try_again(secrets, tokens):
             await call(request(), metadata=bearer(tokens[0]))
         failure = failure_of(caught.value)
         assert failure.name == "RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES_PER_SECOND)"
-        assert failure.retry_after is not None
-        assert 4 < failure.retry_after <= 6
+        assert 4 < (failure.retry_after or 0) <= 6
 
 
 async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
