@@ -35,7 +35,7 @@ serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-
 test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests but the slow ones
 	$(PYTEST) -m '$(MARKS)' $(PYTEST_ARGS)
 
-soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS, then the long tests of reliability
+soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS, then the long forms of tests of reliability and of batch
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 	RELIABILITY=long $(BIN)/python -m pytest tests/reliability tests/integration/batch -k "reliability or kills" $(PYTEST_ARGS)
 
