@@ -106,15 +106,6 @@ def memory(processes: Iterable[int]) -> int:
     return total
 
 
-def open_files(processes: Iterable[int]) -> int:
-    """How many file descriptors these processes have open."""
-    total = 0
-    for pid in processes:
-        with contextlib.suppress(psutil.Error):
-            total += psutil.Process(pid).num_fds()
-    return total
-
-
 def gpus() -> list[str]:
     """NVIDIA's GPUs: name, version of the driver and memory of each; none where nvidia-smi is missing or fails."""
     if (command := shutil.which("nvidia-smi")) is None:

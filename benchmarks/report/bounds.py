@@ -37,7 +37,7 @@ OFFLINE = {
 }
 SERVING = Bound("serving: highest rate over CTranslate2's", 2.0, 3.0)
 LOW_LOAD = Bound("serving: median latency at low load over CTranslate2's", 1.0, most=True)
-MEMORY = Bound("memory: growth while sentences are served", 0.05, most=True, percent=True)
+MEMORY = Bound("memory: growth while requests are served", 0.05, most=True, percent=True)
 
 # A bound, and the value of each cell by its name.
 Verdict = tuple[Bound, dict[str, float]]
@@ -53,7 +53,7 @@ def verdicts(results: Results) -> list[Verdict]:
     ]
     found.append((SERVING, {name: over(*(cell["highest_rate"][each] for each in ENGINES)) for name, cell in serving}))
     found.append((LOW_LOAD, {name: _low_load(cell) for name, cell in serving if cell["grid"]}))
-    found.append((MEMORY, {f"{record['sentences']:,} sentences": record["growth"] for record in results["soak"]}))
+    found.append((MEMORY, {f"{record['requests']:,} requests": record["growth"] for record in results["soak"]}))
     return [(bound, values) for bound, values in found if values]
 
 

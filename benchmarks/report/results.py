@@ -16,7 +16,7 @@ COMMANDS = {
     "serving": "python -m benchmarks.runs.serving",
     "growth": "python -m benchmarks.runs.growth",
     "products": "python -m benchmarks.runs.products BUNDLE",
-    "soak": "python -m benchmarks.runs.soak",
+    "soak": "PYTHONPATH=tests python -m reliability.soak -o runs/bench/soak.json",
 }
 TITLES = {
     "offline": "Offline throughput",
@@ -24,7 +24,7 @@ TITLES = {
     "serving": "Servers under load",
     "growth": "How steps, memory and start-up grow",
     "products": "Steps over their matrix products",
-    "soak": "Memory over many sentences",
+    "soak": "Memory over many requests",
 }
 ON_CUDA = ("offline", "growth")  # what is measured there
 BUSY = 0.05  # share of the processors: readers are warned where other programs used more

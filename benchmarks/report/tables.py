@@ -111,9 +111,9 @@ def soak(record: Record) -> Iterator[str]:
     first, last = record["first"], record["last"]
     yield from (circumstances(record), "")
     yield (
-        f"{record['sentences']:,} sentences in {_counted(record['requests'], 'request')}, greedy, with beams, streamed,"
-        f" cancelled and refused: {first['bytes'] / _MEGA:.0f} MB and {first['files']:.0f} open files around a tenth of"
-        f" the run, {last['bytes'] / _MEGA:.0f} MB and {last['files']:.0f} at its end; growth {record['growth']:.1%}."
+        f"{_counted(record['requests'], 'request')} of every kind, while workers were killed and versions replaced:"
+        f" {first['bytes'] / _MEGA:.0f} MB and {first['files']:.0f} open files in the first fifth of the run,"
+        f" {last['bytes'] / _MEGA:.0f} MB and {last['files']:.0f} in its last; growth {record['growth']:.1%}."
     )
 
 

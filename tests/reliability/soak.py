@@ -2,6 +2,7 @@
 
     make soak                      # half an hour
     make soak SOAK_SECONDS=120
+    PYTHONPATH=tests .venv/bin/python -m reliability.soak -o runs/bench/soak.json    # a record for docs/benchmarks.md
 
 Every call that was accepted must be answered once, and with the undisturbed answer, to the bit. Memory, descriptors and
 threads must not grow. A line each minute tells what happened so far, and a table at the end tells all. The exit code is
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from helpers.reliability.bounds import RECOVERY
 from helpers.reliability.cases import make_cases
@@ -288,6 +290,20 @@ def report(soak: Soak, seen: Seen) -> bool:
     return is_good
 
 
+def record(soak: Soak) -> dict[str, Any]:
+    """What a report of the benchmarks tells of growth. ValueError: there are too few samples."""
+    found = trends(soak.samples)
+    first, last = (
+        {
+            "bytes": MEGABYTE * sum(getattr(trend, end) for name, trend in found.items() if name.startswith("memory")),
+            "files": getattr(found["descriptors"], end),
+        }
+        for end in ("first", "last")
+    )
+    requests = soak.patient.answered + soak.impatient.answered
+    return {"requests": requests, "first": first, "last": last, "growth": last["bytes"] / first["bytes"] - 1}
+
+
 @contextlib.asynccontextmanager
 async def soaked_server(folder: Path) -> AsyncIterator[tuple[ServerProcess, ModelFolder]]:
     """A server whose model has versions."""
@@ -297,8 +313,12 @@ async def soaked_server(folder: Path) -> AsyncIterator[tuple[ServerProcess, Mode
         yield server, models
 
 
-async def run(seconds: float) -> bool:
-    """Soak a server, and print the report. Returns whether all is well."""
+async def run(seconds: float, output: Path | None = None) -> bool:
+    """Soak a server, print the report, and write the record. Returns whether all is well."""
+    from benchmarks.machine import Usage, describe  # found in the folder of the repository, where this is run
+    from benchmarks.report.results import write
+
+    machine, usage = describe(), Usage()
     with tempfile.TemporaryDirectory() as folder:
         async with soaked_server(Path(folder)) as (server, models):
             oracle = await asyncio.to_thread(Oracle, server.address, make_cases(CASES))
@@ -308,13 +328,17 @@ async def run(seconds: float) -> bool:
             is_good = report(soak, seen)
             if not is_good:
                 print("the end of the server's log:", *server.log.splitlines()[-20:], sep="\n  ", file=sys.stderr)
+    if output:
+        write(output, {"machine": machine, "usage": usage.so_far(), **record(soak)})
     return is_good
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    sys.exit(0 if asyncio.run(run(parser.parse_args().seconds)) else 1)
+    parser.add_argument("-o", "--output", type=Path, help="a record of the benchmarks")
+    arguments = parser.parse_args()
+    sys.exit(0 if asyncio.run(run(arguments.seconds, arguments.output)) else 1)
 
 
 if __name__ == "__main__":
