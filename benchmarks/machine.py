@@ -94,18 +94,6 @@ def cpu_seconds(processes: Iterable[int]) -> float:
     return seconds
 
 
-def memory(processes: Iterable[int]) -> int:
-    """Resident memory of these processes now [bytes].
-
-    This is the proportional set size: a page that several processes share counts in equal parts for each of them.
-    """
-    total = 0
-    for pid in processes:
-        with contextlib.suppress(psutil.Error):
-            total += psutil.Process(pid).memory_full_info().pss
-    return total
-
-
 def gpus() -> list[str]:
     """NVIDIA's GPUs: name, version of the driver and memory of each; none where nvidia-smi is missing or fails."""
     if (command := shutil.which("nvidia-smi")) is None:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from benchmarks.machine import cpu_seconds, family, memory
+from benchmarks.machine import cpu_seconds, family
 from benchmarks.models.workload import Load
+from helpers.reliability.resources import holdings
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class DecoderProcess:
         return decoded
 
     def memory(self) -> int:
-        """Resident memory of the process and of its descendants now [bytes]; see `machine.memory`."""
+        """Resident memory of the process and of its descendants now [bytes]; see `Holdings`."""
         held: int = self._call("memory")
         return held
 
@@ -159,7 +160,7 @@ class _Served:
         return Decoded(seconds, cpu, sum(map(len, found)), found if translations else None)
 
     def memory(self) -> int:
-        return memory(family(os.getpid()))
+        return holdings(family(os.getpid())).bytes
 
     def close(self) -> None:
         if self._decoder is not None:

@@ -1,4 +1,4 @@
-"""Floods of frames, streams, bytes and connections: the bystander is served, and memory is bounded."""
+"""Floods of frames, streams, bytes, connections and requests: others are served, and memory is bounded."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from helpers.reliability.bounds import GAP, HONEST_CALL, MEMORY_GROWTH, MESSAGE_
 from helpers.reliability.cases import SENTENCES, single
 from helpers.reliability.failures import failure_of
 from helpers.reliability.form import IS_LONG, form
-from helpers.reliability.load import CHANNEL_OPTIONS
+from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander
 from helpers.reliability.raw_http2 import RawConnection
 from helpers.reliability.resources import watched_memory
@@ -27,6 +27,7 @@ from translane.v1 import translation_pb2_grpc
 pytestmark = pytest.mark.timeout(150)
 
 AT_ONCE = 500  # frames of one write
+WAITING = 64  # sentences
 
 
 def flood(connection, frames):
@@ -240,3 +241,19 @@ def test_a_client_that_has_vanished_is_noticed(shared_server, figures):
         seconds = time.monotonic() - began
     figures.add(noticed=is_noticed, after_s=seconds)
     assert is_noticed
+
+
+@pytest.mark.slow
+async def test_ten_times_the_load_is_answered_or_refused(start, oracle, figures):
+    callers = form(64, 256)
+    many = [case for case in oracle.cases if case.name.startswith("many")]  # 24 texts each
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(start(f"--max-queue-size={WAITING}", f"--max-request-texts={WAITING}"))
+        memory = stack.enter_context(watched_memory(server.pid))
+        async with Load(server.address, oracle, callers, cases=many) as load:
+            await asyncio.sleep(form(2, 60))
+    figures.add(callers=callers, sentences_asked=24 * callers, can_wait=WAITING, **load.figures, **memory.figures)
+    assert load.answered > 0
+    assert load.refused.total() > 0
+    assert load.lost == 0
+    assert memory.growth < MEMORY_GROWTH
