@@ -130,7 +130,8 @@ def merged(tags: Sequence[Tag], text: str, kept: Sequence[Kept]) -> list[Tag]:
     for number, part in enumerate(kept):
         while waiting and waiting[-1].place <= part.start:
             found.append(waiting.pop())
-        found.append(_single(text, part, ~number))
+        if part.kind is not Kind.LEFT_OUT:
+            found.append(_single(text, part, ~number))
     return found + waiting[::-1]
 
 
@@ -151,6 +152,8 @@ def paired(text: str, kept: Sequence[Kept]) -> Iterator[Tag]:
             partners[partner], partners[number] = number, partner
     for number, part in enumerate(kept):
         partner = partners.get(number, -1)
+        if part.kind is Kind.LEFT_OUT:
+            continue
         if partner < 0:
             yield _single(text, part, number)
         else:

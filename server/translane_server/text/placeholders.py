@@ -34,6 +34,7 @@ class Kind(Enum):
     OPENING_TAG = auto()
     CLOSING_TAG = auto()
     EMOJI = auto()
+    LEFT_OUT = auto()  # the model does not see it, and the translation has it not
     OTHER = auto()
 
 

@@ -1,15 +1,20 @@
-"""Finds the parts of a text that a vocabulary cannot spell."""
+"""Finds the parts of a text that a vocabulary cannot spell, and which of them a translation copies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import regex
 
 from translane_server.text.characters import UNSPACED_LETTER
+from translane_server.text.placeholders import Kept, Kind, Span
 
 # What a part may be extended to: a word of a script that writes spaces between words.
 _WORD = regex.compile(r"[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{M}]+)*")
+
+# Signs that say how a sentence is built. Others mean something by themselves: "50 %", "€", "#".
+_PUNCTUATION = regex.compile(r"[\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}.,:;!?…·\"'、。，：；！？．\s]+")
 
 
 def token_spans(text: str, surfaces: Sequence[str]) -> list[tuple[int, int] | None]:
@@ -62,6 +67,39 @@ def unknown_parts(text: str, ids: Sequence[int], surfaces: Sequence[str], unknow
         else:
             parts.append((start, end))
     return parts
+
+
+def with_left_out(text: str, sentence: Span, unknown: Sequence[Kept], kept: Sequence[Kept], untold: Any) -> list[Kept]:
+    """Return the unknown parts of a sentence, those that its translation should not copy as `Kind.LEFT_OUT`.
+
+    The place of a copied part is a guess. Letters that the reader cannot read are not worth it. Nor is punctuation
+    within a sentence, unless it touches something that is copied, and comes along with it.
+
+    Args:
+        text: the text.
+        sentence: where the sentence is.
+        unknown: its unknown parts, in order.
+        kept: what else of the sentence is kept.
+        untold: letters that readers of the target do not know; None for none. See `scripts.untold_letters`.
+    """
+
+    def is_read(part: Kept) -> bool:
+        signs = [sign for sign in text[part.start : part.end] if sign.isalnum()]
+        return not (signs and untold and all(untold.match(sign) for sign in signs))
+
+    start, end = sentence
+    is_punctuation = [_PUNCTUATION.fullmatch(text, part.start, part.end) is not None for part in unknown]
+    copied = [part for part, is_sign in zip(unknown, is_punctuation, strict=True) if not is_sign and is_read(part)]
+    edges = {place for part in (*copied, *kept) for place in (part.start, part.end)}
+    found = []
+    for part, is_sign in zip(unknown, is_punctuation, strict=True):
+        if is_sign:
+            at_end = not text[start : part.start].strip() or not text[part.end : end].strip()
+            is_copied = at_end or bool({part.start, part.end} & edges)
+        else:
+            is_copied = is_read(part)
+        found.append(part if is_copied else part._replace(kind=Kind.LEFT_OUT))
+    return found
 
 
 def _extended(text: str, start: int, end: int) -> tuple[int, int]:

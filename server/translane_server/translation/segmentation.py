@@ -11,10 +11,11 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.characters import target_gaps
 from translane_server.text.marked_text import MarkedBlock, MarkedText, TakenOut
 from translane_server.text.markup.document import Document
-from translane_server.text.placeholders import Kept, Span, cut_at, untranslatable, without_overlaps
+from translane_server.text.placeholders import Kept, Kind, Span, cut_at, untranslatable, without_overlaps
+from translane_server.text.scripts import untold_letters
 from translane_server.text.sentences import LongCharacterError, SplitLimits, SplitText, maybe_several, split_text
 from translane_server.text.tokenizer import tokenize
-from translane_server.text.unknown_parts import unknown_parts
+from translane_server.text.unknown_parts import unknown_parts, with_left_out
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
 from translane_server.translation.plan import RequestPlan, Segment
 
@@ -93,7 +94,7 @@ def cut(
         segments += found
         gaps.append(between)
         halved += split.halved
-        preserved += len(block.kept)
+        preserved += sum(part.kind is not Kind.LEFT_OUT for part in block.kept)
     several = len(segments) if len(segments) > 1 else 0
     treatment = Treatment(several, halved, preserved) if several or halved or preserved else None
     return PreparedText(segments, gaps, document, treatment, text)
@@ -117,7 +118,7 @@ class _Block:
 
     @property
     def kept(self) -> list[Kept]:
-        """All parts that are kept."""
+        """All parts that are taken out."""
         return sorted([*self._found, *(part for parts in self._unknown.values() for part in parts)])
 
     def split(self, sentences: int) -> SplitText:
@@ -178,7 +179,11 @@ class _Block:
             ids = pair.encode([text])[0] if any(map(str.isalnum, text)) else []
             if unknown not in ids:
                 break
-        self._unknown[span] = cut_at(sorted(found), self._places)
+        unknown_here = sorted(found)
+        if ids:  # or nothing is left, and the text is its own translation
+            untold = untold_letters(self._plan.source_language, self._plan.target_language)
+            unknown_here = with_left_out(self._block.text, span, unknown_here, within, untold)
+        self._unknown[span] = cut_at(unknown_here, self._places)
         return ids
 
 
