@@ -129,8 +129,8 @@ class CallTrace:
     ) -> None:
         """Record what one model did, in a call that is recorded. Times are in seconds of `time.perf_counter`.
 
-        The request was accepted when it `started`. The model was ready, and began to read the texts, at `reading`; the
-        sentences were `submitted` then. The answer was ready when it `ended`.
+        The request was accepted when it `started`. The model was ready, and began to read the texts, at `reading`.
+        Their sentences were `submitted`, and the answer was ready when it `ended`.
         """
         ends = [submitted + sum(sentence[:3]) for sentence in sentences]
         attributes = {

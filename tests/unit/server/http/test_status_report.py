@@ -47,7 +47,6 @@ def test_a_report_has_the_models_and_their_load():
     }
     assert set(second.pop("load").values()) == {0}
     assert content.pop("identifiesLanguages") == can_identify()
-    assert content.pop("identifiesLanguages") == can_identify()
     figures = {name: content.pop(name) for name in ("uptimeSeconds", "openCalls", "openCallsLimit", "refused")}
     assert figures == {"uptimeSeconds": 12.346, "openCalls": 3, "openCallsLimit": 7, "refused": 3}
     assert json_format.ParseDict(content, pb.ListModelsResponse()) == LISTED
