@@ -9,7 +9,6 @@ a mark, then `running`, or why the application does not run.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -17,21 +16,17 @@ from typing import Any
 
 import ray
 from ray import serve
-from ray._private import services
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray.serve._private import api
 from ray.serve.config import ProxyLocation, gRPCOptions
 from ray.serve.schema import ServeDeploySchema
 
-from helpers.ports import free_port
+from helpers.ray_cluster.patience import be_patient
 from helpers.ray_cluster.processes import MARK
 
 OBJECT_STORE = 80 * 1024 * 1024  # of a node; the least that Ray takes is little below [bytes]
 _DEPLOYING_TIME = 200.0  # [seconds]
-_PATIENCE = 60.0  # [seconds]
-# Ports of a node's agents. A raylet that has to learn them from an agent ends if the agent takes 15 seconds to start.
-_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 
 
 def driver(folder: str, cpus: str) -> None:
@@ -106,36 +101,6 @@ def node(address: str, cpus: str) -> None:
     Node(parameters, head=False, shutdown_at_exit=True, spawn_reaper=True)
     print("running", flush=True)
     sys.stdin.read()
-
-
-def be_patient() -> None:
-    """Have Ray wait longer for nodes that this process starts."""
-    get_node, start, initialize = services.get_node, services.start_ray_process, RayParams.__init__
-
-    def patient(*arguments: Any) -> Any:
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return get_node(*arguments)
-            except RuntimeError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.2)
-
-    def with_ports(self: Any, *arguments: Any, **settings: Any) -> None:
-        initialize(self, *arguments, **settings)
-        for name in _PORTS:
-            setattr(self, name, free_port())
-
-    def with_the_listening_port(command: list[str], *arguments: Any, **settings: Any) -> Any:
-        """Start a process; tell a raylet the one port that Ray tells to the agent alone."""
-        if found := re.search(r"--listen-port=(\d+)", " ".join(command)):
-            command = [*command, f"--dashboard_agent_listen_port={found[1]}"]
-        return start(command, *arguments, **settings)
-
-    services.get_node = patient
-    services.start_ray_process = with_the_listening_port
-    RayParams.__init__ = with_ports
 
 
 if __name__ == "__main__":

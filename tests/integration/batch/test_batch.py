@@ -68,7 +68,7 @@ def argv_of_any(corpus: Path, output: Path) -> list[str]:
 PATIENT_WITH_RAY = f"""
 import sys
 sys.path.append({str(Path(__file__).parents[2])!r})
-from helpers.ray_cluster.programs import be_patient
+from helpers.ray_cluster.patience import be_patient
 from translane.__main__ import main
 be_patient()
 sys.exit(main())
