@@ -27,7 +27,7 @@ def test_compose_outlasts_the_grace_period(compose):
 
 def test_compose_uses_the_servers_ports(compose):
     port, metrics = (FIELDS[name].default for name in ("port", "metrics_port"))
-    assert compose["services"]["translane"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert compose["services"]["translane"]["ports"] == [f"127.0.0.1:{each}:{each}" for each in (port, PAGE_PORT)]
     prometheus = yaml.safe_load((ROOT / "deploy" / "prometheus.yaml").read_text())
     ((scraped,),) = (job["dns_sd_configs"] for job in prometheus["scrape_configs"])
     assert (scraped["names"], scraped["port"]) == (["translane"], metrics)
