@@ -74,7 +74,8 @@ def decode(
         generator.shuffle(waiting)
     while waiting or batch.size:
         admitted: list[Sequence] = []
-        while waiting and waiting[0].rows <= rows - batch.reserved - sum(each.rows for each in admitted):
+        free = rows - batch.reserved
+        while waiting and (free := free - waiting[0].sentence.options.rows) >= 0:
             if seed is not None and generator.random() < 0.4 and (batch.size or admitted):
                 break
             admitted.append(waiting.pop(0))

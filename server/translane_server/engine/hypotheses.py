@@ -61,7 +61,7 @@ def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Ended
     token = table.next_ids.item(row)
     return _hypothesis(
         options,
-        table.tokens(row, 0, length - 1),
+        table.history[row, 1:length].tolist(),
         table.log_probs[row, :length].tolist() if options.scores else (),
         None if token == eos else token,
         table.scores.item(row),

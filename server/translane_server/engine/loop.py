@@ -187,9 +187,11 @@ class EngineLoop:
         """
         if self._encoded:
             self._enter()
-        if not self._encoded and self._queue and self._batch.reserved + self._queue[0][2].rows <= self._rows:
-            self._encode()
-            self._enter()
+        if self._queue and not self._encoded:
+            first = self._queue[0][2].sentence
+            if self._batch.reserved + first.options.rows <= self._rows:
+                self._encode()
+                self._enter()
 
     def _encode(self) -> None:
         queue, started = self._queue, self._clock()
@@ -214,7 +216,7 @@ class EngineLoop:
         """Give rows to the first encoded sentences, as many as fit."""
         encoded, sequences, sources = self._encoded, [], []
         free = self._rows - self._batch.reserved
-        while encoded and (free := free - encoded[0][0].rows) >= 0:
+        while encoded and (free := free - encoded[0][0].sentence.options.rows) >= 0:
             sequence, source = encoded.popleft()
             sequences.append(sequence)
             sources.append(source)

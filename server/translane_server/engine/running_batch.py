@@ -113,7 +113,7 @@ class RunningBatch:
             sentence = sequence.sentence
             greedy = search.is_greedy_from(0)
             self._table.begin(row, self._start, len(sentence.source_ids), search.limit, greedy=greedy)
-            self.reserved += sequence.rows
+            self.reserved += sentence.options.rows
             self._scored += sentence.options.scores
             self._attending += sentence.options.attention
             self._greedy += greedy

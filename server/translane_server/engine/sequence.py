@@ -6,7 +6,7 @@ The types are tuples, because millions of them are made and sent between process
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, unpacked_options
@@ -56,10 +56,6 @@ class Sequence:
     submitted_at: float  # when the dispatcher accepted it [seconds of the clock of all processes]
     streamed: bool  # whether the worker reports tokens as soon as they are committed
     sentence: Sentence
-    rows: int = field(init=False)  # maximum number of rows that it takes
-
-    def __post_init__(self) -> None:
-        self.rows = self.sentence.options.rows
 
     def to_wire(self) -> tuple[Any, ...]:
         """Plain values for another process; see `from_wire`."""
@@ -85,7 +81,7 @@ class Sequence:
             options = sentence.options
             generated = max(options.min_length, min(options.max_length, 2 * source))
             target_tokens = generated + len(sentence.forced_ids)
-        return source + self.rows * target_tokens
+        return source + sentence.options.rows * target_tokens
 
 
 class AlignedToken(NamedTuple):

@@ -387,7 +387,7 @@ class Dispatcher:
         first = self._first
         if (
             not first.rows
-            or first.rows + sequence.rows > self._lone_rows
+            or first.rows + sequence.sentence.options.rows > self._lone_rows
             or not first.is_responsive
             or first not in workers
         ):

@@ -130,13 +130,13 @@ class Worker:
         rows are free, and then fill free rows at once. Sequences of much work do not wait here in numbers. After a life
         without results the next one begins with few sequences, among which the one at fault is found soon.
         """
-        if self.rows + sequence.rows > 2 * self.capacity or len(self.sequences) >= self._most:
+        if self.rows + sequence.sentence.options.rows > 2 * self.capacity or len(self.sequences) >= self._most:
             return False
         return not self.waiting or self._waiting_cost + sequence.cost() <= _WAITING_TOKENS * self.capacity
 
     def send(self, sequence: AcceptedSequence) -> None:
         """Let the worker decode a sequence."""
-        number, rows = sequence.number, sequence.rows
+        number, rows = sequence.number, sequence.sentence.options.rows
         self.sequences[number] = sequence
         self._newer.append(number)
         self.rows += rows
@@ -155,15 +155,16 @@ class Worker:
     def remove(self, number: int) -> AcceptedSequence:
         """Remove and return a sequence that no longer needs its rows."""
         sequence = self.sequences.pop(number)
-        self.rows -= sequence.rows
+        rows = sequence.sentence.options.rows
+        self.rows -= rows
         waiting = self.waiting
         if cost := waiting.pop(number, 0):
             self._waiting_cost -= cost
         else:
-            self.active_rows -= sequence.rows
+            self.active_rows -= rows
         while waiting:
             first = next(iter(waiting))
-            rows = self.sequences[first].rows
+            rows = self.sequences[first].sentence.options.rows
             if self.active_rows + rows > self.capacity:
                 break
             self._waiting_cost -= waiting.pop(first)

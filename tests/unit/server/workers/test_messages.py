@@ -47,7 +47,7 @@ def test_inputs(streamed):
     found = unpack_input(through(pack_input(told), cut=7))
     assert pack_input(found) == pack_input(told)
     assert all(isinstance(each.sentence, Sentence) for each in found.sequences)
-    assert found.sequences[1].rows == 3
+    assert found.sequences[1].sentence.options.rows == 3
 
 
 def test_options_of_one_kind_are_one_object():
