@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# Some builds of ONNX Runtime send usage data to their vendor unless this is set before the import.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 from translane_server.bundle.bundle import Bundle
@@ -102,10 +104,6 @@ def _mappings(files: Collection[str]) -> Iterator[_Mapping]:
         if len(fields) == 6 and fields[5] in files:
             start, end = (int(address, 16) for address in fields[0].split("-"))
             yield _Mapping(start, end - start, int(fields[2], 16), fields[5])
-
-
-# Some builds of ONNX Runtime send usage data to their vendor unless this is set before the import.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
