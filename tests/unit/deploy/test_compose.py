@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from helpers.helm import ROOT
+from translane_server.app.server import PAGE_PORT
 from translane_server.settings.server_settings import ServerSettings
 
 FIELDS = ServerSettings.model_fields
