@@ -48,6 +48,7 @@ docs/batch
 examples/README
 docs/server
 docs/models
+docs/coming-from
 docs/observability
 docs/http
 docs/page

@@ -26,14 +26,7 @@ def aligned_tokens(attention: FloatArray, source_length: int) -> tuple[AlignedTo
     """The source token to which each target token attends most; the first one between equal weights.
 
     The source's end-of-sentence token is ignored unless it is the only token: target tokens without a counterpart
-    attend to it.
-
-    Args:
-        attention: attention weights of T target tokens, [T, S] with S ≥ `source_length`.
-        source_length: number of source tokens, with the end-of-sentence token (≥ 1).
-
-    Returns:
-        T aligned tokens.
+    attend to it. `attention` is [T, S] for T target tokens, with S ≥ `source_length` ≥ 1.
     """
     weights = attention[:, : max(source_length - 1, 1)]
     sources = weights.argmax(axis=1)
@@ -45,11 +38,7 @@ def coverage_penalty(attention_sum: npt.NDArray[np.floating[Any]], source_length
     """The coverage penalty: 0 if the whole source is covered, and negative otherwise.
 
     Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14), without the factor: the sum of log(min(coverage, 1)) over all
-    source tokens.
-
-    Args:
-        attention_sum: sum of the attention weights over the target tokens, [S] with S ≥ `source_length`.
-        source_length: number of source tokens, with the end-of-sentence token.
+    source tokens. `attention_sum`, over the target tokens, is [S] with S ≥ `source_length`.
     """
     coverage = attention_sum[:source_length].astype(np.float64)
     return float(np.log(coverage.clip(LEAST_COVERAGE, 1.0)).sum())
@@ -70,15 +59,7 @@ def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Ended
 
 
 def beam_hypothesis(search: Search, beam: int, last: int | None, log_prob: float, score: float) -> Ended:
-    """The hypothesis that ends a live beam with one more token.
-
-    Args:
-        search: the search of the beam.
-        beam: number of the beam in its search.
-        last: the last token; None if it is the end-of-sentence token.
-        log_prob: natural log-probability of the last token.
-        score: score of the hypothesis.
-    """
+    """The hypothesis that ends a live beam with one more token, `last`, which is None at the end of the sentence."""
     beams, options = search.beams, search.options
     assert beams is not None
     tokens, log_probs, chosen_in = unrolled(beams.paths[beam])

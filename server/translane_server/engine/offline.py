@@ -21,12 +21,7 @@ from translane_server.runtime.backend import Backend
 def decode(
     backend: Backend, vocabulary: TargetVocabulary, sentences: abc.Sequence[Sentence]
 ) -> tuple[SentenceResult, ...]:
-    """Decode `sentences`, and return the result of each sentence.
-
-    Args:
-        backend: runs the model; it stays open.
-        vocabulary: the target vocabulary.
-        sentences: the sentences to decode. None takes more rows than the backend has.
+    """Return the result of each sentence. No sentence takes more rows than the backend has. The backend stays open.
 
     Raises:
         EngineError: a step fails. The log says why.
@@ -39,11 +34,7 @@ def decode(
 
 
 class _Given:
-    """Gives all sequences at once, and goes when the last one has ended or one has failed. See `loop.ServerLink`.
-
-    Args:
-        sequences: the sequences.
-    """
+    """Gives all sequences at once, and goes when the last one has ended or one has failed. See `loop.ServerLink`."""
 
     def __init__(self, sequences: list[Sequence]) -> None:
         self._sequences = sequences

@@ -36,15 +36,7 @@ def uniforms(seeds: UIntArray, streams: IntArray, positions: Int32Array) -> npt.
     A number depends on a sentence's seed, a hypothesis' number and a position, and on nothing else. The generator is
     counter-based (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): each number is a hash of these three
     coordinates. So a row draws the same numbers in any batch. The hash applies the finalizer of SplitMix64 (Steele et
-    al. 2014, https://doi.org/10.1145/2660193.2660195) once for each coordinate.
-
-    Args:
-        seeds: seed of each row's sentence, [n].
-        streams: number of each row's hypothesis in its sentence, [n].
-        positions: position of the token to draw, [n].
-
-    Returns:
-        The numbers, [n].
+    al. 2014, https://doi.org/10.1145/2660193.2660195) once for each coordinate. Each array is [n].
     """
     hashed = _mix(_bits(seeds) + _GAMMA)
     hashed = _mix((hashed ^ _bits(streams)) + _GAMMA)

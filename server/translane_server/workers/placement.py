@@ -50,12 +50,7 @@ class Placement:
 
 
 def divide_cpus(models: Collection[str], cpus: int | None = None) -> dict[str, int]:
-    """The number of CPUs of each model: equal parts, and at least one. The first names get what is left over.
-
-    Args:
-        models: names of the models.
-        cpus: number of CPUs; by default the CPUs that this process may use.
-    """
+    """The number of CPUs of each model: equal parts, and at least one. The first names get what is left over."""
     parts = divided(cpus or available_cpus(), max(1, len(models)))
     return {name: max(1, part) for name, part in zip(sorted(models), parts, strict=False)}
 

@@ -46,15 +46,7 @@ def process_workers(
     patience: float = 0,
     count_loss: Callable[[], None] = lambda: None,
 ) -> list[Worker]:
-    """Make the workers of a model, in processes, the spare ones last. They are not started.
-
-    Args:
-        placement: their rows and threads.
-        vocabulary: the target vocabulary.
-        model: the model, and how they run it.
-        patience: see `Worker`.
-        count_loss: see `Worker`.
-    """
+    """Make the workers of a model, in processes, the spare ones last. They are not started."""
     all_rows = placement.rows + placement.spare_rows
     hosts = process_hosts(len(all_rows), placement.threads)
     return [
@@ -74,14 +66,10 @@ def process_workers(
 
 
 class OwnProcess:
-    """Runs a replica in a process of its own, which loads the model. Implements `connection.Host`.
-
-    Args:
-        command: runs the process; "serve" and a file descriptor follow.
-    """
+    """Runs a replica in a process of its own, which loads the model. Implements `connection.Host`."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._command = command
+        self._command = command  # "serve" and a file descriptor follow
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -125,16 +113,11 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """Keeps the process from which replicas fork. The process has loaded the model; see `fork.ForkingProcess`.
-
-    Args:
-        command: runs replicas.
-        users: number of hosts that use it. When all of them are closed, the process ends.
-    """
+    """Keeps the process from which replicas fork. The process has loaded the model; see `fork.ForkingProcess`."""
 
     def __init__(self, command: Sequence[str], users: int) -> None:
         self._command = command
-        self._users = users
+        self._users = users  # hosts: when all of them are closed, the process ends
         self._parent: _Parent | None = None
         self._lock = threading.Lock()
 

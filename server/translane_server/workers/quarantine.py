@@ -19,9 +19,6 @@ class Quarantine:
     """Remembers the sentences that were refused, and who asked for them.
 
     Sentences are remembered by digests that nobody outside this process can compute.
-
-    Args:
-        clock: monotonic clock [seconds].
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

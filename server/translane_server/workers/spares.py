@@ -18,11 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedCpus:
-    """The CPUs that the workers of all models share.
-
-    Args:
-        count: number of CPUs.
-    """
+    """The CPUs that the workers of all models share."""
 
     def __init__(self, count: int) -> None:
         self.count = count

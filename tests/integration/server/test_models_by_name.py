@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ import transformers
 from helpers.file_server import wait_until
 from helpers.foreign_folders import marian
 from helpers.hub import serving_hub
+from translane.options import TranslateOptions
 
+ROOT = Path(__file__).parents[3]
 NAME = "owner/opus-mt-zh-en"
 TEXT = "我有一只猫"
 
@@ -87,6 +90,23 @@ def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp
     run = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=300)
     assert (run.returncode, "exporting" in run.stderr) == (0, False), run.stderr
     assert run.stdout.strip()
+
+
+@pytest.mark.slow
+def test_what_the_page_says_to_those_who_come_from_transformers(environ, tmp_path):
+    """Both programs of the page print the same."""
+    page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
+    before, after, _, easy = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    printed = []
+    for program in (before, after):
+        source = program.replace("Helsinki-NLP/opus-mt-de-en", NAME)
+        command = [sys.executable, "-W", "ignore", "-c", source]
+        run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        printed.append(run.stdout.splitlines())
+    assert len(printed[0]) == 2
+    assert printed[0] == printed[1]
+    assert set(re.findall(r"(\w+)=", easy)) <= TranslateOptions.__optional_keys__
 
 
 @pytest.mark.slow
