@@ -236,10 +236,7 @@ class UnavailableError(RetryableError):
 
 
 class EngineError(RequestError):
-    """A step of a sentence failed twice, or replicas of the model were lost too often.
-
-    In the second case a server of one model ends with exit code 1.
-    """
+    """A step of a sentence failed twice; or a stream was decoded again, and differs from what was sent already."""
 
     reason = "ENGINE_FAILURE"
 
