@@ -12,6 +12,7 @@ from torch import nn
 from translane_export.errors import ExportError
 from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
+from translane_export.model.transformer import Embedding
 from translane_server.bundle.manifest import Precision
 
 _STORED: dict[WeightStorage, torch.dtype] = {
@@ -80,7 +81,10 @@ def verified_as(numerics: Numerics) -> Numerics:
 
 
 def as_stored(model: Transformer, numerics: Numerics) -> Transformer:
-    """Return the model that computes in float32 with the weights the bundle stores: `model` itself if they are its."""
+    """Return the model that computes in float32 with the weights the bundle stores: `model` itself if they are its.
+
+    The factors of embeddings and of logits are constants of the graphs, in the type that the graphs compute in.
+    """
     if numerics.storage == "float32":
         return model
     rounded = copy.deepcopy(model).float()
@@ -89,7 +93,16 @@ def as_stored(model: Transformer, numerics: Numerics) -> Transformer:
         for tensor in {id(tensor): tensor for tensor in _tensors(rounded)}.values():
             if numerics.dtype == stored or tensor.ndim >= 2:  # as `share_weights` stores them
                 tensor.copy_(tensor.to(stored))
+    if numerics.dtype == stored:
+        for module in rounded.modules():
+            if isinstance(module, Embedding):
+                module.scale = _rounded(module.scale, stored)
+        rounded.config = rounded.config.changed(logit_scale=_rounded(rounded.config.logit_scale, stored))
     return rounded
+
+
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    return torch.tensor(number).to(dtype).item()
 
 
 def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, str]) -> None:

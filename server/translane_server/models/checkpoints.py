@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,12 +80,12 @@ def _with_bundle(place: ModelPlace | RemotePlace, cache: Path, precision: str) -
     title = str(place.folder)
     named = _HUB_NAME.fullmatch(title)
     if named and not place.folder.exists():
-        name, revision, files = _look_up(named[1], named[2])
+        name, asked = named.groups()
+        commit, files = _look_up(name, asked)
         if _MANIFEST in files:
-            return RemotePlace(ModelUrl.parse(f"hf://{name}@{revision}"), place.name)
-        found = _Checkpoint(
-            title, name.partition("/")[2], f"{name}@{revision}", lambda: _download(name, revision, files)
-        )
+            return RemotePlace(ModelUrl.parse(f"hf://{name}@{commit}"), place.name)
+        download = partial(_download, name, asked, commit, files)
+        found = _Checkpoint(title, name.partition("/")[2], f"{name}@{commit}", download)
     elif (place.folder / _MANIFEST).exists() or not any(_weights_in(place.folder)):
         return place
     else:
@@ -105,38 +106,45 @@ def _state_of(folder: Path) -> str:
     return hashlib.sha256("\n".join(state).encode()).hexdigest()
 
 
-def _look_up(name: str, revision: str | None) -> tuple[str, str, list[str]]:
-    """Return the name of a model of the Hub, its commit, and its files. Offline, they are those of the Hub's cache."""
+def _look_up(name: str, revision: str | None) -> tuple[str, list[str]]:
+    """Return the commit of a model of the Hub, and its files. Offline, they are those of the Hub's cache."""
     from httpx2 import HTTPError
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         found = HfApi().model_info(name, revision=revision)
-        return name, str(found.sha), [each.rfilename for each in found.siblings or ()]
+        return str(found.sha), [each.rfilename for each in found.siblings or ()]
     except (HfHubHTTPError, HFValidationError) as error:
         raise BundleError(f"{name}: {_cause(error)}; there is no such folder either") from None
     except (HTTPError, OSError) as error:  # the Hub does not answer, or HF_HUB_OFFLINE says not to ask
         try:
-            folder = Path(snapshot_download(name, revision=revision, local_files_only=True))
+            ignored = _NEEDLESS + _PICKLES
+            folder = Path(snapshot_download(name, revision=revision, ignore_patterns=ignored, local_files_only=True))
         except (HTTPError, OSError):
             problem = (
                 f"neither a folder nor in the cache of the Hugging Face Hub, which cannot be asked: {_cause(error)}"
             )
             raise BundleError(f"{name} is {problem}") from None
-        return name, folder.name, [path.name for path in folder.iterdir()]
+        return folder.name, [path.name for path in folder.iterdir()]
 
 
-def _download(name: str, revision: str, files: list[str]) -> Path:
-    """Return a folder with the files of a model. Where there are safetensors, no pickle is read."""
+def _download(name: str, revision: str | None, commit: str, files: list[str]) -> Path:
+    """Return a folder with the files of a commit. Where there are safetensors, no pickle is read.
+
+    The Hub's cache keeps what a revision leads to. So what is asked for is found there without the Hub, too.
+    """
     from httpx2 import HTTPError
     from huggingface_hub import snapshot_download
 
     is_safe = any(each.endswith(".safetensors") for each in files)
     try:
-        return Path(snapshot_download(name, revision=revision, ignore_patterns=_NEEDLESS + _PICKLES * is_safe))
+        folder = Path(snapshot_download(name, revision=revision, ignore_patterns=_NEEDLESS + _PICKLES * is_safe))
     except (HTTPError, OSError) as error:
         raise BundleError(f"{name} cannot be downloaded: {_cause(error)}") from None
+    if folder.name != commit:
+        raise BundleError(f"{name} has got a new commit while it was downloaded; start again")
+    return folder
 
 
 def _cause(error: Exception) -> str:
@@ -173,8 +181,11 @@ def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
 
 
 def _run(command: list[str], held: int) -> int:
-    """Run a program, which keeps a file open and is ended with this one. Return its exit code."""
-    with _interruptible(), subprocess.Popen(command, pass_fds=[held]) as process:  # noqa: S603  this program's own
+    """Run a program, which keeps a file open and is ended with this one. Return its exit code.
+
+    What it prints is no output of this one, so it goes to standard error.
+    """
+    with _interruptible(), subprocess.Popen(command, pass_fds=[held], stdout=2) as process:  # noqa: S603  this program's own
         try:
             return process.wait()
         except BaseException:

@@ -98,8 +98,8 @@ async def test_servers_that_die_hang_drain_or_join_cost_no_call(tmp_path: Path):
         oracle = ClientOracle(servers[0].address, [SENTENCE, PAGE, LARGE])
         before = [translated(server) for server in servers]
         choices, once = [SENTENCE] * 4 + [LARGE], RetryPolicy(attempts=1)
-        calls = ClientLoad(envoy.address, oracle, 5, calls=choices, timeout=DEADLINE, retry=once, ca=ca)
-        streams = ClientLoad(envoy.address, oracle, 2, calls=[PAGE], timeout=DEADLINE, ca=ca)
+        calls = ClientLoad(envoy.address, oracle, 5, cases=choices, timeout=DEADLINE, retry=once, ca=ca)
+        streams = ClientLoad(envoy.address, oracle, 2, cases=[PAGE], timeout=DEADLINE, ca=ca)
 
         async def go_on_until(condition: Callable[[], bool], count: int = CALLS) -> None:
             answered = asyncio.gather(

@@ -41,7 +41,7 @@ def test_texts_with_scores_and_several_hypotheses(command, undisturbed):
 
 
 def test_a_wrong_line_is_named(command):
-    assert command("translate", "--split-sentences", "off", stdin=f"{SENTENCES[0]}\n{'猫' * 1000}\n".encode()) == 1
+    assert command("translate", "--no-split-sentences", stdin=f"{SENTENCES[0]}\n{'猫' * 1000}\n".encode()) == 1
     assert "line 2" in command.err
 
 
