@@ -22,12 +22,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from translane_server.bundle.bundle import MANIFEST
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
 from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace, is_model_name, users_cache
 from translane_server.settings.server_settings import ServerSettings
 
-_MANIFEST = "manifest.json"
 # A name of the Hub, with or without a revision.
 _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
 # A folder with one of these may be a checkpoint: of Hugging Face, `translane train`, fairseq, OpenNMT-py or Marian.
@@ -82,11 +82,11 @@ def _with_bundle(place: ModelPlace | RemotePlace, cache: Path, precision: str) -
     if named and not place.folder.exists():
         name, asked = named.groups()
         commit, files = _look_up(name, asked)
-        if _MANIFEST in files:
+        if MANIFEST in files:
             return RemotePlace(ModelUrl.parse(f"hf://{name}@{commit}"), place.name)
         download = partial(_download, name, asked, commit, files)
         found = _Checkpoint(title, name.partition("/")[2], f"{name}@{commit}", download)
-    elif (place.folder / _MANIFEST).exists() or not any(_weights_in(place.folder)):
+    elif (place.folder / MANIFEST).exists() or not any(_weights_in(place.folder)):
         return place
     else:
         folder = place.folder.resolve()
@@ -101,8 +101,8 @@ def _weights_in(folder: Path) -> Iterator[Path]:
 
 def _state_of(folder: Path) -> str:
     """What changes with the files of a folder."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    state = [str(folder), *(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)]
+    files = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
+    state = [str(folder), *(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in files)]
     return hashlib.sha256("\n".join(state).encode()).hexdigest()
 
 
@@ -161,7 +161,7 @@ def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
     made_of = f"{checkpoint.state} {precision} {version} {SCHEMA_VERSION}"
     name = checkpoint.name if is_model_name(checkpoint.name) else ""
     bundle = cache / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}".lstrip("-")
-    if (bundle / _MANIFEST).exists():
+    if (bundle / MANIFEST).exists():
         return bundle
     if find_spec("torch") is None:
         problem = f"is no bundle, and PyTorch, which `translane export` makes one with, is not installed: {_INSTALL}"
@@ -169,7 +169,7 @@ def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with bundle.with_name(f"{bundle.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at work on it
-        if not (bundle / _MANIFEST).exists():
+        if not (bundle / MANIFEST).exists():
             folder = checkpoint.folder()
             print(f"translane serve: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
             command = [sys.executable, "-m", "translane", "export", str(folder), "-o", str(bundle)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from translane_server.core.budget import UNLIMITED, Budget
@@ -18,8 +19,9 @@ from translane_server.text.language_tags import AUTO, language_of, lookup
 LOOKED_AT = 1000
 
 
+@cache
 def can_identify() -> bool:
-    """Whether py3langid is installed."""
+    """Whether py3langid is installed. The page asks every two seconds, and the answer takes a look at the disk."""
     return importlib.util.find_spec("py3langid") is not None
 
 

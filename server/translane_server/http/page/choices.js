@@ -23,7 +23,7 @@ export class Choices {
     source.addEventListener("change", () => this.#choose());
     target.addEventListener("change", () => this.#choose());
     for (const each of [model, glossary, format]) each.addEventListener("change", () => this.#end());
-    swap.addEventListener("click", () => this.swap());
+    swap.addEventListener("click", () => this.#swap());
     if (remembered().format) format.value = remembered().format;
   }
 
@@ -73,20 +73,23 @@ export class Choices {
 
   get canSwap() {
     const { source, target } = this.#fields;
-    const from = source.value === DETECT ? this.#found : source.value;
-    return offers(source, target.value) && this.#targetsOf(target.value).includes(from);
+    return offers(source, target.value) && this.#targetsOf(target.value).includes(this.#from);
   }
 
-  // Swaps the languages. Returns whether it could.
-  swap() {
-    if (!this.canSwap) return false;
+  // The language of the text, as far as it is known.
+  get #from() {
+    const { source } = this.#fields;
+    return source.value === DETECT ? this.#found : source.value;
+  }
+
+  // The button is disabled where the languages cannot be swapped.
+  #swap() {
     const { source, target } = this.#fields;
-    const [from, to] = [source.value === DETECT ? this.#found : source.value, target.value];
+    const [from, to] = [this.#from, target.value];
     source.value = to;
     this.#offerTargets();
     target.value = from;
     this.#end(true);
-    return true;
   }
 
   // Whoever chooses the language of the other side wants the two swapped.

@@ -22,7 +22,7 @@ export class Translator {
   #source = null; // the element of each source token of the text that is shown
   #timer = 0;
   #running = new AbortController(); // of what is shown now
-  #linked = null; // the promise of the alignment of what is shown now
+  #isLinked = false; // whether the alignment of what is shown now is asked for
   #isOffered = false;
 
   constructor(askForKey) {
@@ -86,7 +86,7 @@ export class Translator {
     this.documents.close();
     this.#links = [];
     this.#source = null;
-    this.#linked = null;
+    this.#isLinked = false;
     this.#mirror.textContent = this.#fields.text.value;
     this.#alignment.clear();
     this.#list.replaceChildren();
@@ -161,9 +161,9 @@ export class Translator {
 
   // Asks for the alignment of the text that is shown, once. A translation is of use without one, too.
   async #align() {
-    if (this.#linked || !this.#output.textContent || this.#output.ariaBusy === "true") return;
-    this.#linked = this.#ask({}).catch(() => null);
-    const translation = await this.#linked;
+    if (this.#isLinked || !this.#output.textContent || this.#output.ariaBusy === "true") return;
+    this.#isLinked = true;
+    const translation = await this.#ask({}).catch(() => null);
     const hypothesis = translation?.hypotheses[0];
     if (hypothesis?.text !== this.#output.textContent) return; // another one is shown by now, or it was sampled
     const hadFocus = document.activeElement === this.#output;
