@@ -85,5 +85,5 @@ def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp
 @pytest.mark.parametrize("command", COMMANDS)
 def test_too_little_memory(command: str, tmp_path: Path) -> None:
     folder = shutil.copytree(TINY, tmp_path / "bundle")
-    said = sentence(command, folder, memory=60_000_000 if command == "translane serve" else 400_000_000)
+    said = sentence(command, folder, memory=45_000_000 if command == "translane serve" else 400_000_000)
     assert "memory" in said

@@ -55,8 +55,9 @@ class LineHandler(logging.Handler):
     def start(self) -> None:
         """Let a thread write from now on. RuntimeError: no thread can be started."""
         self._stopping.clear()
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="log", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """Write what waits, for a second at most, and end the thread."""
