@@ -96,7 +96,6 @@ async def test_servers_that_die_hang_drain_or_join_cost_no_call(tmp_path: Path):
             return lambda: stat("membership_healthy") == count
 
         oracle = ClientOracle(servers[0].address, [SENTENCE, PAGE, LARGE])
-        before = [translated(server) for server in servers]
         choices, once = [SENTENCE] * 4 + [LARGE], RetryPolicy(attempts=1)
         calls = ClientLoad(envoy.address, oracle, 5, cases=choices, timeout=DEADLINE, retry=once, ca=ca)
         streams = ClientLoad(envoy.address, oracle, 2, cases=[PAGE], timeout=DEADLINE, ca=ca)
@@ -110,6 +109,13 @@ async def test_servers_that_die_hang_drain_or_join_cost_no_call(tmp_path: Path):
             has_come, *_ = await calls.lightly(streams.lightly(answered))
             assert has_come
 
+        def given_up() -> bool:
+            """Whether the hanging server is out, its connection too (a ping had no answer), its calls repeated."""
+            again = stat("upstream_rq_retry") + streams.retries > repeated
+            return healthy(2)() and stat("http2.keepalive_timeout") >= 1 and again
+
+        assert await within(PATIENCE, healthy(4))
+        before = [translated(server) for server in servers]
         async with calls, streams:
             await go_on_until(healthy(4), FIRST_CALLS)
             counts = [translated(server) - then for server, then in zip(servers, before, strict=True)]
@@ -118,9 +124,7 @@ async def test_servers_that_die_hang_drain_or_join_cost_no_call(tmp_path: Path):
             await go_on_until(healthy(3))
             repeated = stat("upstream_rq_retry") + streams.retries
             hanging.process.send_signal(signal.SIGSTOP)
-            await go_on_until(healthy(2))
-            assert stat("upstream_rq_retry") + streams.retries > repeated
-            assert stat("http2.keepalive_timeout") >= 1, "its connection is given up: a ping had no answer"
+            await go_on_until(given_up)
             hanging.process.send_signal(signal.SIGCONT)
             await go_on_until(gets_calls(hanging))
             assert await asyncio.to_thread(draining.terminate, 60) == 0
