@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import marshal
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
 
 from translane.options import Options
 from translane.requests import TranslationRequest
-from translane.results import AlignmentPoint, FinishReason, Hypothesis, TermOutcome, TermReport, Translation, Treatment
+from translane.results import Translation
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.translation.options import is_sampled
 from translane_server.translation.terms import most_reports
@@ -38,6 +38,9 @@ _LARGEST = 1 << 20
 
 _NO_GLOSSARIES = StoredGlossaries()
 
+# A list, because the settings of a dataclass are its own. JSON has no infinity, which a log-probability may be.
+_TRANSLATIONS = TypeAdapter(list[Translation], config=ConfigDict(ser_json_inf_nan="constants"))
+
 CountTexts = Callable[[int, int], None]
 """Is told how many texts of an answered request were in the cache, and how many were not."""
 
@@ -45,11 +48,7 @@ CountTexts = Callable[[int, int], None]
 class TranslationStore:
     """Keeps translations by their keys, and forgets those that nobody has asked for the longest (LRU).
 
-    All calls come from one thread.
-
-    Args:
-        limit: most bytes of all entries, with what Python takes for them.
-        count_evictions: is told how many translations were forgotten for others.
+    All entries take at most `limit` bytes, with what Python takes for them. All calls come from one thread.
     """
 
     def __init__(self, limit: int, count_evictions: Callable[[int], None] = lambda _count: None) -> None:
@@ -96,15 +95,7 @@ def _size(key: bytes, packed: bytes) -> int:
 
 
 class Recalled:
-    """A request, and what is known of the translations of its texts.
-
-    Args:
-        request: the request as its caller sent it.
-        keys: the key of each text.
-        known: the packed translations that are known, by the numbers of their texts.
-        store: keeps the others.
-        count_texts: counts both.
-    """
+    """A request, and what is known of the translations of its texts: packed, by the numbers of the texts."""
 
     __slots__ = ("_count_texts", "_keys", "_known", "_new", "_store", "count", "request", "size")
 
@@ -131,11 +122,7 @@ class Recalled:
         self._count_texts = count_texts
 
     def whole(self, translations: list[Translation]) -> list[Translation]:
-        """Return the translations of all texts. A large request takes too long for the event loop.
-
-        Args:
-            translations: those of the texts of `request`. Those of known texts do not count.
-        """
+        """Return the translations of all texts, by those of `request`. Many take too long for the event loop."""
         known, whole = self._known, []
         for number, (key, translation) in enumerate(zip(self._keys, translations, strict=True)):
             if (packed := known.get(number)) is None:
@@ -161,12 +148,8 @@ class TranslationCache:
 
     All calls come from one event loop.
 
-    Args:
-        limit: most bytes of the translations in memory.
-        shared: whether callers find the translations of other callers.
-        stored: returns the glossaries of the server. They are other ones after a change.
-        count_texts: counts texts of answered requests.
-        count_evictions: is told how many translations were forgotten for others.
+    The translations take at most `limit` bytes. A `shared` cache has one caller's translations for all others. The
+    `stored` glossaries of the server are other ones after a change.
     """
 
     def __init__(
@@ -186,14 +169,9 @@ class TranslationCache:
         self._changes = 0  # of the stored glossaries
 
     def recall(self, request: TranslationRequest, caller: str) -> Recalled | None:
-        """Find what is known of a request. Its sizes are checked already. The time grows with the request's bytes.
+        """Return what is known of a request; None if its translations are not kept.
 
-        Args:
-            request: the request.
-            caller: who asks.
-
-        Returns:
-            What is known; None for a request whose translations are not kept.
+        Its sizes are checked already. The time grows with its bytes.
         """
         options = request.options
         is_random = is_sampled(options) and options.seed is None
@@ -257,60 +235,9 @@ def _written(options: Options) -> str:
 
 def _packed(translation: Translation) -> bytes:
     """Return a translation as bytes. They are smaller than the objects, and no work for the garbage collector."""
-    return marshal.dumps(
-        (
-            [_values(each) for each in translation.hypotheses],
-            translation.source_tokens,
-            translation.source_pieces,
-            _treatment_values(translation.treatment) if translation.treatment else None,
-        )
-    )
+    return _TRANSLATIONS.dump_json([translation], exclude_defaults=True)
 
 
 def _unpacked(packed: bytes) -> Translation:
-    hypotheses, source_tokens, pieces, treatment = marshal.loads(packed)  # noqa: S302 this process has made them
-    return Translation(
-        tuple(
-            [
-                Hypothesis(
-                    text,
-                    score,
-                    FinishReason(reason),
-                    tokens,
-                    log_probs,
-                    tuple([AlignmentPoint(*point) for point in alignment]),
-                    quality,
-                )
-                for text, score, reason, tokens, log_probs, alignment, quality in hypotheses
-            ]
-        ),
-        source_tokens,
-        source_pieces=pieces,
-        treatment=_treatment_of(*treatment) if treatment else None,
-    )
-
-
-def _values(hypothesis: Hypothesis) -> tuple[Any, ...]:
-    return (
-        hypothesis.text,
-        hypothesis.score,
-        hypothesis.finish_reason.value,
-        hypothesis.tokens,
-        hypothesis.token_log_probs,
-        [(point.source_token, point.target_token, point.weight) for point in hypothesis.alignment],
-        hypothesis.quality,
-    )
-
-
-def _treatment_values(treatment: Treatment) -> tuple[Any, ...]:
-    terms = [(term.source, term.target, term.outcome.value, term.glossary) for term in treatment.terms]
-    return treatment.sentences, treatment.cut_sentences, treatment.preserved, terms
-
-
-def _treatment_of(
-    sentences: int, cut_sentences: int, preserved: int, terms: Sequence[tuple[str, str, str, str]]
-) -> Treatment:
-    reports = [
-        TermReport(source, target, TermOutcome(outcome), glossary) for source, target, outcome, glossary in terms
-    ]
-    return Treatment(sentences, cut_sentences, preserved, tuple(reports))
+    (translation,) = _TRANSLATIONS.validate_json(packed)
+    return translation
