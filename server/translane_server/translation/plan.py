@@ -1,4 +1,4 @@
-"""Request plans: all that requests with the same languages and options have in common."""
+"""Request plans: all that requests with the same languages and options have in common; and what texts become."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from functools import lru_cache
 
 from translane.options import Options, Term
 from translane.requests import TranslationRequest
+from translane.results import Treatment
 from translane_server.bundle.manifest import Manifest, SpecialIds
 from translane_server.core.errors import FieldViolation
 from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.engine.options import DecodingOptions, RequiredPhrase
 from translane_server.engine.sequence import Sentence
+from translane_server.text.characters import target_gaps
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.marked_text import MarkedText
+from translane_server.text.markup.document import Document
 from translane_server.text.placeholders import PreservePatternError, PreservePatterns, may_preserve
 from translane_server.text.sentences import maybe_several
 from translane_server.text.tokenizer import Tokenizer
@@ -61,6 +64,37 @@ class Segment:
     marked: MarkedText | None = None
     escape: Callable[[str], str] = str  # makes translated text fit the format of the request
     terms: Sequence[FoundTerm] = ()  # the terms of the request that occur in it
+
+
+@dataclass(slots=True)
+class PreparedText:
+    """A text as sentences to decode: at most one sentence, unless the text was cut."""
+
+    segments: Sequence[Segment]
+    # for each block of the text, which has n sentences, the n + 1 texts before, between and after them; None if the
+    # text is one sentence as it is.
+    gaps: Sequence[Sequence[str]] | None = None
+    # what the translations of the blocks are put into; None for plain text, which is one block
+    document: Document | None = None
+    treatment: Treatment | None = None  # what was done with the text; None if nothing was
+    written: str | None = None  # the text as it was written, if something of it may have been preserved
+
+    def join(self, translations: Sequence[str], target_language: str) -> str:
+        """Join the translations of the sentences of a text that was cut."""
+        blocks = []
+        done = 0
+        for gaps in self.gaps or ():
+            first, *others = target_gaps(gaps, target_language)
+            texts = translations[done : done + len(others)]
+            done += len(others)
+            blocks.append(first + "".join(text + gap for text, gap in zip(texts, others, strict=True)))
+        return self.document.render(blocks) if self.document else "".join(blocks)
+
+    def stream_gaps(self, target_language: str) -> list[str] | None:
+        """Return what a stream sends before, between and after the sentences; None if it sends the text at its end."""
+        if self.gaps is None:
+            return [""] * (len(self.segments) + 1)
+        return None if self.document else target_gaps(self.gaps[0], target_language)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Reads requests: checks them, and makes the sentences to decode."""
+"""Reads requests: checks them, cuts texts into sentences, and takes out of them what is kept."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ from collections.abc import Callable, Mapping, Sequence
 
 from translane.options import Format
 from translane.requests import TranslationRequest
+from translane.results import Treatment
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.glossaries import StoredGlossaries
+from translane_server.text.marked_text import MarkedBlock, MarkedText, TakenOut
 from translane_server.text.markup.document import Document, MarkupError
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
-from translane_server.text.sentences import TooManySentencesError
+from translane_server.text.placeholders import Kept, Kind, Span, cut_at, untranslatable, without_overlaps
+from translane_server.text.scripts import untold_letters
+from translane_server.text.sentences import (
+    LongCharacterError,
+    SplitLimits,
+    SplitText,
+    TooManySentencesError,
+    maybe_several,
+    split_text,
+)
 from translane_server.text.tokenizer import Tokenizer, tokenize
+from translane_server.text.unknown_parts import unknown_parts, with_left_out
 from translane_server.translation.limits import (
+    CHARACTERS_PER_TOKEN,
     RequestLimits,
     check_sizes,
     check_tokens,
@@ -24,8 +37,7 @@ from translane_server.translation.limits import (
     takes_too_long,
 )
 from translane_server.translation.options import violation
-from translane_server.translation.plan import RequestPlan, RequestPlans, Segment
-from translane_server.translation.segmentation import SPLIT_ADVICE, PreparedText, cut
+from translane_server.translation.plan import PreparedText, RequestPlan, RequestPlans, Segment
 from translane_server.translation.translations import PreparedRequest, source_surfaces
 
 _TEXT: str = Format.TEXT
@@ -38,15 +50,14 @@ _PARSERS: Mapping[str, Callable[[str], Document]] = {
 }
 
 
-class TranslateReader:
-    """Turns `Translate` and `TranslateStream` requests to one model into sentences.
+_SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
-    Args:
-        manifest: the model's manifest.
-        tokenizer: the model's tokenizer.
-        limits: the limits of every request.
-        stored: returns the glossaries of the server. They are other ones after a change.
-    """
+# How often a sentence is searched for unknown characters. Tokens around a part that is taken out may be others.
+_SEARCHES = 3
+
+
+class TranslateReader:
+    """Turns requests to one model into sentences. The `stored` glossaries are other ones after a change."""
 
     def __init__(
         self,
@@ -61,11 +72,8 @@ class TranslateReader:
     def check(self, request: TranslationRequest) -> int:
         """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
 
-        The names are checked already, before the model was looked up; see `check_names`.
-
-        Returns:
-            How many sentences the request has, as far as can be told without tokens. A text without tokens counts, too:
-            it takes as long to read as another one.
+        The names are checked already, before the model was looked up; see `check_names`. Return how many sentences the
+        request has, as far as can be told without tokens. A text without tokens takes as long to read as another one.
 
         Raises:
             InvalidRequestError: there are no texts, or a field is too large.
@@ -78,13 +86,9 @@ class TranslateReader:
     def read(self, request: TranslationRequest, budget: Budget = UNLIMITED) -> PreparedRequest:
         """Tokenize a request that passed `check`. A long request takes too long for the event loop.
 
-        Args:
-            request: the request.
-            budget: how long this may take; it is checked between the texts.
-
         Raises:
-            InvalidRequestError: the request is wrong, or takes too long. If it is wrong, the error names everything
-                that is wrong.
+            InvalidRequestError: the request is wrong, or takes longer than the budget. The error names all that is
+                wrong.
             WorkEndedError: the budget has ended.
         """
         try:
@@ -125,7 +129,7 @@ class TranslateReader:
             ]
             if plan.splits is None:  # no sentence is too long
                 return prepared, []
-            return prepared, check_tokens(request.field, encoded, self._limits.tokens.source, SPLIT_ADVICE)
+            return prepared, check_tokens(request.field, encoded, self._limits.tokens.source, _SPLIT_ADVICE)
         ids = iter(encoded)
         return self._cut(request, plan, budget, [next(ids) if is_plain else None for is_plain in plain])
 
@@ -139,12 +143,7 @@ class TranslateReader:
     ) -> tuple[list[PreparedText], list[FieldViolation]]:
         """Return the sentences of each text. All sentences together fit the limit of waiting sentences.
 
-        Args:
-            request: the request.
-            plan: how texts are cut.
-            budget: how long this may take.
-            known: the tokens of each text that may be a plain sentence.
-            documents: the texts as blocks, if they have markup.
+        The tokens of texts that may be plain sentences are `known`. Texts with markup are `documents`.
         """
         most = self._limits.max_queue_size
         prepared: list[PreparedText] = []
@@ -154,11 +153,11 @@ class TranslateReader:
             name = request.field.format(number)
             try:
                 if ids is not None and plan.stay_whole([ids]):
-                    wrong += check_tokens(name, [ids], self._limits.tokens.source, SPLIT_ADVICE)
+                    wrong += check_tokens(name, [ids], self._limits.tokens.source, _SPLIT_ADVICE)
                     prepared.append(PreparedText((Segment(text, ids),) if ids else ()))
                 else:
                     document = documents[number] if documents else None
-                    prepared.append(cut(plan, name, text, document, remaining, budget))
+                    prepared.append(_cut_text(plan, name, text, document, remaining, budget))
             except TooManySentencesError:
                 problem = f"has too many sentences, at most {most} are accepted in a request"
                 return [], [*wrong, FieldViolation(name, problem)]
@@ -183,3 +182,138 @@ def _documents(request: TranslationRequest, budget: Budget) -> tuple[list[Docume
         except MarkupError as error:
             wrong.append(FieldViolation(request.field.format(number), str(error)))
     return documents, wrong
+
+
+def _cut_text(
+    plan: RequestPlan, field: str, text: str, document: Document | None, sentences: int, budget: Budget
+) -> PreparedText:
+    """Cut the text of a field. A text with markup is a document, too.
+
+    Raises:
+        InvalidRequestError: a part that cannot be cut is too long, or a text that stays whole has too many tokens.
+        TooManySentencesError: the text has more than `sentences`.
+    """
+    limit = plan.tokens.source
+    segments: list[Segment] = []
+    gaps = []
+    halved = preserved = 0
+    for marked in document.blocks if document else (MarkedText(text),):
+        block = _Block(plan, marked, document, budget)
+        try:
+            split = block.split(sentences - len(segments))
+        except LongCharacterError as error:
+            most = CHARACTERS_PER_TOKEN * limit
+            problem = f"has a character of {error.length} code points, at most {most} are accepted"
+            raise InvalidRequestError(FieldViolation(field, problem)) from None
+        longest = max(map(len, split.source_ids), default=0)
+        if longest > limit:
+            what = f"has {longest} tokens" if plan.splits is False else f"has a character of {longest} tokens"
+            problem = f"{what}, at most {limit} are accepted{_SPLIT_ADVICE if plan.splits is False else ''}"
+            raise InvalidRequestError(FieldViolation(field, problem))
+        found, between = block.segments(split)
+        segments += found
+        gaps.append(between)
+        halved += split.halved
+        preserved += sum(part.kind is not Kind.LEFT_OUT for part in block.kept)
+    several = len(segments) if len(segments) > 1 else 0
+    treatment = Treatment(several, halved, preserved) if several or halved or preserved else None
+    return PreparedText(segments, gaps, document, treatment, text)
+
+
+class _Block:
+    """Cuts a block of text, and keeps what is not translated."""
+
+    def __init__(self, plan: RequestPlan, block: MarkedText, document: Document | None, budget: Budget) -> None:
+        self._plan = plan
+        self._block = block
+        self._document = document
+        self._budget = budget
+        self._places = sorted({place for mark in block.marks for place in (mark.start, mark.end)})
+        found = plan.patterns.find(block.text, budget) if plan.patterns else []
+        if plan.preserves:
+            found = without_overlaps(untranslatable(block.text), found)
+        self._found = cut_at(found, self._places)
+        self._unmarked = MarkedBlock(MarkedText(block.text), self._found)
+        self._unknown: dict[Span, list[Kept]] = {}  # of each sentence
+
+    @property
+    def kept(self) -> list[Kept]:
+        """All parts that are taken out."""
+        return sorted([*self._found, *(part for parts in self._unknown.values() for part in parts)])
+
+    def split(self, sentences: int) -> SplitText:
+        """Cut the block into sentences."""
+        plan, text = self._plan, self._block.text
+        if plan.splits is False:
+            span = (len(text) - len(text.lstrip()), len(text.rstrip()))
+            ids = self._encode([span])[0] if span[0] < span[1] else []
+            return SplitText((span,), (tuple(ids),)) if ids else SplitText((), ())
+        limits = SplitLimits(plan.tokens.source, CHARACTERS_PER_TOKEN * plan.tokens.source, sentences)
+        whole = plan.splits is None and not maybe_several(text)
+        return split_text(text, plan.source_language, self._encode, limits, self._budget, kept=self._found, whole=whole)
+
+    def segments(self, split: SplitText) -> tuple[list[Segment], list[str]]:
+        """Return the sentences of the block, and what stands between them."""
+        block = MarkedBlock(self._block, self.kept)
+        escape = self._document.escape if self._document else str
+        segments = []
+        last = -1
+        for (start, end), ids in zip(split.spans, split.source_ids, strict=True):
+            marked = block.sentence(start, end, last).marked
+            last = end
+            has_marks = marked.marks or self._document
+            segments.append(Segment(marked.text, ids, marked=marked if has_marks else None, escape=escape))
+        return segments, block.gaps(split.spans, escape)
+
+    def _encode(self, spans: Sequence[Span]) -> list[list[int]]:
+        """Return the tokens of sentences without what is kept; none if only what is kept has letters or digits."""
+        plan, unknown = self._plan, self._plan.special_ids.unk
+        taken = [self._unmarked.sentence(*span) for span in spans]
+        texts = [
+            "" if each.marked.marks and not any(map(str.isalnum, each.marked.text)) else each.marked.text
+            for each in taken
+        ]
+        encoded = tokenize(plan.pair.encode, texts, self._budget)
+        if plan.preserves:
+            for place, ids in enumerate(encoded):
+                if unknown in ids and len(ids) <= plan.tokens.source:
+                    encoded[place] = self._without_unknown(spans[place], taken[place], ids)
+        return encoded
+
+    def _without_unknown(self, span: Span, taken: TakenOut, ids: list[int]) -> list[int]:
+        """Take the unknown parts out of a sentence, and return the tokens of the rest."""
+        pair, unknown = self._plan.pair, self._plan.special_ids.unk
+        found: list[Kept] = []
+        within = self._unmarked.kept_in(*span)
+        for _ in range(_SEARCHES):
+            self._budget.check()
+            text = taken.marked.text
+            parts = unknown_parts(text, ids, pair.source_surfaces(text), unknown)
+            if not parts:
+                break
+            for start, end in parts:
+                found += _in_block(taken, start, end)
+            block = MarkedBlock(MarkedText(self._block.text), sorted([*within, *found]))
+            taken = block.sentence(*span)
+            text = taken.marked.text
+            ids = pair.encode([text])[0] if any(map(str.isalnum, text)) else []
+            if unknown not in ids:
+                break
+        unknown_here = sorted(found)
+        if ids:  # or nothing is left, and the text is its own translation
+            untold = untold_letters(self._plan.source_language, self._plan.target_language)
+            unknown_here = with_left_out(self._block.text, span, unknown_here, within, untold)
+        self._unknown[span] = cut_at(unknown_here, self._places)
+        return ids
+
+
+def _in_block(taken: TakenOut, start: int, end: int) -> list[Kept]:
+    """Return where a part of a sentence is in the block: several parts if something is taken out of its middle."""
+    found: list[Kept] = []
+    for place in range(start, end):
+        at = taken.in_block(place)
+        if found and found[-1].end == at:
+            found[-1] = found[-1]._replace(end=at + 1)
+        else:
+            found.append(Kept(at, at + 1))
+    return found

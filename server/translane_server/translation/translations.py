@@ -16,8 +16,7 @@ from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sent
 from translane_server.text.characters import spaces_words
 from translane_server.text.tag_projection import AlignedText, place
 from translane_server.text.unknown_parts import token_spans
-from translane_server.translation.plan import RequestPlan, Segment
-from translane_server.translation.segmentation import PreparedText
+from translane_server.translation.plan import PreparedText, RequestPlan, Segment
 from translane_server.translation.terms import most_reports
 
 # A longer part of the source replaces no token [characters]. Each of many tokens may be aligned with the same part.

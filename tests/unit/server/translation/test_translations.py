@@ -12,8 +12,7 @@ from translane.requests import TranslationRequest
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation, Treatment
 from translane_server.engine.sequence import AlignedToken
 from translane_server.translation.limits import RequestLimits, TokenLimits
-from translane_server.translation.plan import RequestPlans
-from translane_server.translation.segmentation import PreparedText
+from translane_server.translation.plan import PreparedText, RequestPlans
 from translane_server.translation.translations import aligned_text, best_combinations, merged, replacements
 
 PLANS = RequestPlans(make_manifest(), FakeTokenizer(), RequestLimits(4, 8, TokenLimits(32, 24, 20), 6))
