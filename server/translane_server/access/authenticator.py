@@ -54,22 +54,14 @@ class Allowance:
     The sentences a second are a bucket of tokens: it holds what may come within one second, and fills all the time. A
     request takes one token for each sentence. It is accepted while there is any token, and may leave a debt, so a
     request of many sentences is not refused for ever; the next request waits until the debt is paid.
-
-    Attributes:
-        name: who has the keys.
-        holder: the holder's limits. Others may take their place; what is in flight stays in flight.
-        metrics: counts sentences and refused calls.
-        label: the holder in metrics.
-        clock: seconds, monotonic.
-        in_flight: number of sentences of open calls.
     """
 
     name: str
-    holder: KeyHolder
+    holder: KeyHolder  # its limits. Others may take their place; what is in flight stays in flight
     metrics: Metrics
-    label: str
+    label: str  # the holder in metrics
     clock: Callable[[], float] = time.monotonic
-    in_flight: int = field(default=0, init=False)
+    in_flight: int = field(default=0, init=False)  # sentences of open calls
 
     def __post_init__(self) -> None:
         self._sentences = self.metrics.key_sentences.labels(self.label)

@@ -37,35 +37,20 @@ _HTTP = ("http/1.1",)  # what the HTTP ports speak, as ALPN has it
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with its key, and the authorities of callers, as they were read.
+    """A certificate with its key, and the authorities of callers, as they were read."""
 
-    Attributes:
-        context: for connections of Python's ssl; see `ssl_context`.
-        configuration: for ports of gRPC; see `grpc_credentials`.
-        names: the names and addresses that the certificate is for; empty if it is not valid now.
-        expires: when the certificate expires, as OpenSSL writes it; empty if it is not valid now.
-        problem: why callers will refuse the certificate now, although it can be used; empty if they will not.
-    """
-
-    context: ssl.SSLContext
-    configuration: grpc.ServerCertificateConfiguration
-    names: tuple[str, ...]
-    expires: str
-    problem: str
+    context: ssl.SSLContext  # for ports of HTTP
+    configuration: grpc.ServerCertificateConfiguration  # for ports of gRPC
+    names: tuple[str, ...]  # and addresses, that the certificate is for; empty if it is not valid now
+    expires: str  # when, as OpenSSL writes it; empty if it is not valid now
+    problem: str  # why callers will refuse the certificate now, although it can be used; empty if they will not
 
 
 class Certificates:
     """The certificate of a server, with its key, and the authorities of its callers.
 
-    Every port takes at least TLS 1.2. New connections use new files after `refresh`, and no connection ends.
-
-    Args:
-        cert: PEM file with the server's certificate first, and then the certificates that lead to its authority.
-        key: PEM file with the private key. It is not encrypted.
-        client_ca: PEM file with the authorities of callers' certificates (mutual TLS); None if callers need none.
-
-    Attributes:
-        current: what was read last.
+    Every port takes at least TLS 1.2. New connections use new files after `refresh`, and no connection ends. The files
+    are PEM. The server's certificate comes first, and then those that lead to its authority. The key is not encrypted.
 
     Raises:
         CertificateError: a file cannot be read, or the files do not fit together.
@@ -159,9 +144,6 @@ class _NewestContext(ssl.SSLContext):
 
     A context keeps the sessions of its connections. To change only the context of a connection that has begun would
     let a caller go on with a session whose authority has been removed meanwhile.
-
-    Attributes:
-        newest: returns the newest context.
     """
 
     newest: Callable[[], ssl.SSLContext]

@@ -42,15 +42,7 @@ _LIMITS = ("sentences_in_flight", "sentences_per_second", "note")  # what set ch
 
 
 def keys(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Do what the arguments say, and return the exit code.
-
-    Args:
-        argv: command-line arguments, without the name of the program.
-        environ: environment variables; TRANSLANE_KEYS_FILE names the file if the arguments do not.
-
-    Raises:
-        StartupError: the arguments are wrong, or the file cannot be read or written.
-    """
+    """Do what the arguments say, and return the exit code. StartupError: they are wrong, or the file is."""
     arguments = _parser().parse_args(argv)
     file = arguments.file or environ.get(_FILE_VARIABLE)
     if not file:

@@ -62,12 +62,7 @@ def _in_utc(time: datetime) -> datetime:
 
 
 class Key(_Part):
-    """A key, by the hash of its token.
-
-    Attributes:
-        sha256: the hash of the token, in hexadecimal.
-        expires: from when on the key is refused; None if it does not expire.
-    """
+    """A key, by the hash of its token. It may expire."""
 
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     expires: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = None
@@ -78,13 +73,9 @@ class Key(_Part):
 
 
 class KeyHolder(_Part):
-    """Who has keys, under a name, and how much all calls with these keys may ask for.
+    """Who has keys, under a name, and how much all calls with these keys may ask for. None is no limit.
 
-    Attributes:
-        keys: the keys that are valid at the same time, so that one can be replaced by another.
-        sentences_in_flight: most sentences of open calls; None for no limit but the server's.
-        sentences_per_second: most sentences a second, over time; None for no limit.
-        note: a remark of the operator's.
+    Several keys are valid at the same time, so that one can be replaced by another.
     """
 
     keys: Annotated[tuple[Key, ...], Field(max_length=MOST_KEYS_OF_A_HOLDER)] = ()

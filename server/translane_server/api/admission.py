@@ -56,10 +56,6 @@ class Admission:
     """All open calls of a server. A call enters when its headers have come, and leaves when its task has ended.
 
     gRPC's task ends when the answer is sent. So a caller who does not read an answer keeps a place.
-
-    Args:
-        settings: the limits of open calls, and the metadata key that names the caller of a call without a key.
-        keys: the keys that callers need; None if they need none.
     """
 
     def __init__(self, settings: ServerSettings, keys: KeyRing | None = None) -> None:
@@ -149,11 +145,6 @@ class Admission:
     def take(self, call: Call, size: int, expansion: int = 1) -> None:
         """Count the bytes of a call's message, of which this many have come by now.
 
-        Args:
-            call: the call.
-            size: bytes that have come.
-            expansion: see `Transport`.
-
         Raises:
             MessageTooLargeError: the message is too large.
             TooManyBytesError: the messages of all open calls, or of this caller, have too many bytes.
@@ -240,12 +231,7 @@ class ReadingSlots:
     gRPC holds as much of a message as has come, and only of calls that receive. A message that is sent together with
     its call takes a slot for a moment. A call that has its slot for longer than `patience` loses it as soon as another
     call waits for one. Connections get free slots in turn. The newest call of a connection goes first, because it is
-    the likeliest to have its message.
-
-    Args:
-        slots: number of slots.
-        patience: time for which a call keeps its slot, whoever waits [seconds].
-        give_up: ends a call that loses its slot.
+    the likeliest to have its message. `give_up` ends a call that loses its slot.
     """
 
     def __init__(self, slots: int, patience: float, give_up: Callable[[Call], None]) -> None:

@@ -35,14 +35,7 @@ Parse = Callable[[bytes], Any]
 
 
 class Answering:
-    """Counts, times, traces, admits, answers and logs calls.
-
-    Args:
-        settings: the limits of open calls, and what names their callers.
-        keys: the keys that callers need; None if they need none.
-        tracer: begins the spans of calls; None if calls are not traced.
-        shown_in: the metrics that show how many calls are open; None if none do.
-    """
+    """Counts, times, traces, admits, answers and logs calls. Open calls are `shown_in` metrics."""
 
     def __init__(
         self,
@@ -60,14 +53,7 @@ class Answering:
     async def answer(self, call: Call, transport: Transport, handler: Handler, parse: Parse | None) -> Any:
         """Answer a call in its task: admit it, receive and parse its message, handle it, and log how it ended.
 
-        Args:
-            call: has just arrived.
-            transport: carries its messages.
-            handler: does what the method is for.
-            parse: makes a message of bytes; None if the handler takes bytes.
-
-        Returns:
-            What the handler returns.
+        A handler without `parse` takes bytes. Return what the handler returns.
 
         Raises:
             BaseException: what `transport.fail` raises; or what the handler raises, where nobody is left to be told.

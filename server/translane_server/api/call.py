@@ -66,12 +66,7 @@ def request_id_in(headers: Iterable[tuple[str | bytes, str | bytes]]) -> str:
 def caller_of(metadata: Metadata, certificate: str, peer: str, header: str = "") -> str:
     """Return the name of the caller of a call: what the header says, or else the certificate, or else the address.
 
-    Args:
-        metadata: of the call.
-        certificate: the name in the certificate of its connection; empty if there is none.
-        peer: gRPC's name of the other end of its connection.
-        header: the metadata key whose value names the caller, in lower case; empty if none does. A key that any client
-            can set is no limit: a proxy in front of the server must set it.
+    The header is in lower case. One that any client can set is no limit: a proxy in front of the server must set it.
     """
     if header and (text := value_of(metadata, header)):
         return _bounded(text)
@@ -79,11 +74,7 @@ def caller_of(metadata: Metadata, certificate: str, peer: str, header: str = "")
 
 
 def name_in_certificate(properties: Mapping[str, Iterable[bytes]]) -> str:
-    """Return the first alternative name of a connection's certificate, or its common name; empty if it has neither.
-
-    Args:
-        properties: what gRPC knows of the connection.
-    """
+    """Return the first alternative name of a connection's certificate, or its common name; empty if it has neither."""
     for name in _CERTIFICATE_NAMES:
         for value in properties.get(name, ()):
             return value.decode("utf-8", "replace")
@@ -100,14 +91,9 @@ def _bounded(text: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def caller_of_peer(peer: str) -> str:
-    """Return the caller at the other end of a connection.
+    """Return the caller at the other end of a connection: `ipv4:ADDRESS:PORT`, `ipv6:%5BADDRESS%5D:PORT` or `unix:…`.
 
-    Args:
-        peer: gRPC's name of the other end: `ipv4:ADDRESS:PORT`, `ipv6:%5BADDRESS%5D:PORT` or `unix:…`
-            (https://github.com/grpc/grpc/blob/master/doc/naming.md).
-
-    Returns:
-        An IPv4 address; the /64 network of an IPv6 address; otherwise the kind of connection, such as `unix`.
+    It is an IPv4 address, the /64 network of an IPv6 address, or otherwise the kind of connection, such as `unix`.
     """
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
@@ -212,9 +198,7 @@ class Call:
     def pay(self, sentences: int, paid: int | None = None) -> None:
         """Take sentences from the allowance of the call's key, until the call ends. Raises as `Allowance.take`.
 
-        Args:
-            sentences: how many.
-            paid: how many are paid for that the same rows need; by default all of the call.
+        `paid` are those that are paid for already and that the same rows need; by default all of the call.
         """
         if self.allowance:
             self.allowance.take(sentences, of_call=self.paid if paid is None else paid)

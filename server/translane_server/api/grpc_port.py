@@ -108,13 +108,8 @@ class GrpcPort(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     its own messages. On the wire both forms are the same
     (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests), and a client cannot tell them apart.
 
-    The functions that protobuf generates add services to it, as to a server of gRPC's.
-
-    Args:
-        metrics: takes what is counted and timed of each call.
-        answering: answers calls.
-        options: the options of gRPC's core.
-        certified: whether connections have certificates (mutual TLS), which name their callers.
+    The functions that protobuf generates add services to it, as to a server of gRPC's. `certified` connections have
+    certificates, which name their callers.
     """
 
     def __init__(

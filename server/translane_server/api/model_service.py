@@ -41,11 +41,7 @@ _Changed = TypeVar("_Changed")
 
 
 class ModelService(ModelServiceServicer):
-    """Answers the RPCs about models.
-
-    Args:
-        models: the models of the server.
-    """
+    """Answers the RPCs about models."""
 
     def __init__(self, models: Registry) -> None:
         self._models = models
@@ -73,14 +69,7 @@ class LogService(LogServiceServicer):
 
 
 def admin_port(models: Registry, metrics: Metrics, *, reflects: bool, tracer: Tracer | None = None) -> GrpcPort:
-    """Return the port of `ModelService` and `LogService`, for `ADMIN_HOST` alone.
-
-    Args:
-        models: the models of the server.
-        metrics: counts the calls.
-        reflects: whether the port answers server reflection.
-        tracer: begins the spans of calls; None if calls are not traced.
-    """
+    """Return the port of `ModelService` and `LogService`, for `ADMIN_HOST` alone."""
     options = [
         ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
         ("grpc.max_concurrent_streams", _MAX_STREAMS),

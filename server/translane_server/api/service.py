@@ -45,14 +45,7 @@ _Message = TypeVar("_Message")
 
 
 class TranslationService:
-    """Answers the RPCs. Refuses translations after `close`.
-
-    Args:
-        models: the models of the server.
-        most_texts: the setting `max_request_texts`.
-        message_bytes: the setting `max_message_bytes`.
-        log_texts: whether texts and translations are logged.
-    """
+    """Answers the RPCs. Refuses translations after `close`."""
 
     def __init__(self, models: Registry, most_texts: int, message_bytes: int, *, log_texts: bool = False) -> None:
         self._models = models

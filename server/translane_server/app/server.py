@@ -183,9 +183,7 @@ class Server:
         """Refuse new translations, finish the accepted ones, and close.
 
         After `grace` seconds, or as soon as `hurry` is set, the unfinished translations are answered with UNAVAILABLE.
-
-        Returns:
-            Whether all accepted translations were finished.
+        Return whether all accepted translations were finished.
         """
         self.stopped = True
         self._service.close()

@@ -94,8 +94,7 @@ class Tracer:
 class CallTrace:
     """The span of a call, and those below it, which are made afterwards, from measured times.
 
-    Attributes:
-        is_recorded: whether the sampler records the call. Otherwise spans are dropped, and the ids stay.
+    A call that the sampler does not record has ids, and no spans.
     """
 
     __slots__ = ("_context", "_offset", "_span", "_tracer", "is_recorded")

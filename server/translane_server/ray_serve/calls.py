@@ -39,12 +39,7 @@ class LostError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a deployment answers: a message, or the status of a call that has failed.
-
-    Attributes:
-        message: the response in binary form; empty if the call has failed.
-        status: the status; None if it is OK.
-    """
+    """What a deployment answers: a message, or the status of a call that has failed."""
 
     message: bytes = b""
     status: Status | None = None

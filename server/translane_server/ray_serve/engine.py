@@ -146,16 +146,13 @@ class _FailedError(Exception):
 
 
 class _Transport:
-    """Carries the messages of a call; see `api.call.Transport`.
-
-    Attributes:
-        answers: to the call, each of which is done when Serve has taken it; None is the end.
-    """
+    """Carries the messages of a call; see `api.call.Transport`."""
 
     expansion = 1
 
     def __init__(self, message: bytes) -> None:
         self._message = message
+        # to the call, each of which is done when Serve has taken it; None is the end
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
 
     async def read(self) -> bytes | None:

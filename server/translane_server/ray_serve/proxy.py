@@ -46,10 +46,7 @@ _Stream = Callable[[bytes, Any], AsyncGenerator[bytes, None]]
 def add_translation_service(servicer: Any, server: Any) -> None:
     """Add the service to Serve's gRPC server, which sends its calls to the ingress deployment.
 
-    Args:
-        servicer: stands in for a servicer, and is never called.
-        server: Serve's `gRPCGenericServer`. If it is another one than of Ray 2.60, the service is added as protobuf
-            generates it.
+    To another `gRPCGenericServer` than that of Ray 2.60, the service is added as protobuf generates it.
     """
     try:
         make, add_directly = server.service_handler_factory, server.add_passthrough_service

@@ -102,12 +102,7 @@ _REQUESTS: Mapping[str, type[_Request]] = {
 
 
 class Router(Ingress):
-    """Sends each call to the deployment that has the model. `proxy` sends it again if its engine ends.
-
-    Args:
-        handles: the deployments, by name.
-        message_bytes: largest message of any deployment [bytes].
-    """
+    """Sends each call to the deployment that has the model. `proxy` sends it again if its engine ends."""
 
     def __init__(self, handles: Mapping[str, DeploymentHandle], message_bytes: int) -> None:
         self._handles = handles

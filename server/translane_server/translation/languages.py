@@ -55,12 +55,7 @@ class LanguagePair:
 
 
 class LanguagePairs:
-    """The language pairs of a model.
-
-    Args:
-        languages: the languages, and how the model is told them.
-        tokenizer: the model's tokenizer.
-    """
+    """The language pairs of a model."""
 
     def __init__(self, languages: Languages, tokenizer: Tokenizer) -> None:
         self._languages = languages

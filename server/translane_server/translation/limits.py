@@ -172,13 +172,9 @@ def splitting(options: Options) -> bool | None:
 
 
 def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
-    """Return a violation for each text of `field` whose `ids` are more than `limit`.
+    """Return a violation for each text whose `ids` are more than `limit`, and what its caller can do.
 
-    Args:
-        field: name of the texts' field, with {} for the number of a text.
-        ids: the tokens of each text.
-        limit: maximum tokens of a text.
-        advice: what the caller can do, at the end of each description.
+    The `field` has {} for the number of a text.
     """
     return [
         FieldViolation(field.format(number), f"has {len(each)} tokens, at most {limit} are accepted{advice}")

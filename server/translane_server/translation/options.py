@@ -66,12 +66,9 @@ def is_sampled(options: Options) -> bool:
 
 
 def beam_size(options: Options, limits: RequestLimits, *, terms: bool = True) -> int:
-    """Return how many beams the options ask for in a sentence.
+    """Return how many beams the options ask for in a sentence, in which `terms` occur or not.
 
-    Args:
-        options: the options.
-        limits: the server's limits.
-        terms: whether a term occurs in the sentence. Several hypotheses take the same beams in every sentence.
+    Several hypotheses take the same beams in every sentence.
     """
     if options.beam_size is not None:
         return options.beam_size
@@ -189,13 +186,9 @@ def _lacking(options: Options, manifest: Manifest) -> Iterator[FieldViolation]:
 
 
 def check_lengths(options: Options, prefix: int, forced: int, tokens: TokenLimits) -> list[FieldViolation]:
-    """Return what is wrong with the lengths.
+    """Return what is wrong with the lengths of options that pass `check_options`.
 
-    Args:
-        options: the options, which pass `check_options`.
-        prefix: how many tokens `target_prefix` has.
-        forced: how many forced tokens the lengths do not count, those of `target_prefix` among them.
-        tokens: the limits.
+    `target_prefix` has so many tokens. It is among the `forced` tokens, which the lengths do not count.
     """
     room = tokens.target - forced
     if room < 1:
@@ -221,14 +214,9 @@ def _shown(value: float) -> str:
 def decoding_options(
     options: Options, limits: RequestLimits, forced: int, unknown: int, *, terms: bool
 ) -> DecodingOptions:
-    """Return how a sentence is decoded. Its seed is for all sentences of a request, if the request sets one.
+    """Return how a sentence is decoded, by options in which nothing is wrong. See `beam_size` and `check_lengths`.
 
-    Args:
-        options: the options, in which nothing is wrong.
-        limits: the limits of requests.
-        forced: how many forced tokens the lengths do not count.
-        unknown: the target id of the unknown token.
-        terms: whether a term occurs in the sentence.
+    Its seed is for all sentences of a request, if the request sets one. `unknown` is a target id.
     """
     tokens, beams = limits.tokens, beam_size(options, limits, terms=terms)
     max_length, min_length = _max_length(options, forced, tokens), options.min_length

@@ -51,13 +51,7 @@ class PreparedScores:
 
 
 class ScoreReader:
-    """Turns `Score` requests to one model into sentences.
-
-    Args:
-        manifest: the model's manifest.
-        tokenizer: the model's tokenizer.
-        limits: the limits of every request.
-    """
+    """Turns `Score` requests to one model into sentences."""
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
         self._eos = manifest.special_ids.eos
@@ -65,15 +59,9 @@ class ScoreReader:
         self._limits = limits
 
     def check(self, request: ScoringRequest) -> int:
-        """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
+        """Refuse a request that is too large to be tokenized, and return how many sentences it has.
 
-        The names are checked already, before the model was looked up; see `check_names`.
-
-        Returns:
-            How many sentences the request has.
-
-        Raises:
-            InvalidRequestError: there are no texts, or a field is too large.
+        This is as cheap as `TranslateReader.check`, and raises the same errors.
         """
         check_inputs(request, self._limits)
         if not request.inputs:
@@ -82,18 +70,9 @@ class ScoreReader:
         return len(request.inputs)
 
     def read(self, request: ScoringRequest, budget: Budget = UNLIMITED) -> PreparedScores:
-        """Tokenize a request that passed `check`. A long request takes too long for the event loop.
+        """Tokenize a request that passed `check`. Takes as long, and raises, as `TranslateReader.read`.
 
         An empty target is scored, too. It has one token, the end-of-sentence token.
-
-        Args:
-            request: the request.
-            budget: how long this may take; it is checked between the texts.
-
-        Raises:
-            InvalidRequestError: the request is wrong, or takes too long. If it is wrong, the error names everything
-                that is wrong.
-            WorkEndedError: the budget has ended.
         """
         limits = self._limits.tokens
         pair, wrong = self._pairs.find(request.source_language, request.target_language)

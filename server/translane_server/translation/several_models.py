@@ -179,13 +179,8 @@ class ThroughPivot:
 class ByLanguage:
     """Finds the language of each text, and translates the texts of each language as a request of its own.
 
-    What finds languages is loaded at its first use.
-
-    Args:
-        candidates: returns the languages that can be translated, by the request's model and target language.
-        route: returns what translates a request whose language is known.
-        pool: finds the languages.
-        most_texts: maximum number of texts of a request.
+    What finds languages is loaded at its first use. `candidates` are the languages that can be translated, by a
+    request's model and target language; `route` returns what translates a request, by model, source and target.
     """
 
     name = ""

@@ -36,12 +36,7 @@ _REQUIRED = TermOutcome.UNSPECIFIED  # the translation must have the term; its o
 
 
 class Spelling:
-    """Spells phrases for a model. What was spelled is remembered.
-
-    Args:
-        tokenizer: the model's tokenizer.
-        unknown: the target id of the unknown token.
-    """
+    """Spells phrases for a model, by the target id of its unknown token. What was spelled is remembered."""
 
     def __init__(self, tokenizer: Tokenizer, unknown: int) -> None:
         self._tokenizer = tokenizer
@@ -56,11 +51,10 @@ class Spelling:
         return tuple(ids), self._unknown not in ids
 
     def _phrase(self, text: str) -> RequiredPhrase | None:
-        """Return `text` as the model writes it, for a translation that must have it.
+        """Return `text` as the model writes it, for a translation that must have it; None if it cannot be spelled.
 
-        Returns:
-            The phrase. It differs from `text` by white space, case and compatibility characters at most, where the
-            vocabulary has no others. None if the vocabulary cannot spell the text.
+        The phrase differs from `text` by white space, case and compatibility characters at most, where the vocabulary
+        has no others.
         """
         ids, can_spell = self.ids(text)
         if not can_spell:
@@ -142,12 +136,8 @@ class KeptTerms:
         """Report what became of the terms in one text.
 
         Terms of the request are all reported. Stored terms are reported if they occur in the text. A term that occurs
-        in several sentences is applied if the translation of each of them has it.
-
-        Args:
-            sentences: the terms of each sentence of the text, and the sentence's translation.
-            most: maximum number of reports. Terms that do not occur in the text are left out first.
-            written: the text as the caller wrote it, if what was translated lacks parts of it.
+        in several sentences is applied if the translation of each of them has it. Beyond `most` reports, terms that do
+        not occur are left out first. `written` is the text as its caller wrote it, if what was translated lacks parts.
         """
         outcomes: dict[tuple[str, Term], TermOutcome] = {}
         for found, translation in sentences:

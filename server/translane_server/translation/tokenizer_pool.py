@@ -43,11 +43,6 @@ class TokenizerPool:
 
     All calls come from one event loop. The work checks its budget between its pieces. The work ends early if its caller
     is cancelled, or if the workers are stopped. The exit of the process does not wait for the threads.
-
-    Args:
-        threads: maximum number of threads (≥ 1). They are started when they are needed.
-        waiting_bytes: maximum size of the requests that wait for a thread [bytes].
-        reading_time: processor time that reading a request may take [seconds].
     """
 
     def __init__(
@@ -72,12 +67,9 @@ class TokenizerPool:
         self._stopped = False
 
     async def read(self, size: int, call: Callable[[Budget], _Result], caller: str = "") -> _Result:
-        """Return what `call` returns, which reads a request. Its budget has a limit of time, unless the work is little.
+        """Return what `call` returns, which reads a request of this size [bytes], and checks its budget.
 
-        Args:
-            size: size of the request [bytes].
-            call: takes the budget that it checks.
-            caller: who asks.
+        The budget has a limit of time, unless the work is little.
 
         Raises:
             QueueFullError: too much work waits for the threads.
@@ -93,10 +85,7 @@ class TokenizerPool:
     async def build(self, work: int, call: Callable[[Budget], _Result], caller: str = "") -> _Result:
         """Return what `call` returns, which builds an answer. It is never refused, and its time has no limit.
 
-        Args:
-            work: size of the request [bytes] + tokens of the answer.
-            call: takes the budget that it checks.
-            caller: who asks.
+        The work is the size of the request [bytes], and the tokens of the answer.
 
         Raises:
             UnavailableError: the workers have stopped.

@@ -39,15 +39,7 @@ class PreparedRequest:
     sentences: Sequence[Sentence]
 
     def translations(self, results: Sequence[SentenceResult], budget: Budget = UNLIMITED) -> list[Translation]:
-        """Return the translation of each text.
-
-        Args:
-            results: a result for each sentence.
-            budget: is checked between the texts.
-
-        Raises:
-            WorkEndedError: the budget has ended.
-        """
+        """Return the translation of each text, by the result of each sentence. Raises WorkEndedError."""
         plan, remaining = self.plan, iter(results)
         whole = []
         for text in self.texts:
@@ -222,14 +214,8 @@ def _merged(
 def best_combinations(scores: Sequence[Sequence[float]], most: int) -> list[tuple[int, ...]]:
     """Return the combinations of one hypothesis of each sentence, those with the highest sum of scores first.
 
-    The time grows with the number of sentences times `most`.
-
-    Args:
-        scores: the scores of each sentence's hypotheses, highest first; n lists.
-        most: how many combinations are returned, if there are as many.
-
-    Returns:
-        Combinations of n numbers of hypotheses.
+    A combination of n sentences is n numbers of hypotheses, whose scores come with the highest first. The time grows
+    with the number of sentences times `most`.
     """
     best: list[tuple[float, _Chain | None]] = [(0.0, None)]
     for of_sentence in scores:
@@ -273,13 +259,9 @@ def aligned_text(
 ) -> AlignedText:
     """Return a translation with the part of the source text that each of its tokens comes from.
 
-    Args:
-        text: the translation.
-        surfaces: what each of T tokens adds to the text, as UTF-8.
-        source: the source text.
-        source_surfaces: the part of the source text that each of S tokens stands for.
-        alignment: the alignment of each of T tokens. If it is empty, each token comes from the part of the source that
-            is at the same share of its length.
+    Surfaces are what each of T tokens adds to the translation, as UTF-8, and the part of the source that each of S
+    tokens stands for. Without the `alignment` of T tokens, a token comes from the part of the source at the same share
+    of its length.
     """
     decoder = _Utf8Decoder("replace")
     pieces = [decoder.decode(surface) for surface in surfaces]
@@ -304,16 +286,10 @@ def _proportional(pieces: Sequence[str], length: int) -> list[tuple[int, int] | 
 def replacements(
     token_ids: Sequence[int], alignment: Sequence[AlignedToken], unknown: int, source_surfaces: Sequence[str]
 ) -> dict[int, str]:
-    """Return the source text that each unknown token is aligned to, by the token's position.
+    """Return the source text that each unknown token is aligned to, by the token's position. For surfaces see above.
 
     The source text has no white space around it. A token that is aligned to nothing visible has no replacement. A token
     that is aligned to more than 1024 characters has none either.
-
-    Args:
-        token_ids: T target tokens.
-        alignment: the alignment of each target token.
-        unknown: the id of the unknown token.
-        source_surfaces: the part of the text that each of S source tokens stands for.
     """
     found = {
         position: source_surfaces[aligned.source_token].strip()

@@ -85,17 +85,8 @@ class Translates(Protocol):
 class Translator:
     """Translates with one version of a model. All calls come from one event loop.
 
-    Args:
-        name: the name under which the model is served.
-        manifest: the version's manifest.
-        tokenizer: the version's tokenizer.
-        dispatcher: decodes; whoever makes it starts and stops it.
-        pool: turns texts into tokens, and tokens into texts.
-        metrics: counts requests and tokens.
-        version: identifies the version in responses.
-        stored: returns the glossaries of the server. They are other ones after a change.
-        cache: the cache of the version's translations; None without one
-        clock: seconds, monotonic.
+    The name is that under which the model is served, and the version is told in responses. Whoever makes the dispatcher
+    starts and stops it. The `stored` glossaries are other ones after a change.
     """
 
     def __init__(
