@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -219,17 +218,13 @@ def best_combinations(scores: Sequence[Sequence[float]], most: int) -> list[tupl
     """
     best: list[tuple[float, _Chain | None]] = [(0.0, None)]
     for of_sentence in scores:
-        # Both lists have their best first, so the best sum that is left is one of those beside the sums that are taken.
-        waiting = [(-best[0][0] - of_sentence[0], 0, 0)]
-        extended: list[tuple[float, _Chain | None]] = []
-        while waiting and len(extended) < most:
-            cost, hypothesis, before = heapq.heappop(waiting)
-            extended.append((-cost, (hypothesis, best[before][1])))
-            if before + 1 < len(best):
-                heapq.heappush(waiting, (-best[before + 1][0] - of_sentence[hypothesis], hypothesis, before + 1))
-            if before == 0 and hypothesis + 1 < len(of_sentence):
-                heapq.heappush(waiting, (-best[0][0] - of_sentence[hypothesis + 1], hypothesis + 1, 0))
-        best = extended
+        # Whatever comes before both numbers is better, so the product of the ranks is at most `most`.
+        sums = [
+            (-total - score, number, place)
+            for place, (total, _) in enumerate(best)
+            for number, score in enumerate(of_sentence[: most // (place + 1)])
+        ]
+        best = [(-cost, (number, best[place][1])) for cost, number, place in sorted(sums)[:most]]
     return [_numbers(chain) for _, chain in best]
 
 
