@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from translane_client.client import Client
     from translane_client.connection import Connection, ConnectionOptions
     from translane_client.retry import RetryPolicy
-    from translane_server.app.in_process import AsyncTranslator, Translator
+    from translane_server.app.blocking_translator import Translator
+    from translane_server.app.in_process import AsyncTranslator
 
 __all__ = [
     "AlignmentPoint",
@@ -110,7 +111,7 @@ _MODULES = {
     "Connection": "translane_client.connection",
     "ConnectionOptions": "translane_client.connection",
     "RetryPolicy": "translane_client.retry",
-    "Translator": "translane_server.app.in_process",
+    "Translator": "translane_server.app.blocking_translator",
 }
 """Exported name → the module that defines it. The others are looked for in `_PLAIN`, of which the last needs gRPC."""
 
