@@ -1,22 +1,30 @@
 """The decode step of beam search: chooses the beams that continue, places them in rows, and ends hypotheses.
 
+The search is that of Hugging Face's generate (https://huggingface.co/docs/transformers/main_classes/text_generation). A
+step finds the 2 * beam_size best continuations. A continuation that ends the sentence enters the pool of ended
+hypotheses, if it is among the first beam_size. The beam_size best of the others continue.
+
 Beams are few and short, so plain Python lists are faster here than arrays. The row table holds the tokens to feed next,
 and the history that rules read.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.engine.beam import Continuation, best_continuations
+from translane_server.core.arrays import FloatArray, IntArray
 from translane_server.engine.hypotheses import beam_hypothesis, coverage_penalty, unrolled
 from translane_server.engine.phrases import RequiredPhrases
+from translane_server.engine.processors import RankedTokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import LiveBeams, Path, Search
-from translane_server.engine.token_ranking import RankedTokens
 from translane_server.runtime.backend import Align, RowMove
+
+# number of the beam, its next token, its score with that token, and the token's natural log-probability
+Continuation = tuple[int, int, float, float]
 
 
 class BeamStep:
@@ -175,3 +183,55 @@ def _differing(path: Path, other: Path) -> int:
         path, other = path[3], other[3]
         count += 1
     return count
+
+
+def best_continuations(
+    rows: Sequence[int],
+    totals: Sequence[float],
+    token_ids: IntArray,
+    scores: FloatArray,
+    log_probs: FloatArray,
+    *,
+    beam_size: int,
+    eos: int,
+    all_end: bool,
+) -> tuple[list[Continuation], list[Continuation]]:
+    """Choose the best continuations of the B beams of a sentence.
+
+    The candidates of each beam are sorted. The function merges them, and reads only as many as it needs. The beam with
+    the lower number comes first between equal scores.
+
+    Args:
+        rows: the row of each beam, [B].
+        totals: the score of each beam, [B].
+        token_ids: candidates of each row, best first, [n, K].
+        scores: the score that each candidate adds to its beam, [n, K]; -inf is banned.
+        log_probs: natural log-probabilities of the candidates, [n, K].
+        beam_size: maximum number of continuations that do not end.
+        eos: the end-of-sentence id, which occurs at most once in a row.
+        all_end: whether all continuations end, because they have the maximum length.
+
+    Returns:
+        The continuations that do not end, and those that do, both best first.
+    """
+    going: list[Continuation] = []
+    ending: list[Continuation] = []
+    token_at, score_at, width = token_ids.item, scores.item, token_ids.shape[1]
+    columns = [0] * len(rows)  # each beam's next candidate
+    heads = [total + score_at(row, 0) for row, total in zip(rows, totals, strict=True)]  # and the beam's score with it
+    for rank in range(2 * beam_size):
+        score = max(heads)
+        if score == -math.inf:
+            break
+        beam = heads.index(score)
+        row, column = rows[beam], columns[beam]
+        token = token_at(row, column)
+        if token != eos and not all_end:
+            going.append((beam, token, score, log_probs.item(row, column)))
+            if len(going) == beam_size:
+                break
+        elif rank < beam_size:
+            ending.append((beam, token, score, log_probs.item(row, column)))
+        columns[beam] = column = column + 1
+        heads[beam] = totals[beam] + score_at(row, column) if column < width else -math.inf
+    return going, ending

@@ -11,10 +11,10 @@ import numpy as np
 
 from translane_server.core.arrays import FloatArray, IntArray
 from translane_server.engine.options import Kind
+from translane_server.engine.processors import RankedTokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.sampling import draw_tokens, first_tokens
 from translane_server.engine.search import Search
-from translane_server.engine.token_ranking import RankedTokens
 from translane_server.runtime.backend import RowMove
 
 

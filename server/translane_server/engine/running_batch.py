@@ -26,10 +26,10 @@ from translane_server.engine.beam_step import BeamStep
 from translane_server.engine.general_step import GeneralStep
 from translane_server.engine.hypotheses import new_committed_tokens, row_hypothesis
 from translane_server.engine.options import Kind
+from translane_server.engine.processors import RankedTokens, rank_tokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Search, SearchFactory
 from translane_server.engine.sequence import CommittedTokens, Sequence, TargetVocabulary
-from translane_server.engine.token_ranking import RankedTokens, rank_tokens
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Align, Candidates, RowMove, StepNeeds
 
 _Rows = IntArray | slice

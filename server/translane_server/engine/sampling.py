@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
-from translane_server.engine import processors
 from translane_server.engine.options import Kind, Sampling
+from translane_server.engine.processors import RankedTokens, whole_row
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Search
-from translane_server.engine.token_ranking import RankedTokens
 
 UIntArray = npt.NDArray[np.uint64]
 
@@ -241,10 +240,7 @@ def _from_vocabulary(ranked: RankedTokens, draws: _Draws, eos: int) -> tuple[Int
     assert logits is not None
     assert rules is not None
     scores = np.stack(
-        [
-            processors.whole_row(rules, ranked.rule_rows[row], logits[row], ranked.normalisers[row])
-            for row in rows.tolist()
-        ]
+        [whole_row(rules, ranked.rule_rows[row], logits[row], ranked.normalisers[row]) for row in rows.tolist()]
     )
     for draw, top_k in enumerate(draws.top_k.tolist()):
         if 0 < top_k < scores.shape[1]:

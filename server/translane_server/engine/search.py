@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections import abc
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -10,13 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from translane_server.core.arrays import BoolArray
-from translane_server.engine.beam import HypothesisPool
 from translane_server.engine.options import DecodingOptions, Kind
 from translane_server.engine.phrases import RequiredPhrases, SuppressedPhrases, SurfaceIndex
 from translane_server.engine.sequence import Hypothesis, Sentence, Sequence, TargetVocabulary, Timing
 
 # Additional candidates for a row with rules, because some candidates may be banned.
 _SPARE_CANDIDATES = 8
+
+# exp() of a much larger exponent overflows a float64.
+_MOST_EXPONENT = 700.0
 
 _ALWAYS = np.iinfo(np.int32).max
 
@@ -40,11 +44,51 @@ class Ended(NamedTuple):
     chosen_in: abc.Sequence[int]
 
 
+class HypothesisPool:
+    """The best ended hypotheses of a sentence, best first. It holds max(1, round(patience * beam_size)).
+
+    `patience` is that of Kasai et al. 2022, https://arxiv.org/abs/2204.05424.
+    """
+
+    def __init__(self, options: DecodingOptions) -> None:
+        self._options = options
+        self.capacity = max(1, round(options.patience * options.beam_size))
+        self.scores: list[float] = []  # negative scores, in ascending order
+        self.hypotheses: list[Ended] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the pool has reached its capacity."""
+        return len(self.hypotheses) >= self.capacity
+
+    def normalise(self, score: float, length: int) -> float:
+        """The score for ranking a hypothesis of `length` generated tokens, whose log-probabilities sum to `score`."""
+        exponent = self._options.length_penalty * math.log(length)
+        return score / math.exp(min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT))
+
+    def accepts(self, score: float) -> bool:
+        """Whether `add` would keep a hypothesis of this normalised score."""
+        return not self.is_full or score > -self.scores[-1]
+
+    def add(self, score: float, hypothesis: Ended) -> None:
+        """Add a hypothesis by its normalised score. Earlier hypotheses come first between equal scores."""
+        place = bisect.bisect_right(self.scores, -score)
+        self.scores.insert(place, -score)
+        self.hypotheses.insert(place, hypothesis)
+        del self.scores[self.capacity :], self.hypotheses[self.capacity :]
+
+    def is_final(self, best_live_score: float, length: int) -> bool:
+        """Whether the search is over. The best live hypothesis has this score, and `length` generated tokens."""
+        if not self.is_full:
+            return False
+        return self._options.early_stopping or not self.normalise(best_live_score, length) > -self.scores[-1]
+
+
 @dataclass(slots=True)
 class LiveBeams:
     """The live beams of a search, best first, in the order of the search's rows."""
 
-    pool: HypothesisPool[Ended]
+    pool: HypothesisPool
     length: int = 0  # number of tokens of each live beam, with forced tokens
     scores: list[float] = field(default_factory=lambda: [0.0])  # score of each live beam
     paths: list[Path] = field(default_factory=lambda: [None])  # tokens of each live beam

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.engine.beam import best_continuations
+from translane_server.engine.beam_step import best_continuations
 
 EOS = 3
 
