@@ -21,7 +21,7 @@ from translane.__main__ import main
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.models import folders, loader
-from translane_server.runtime import device_backend, sessions
+from translane_server.runtime import ort, sessions
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.workers import __main__ as replica
 from translane_server.workers import processes, worker
@@ -59,9 +59,9 @@ class SlowBackend(FakeBackend):
 
 def run_replica() -> int:
     with (
-        mock.patch.object(sessions, "Sessions", lambda bundle, **_options: SimpleNamespace(bundle=bundle)),
+        mock.patch.object(sessions, "Sessions", lambda bundle, **_options: SimpleNamespace(bundle=bundle, cuda=None)),
         mock.patch.object(Bundle, "unchanged", return_value=contextlib.nullcontext()),
-        mock.patch.object(device_backend, "device_backend", SlowBackend),
+        mock.patch.object(ort, "OrtBackend", SlowBackend),
     ):
         return replica.main()
 

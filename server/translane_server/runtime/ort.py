@@ -20,8 +20,7 @@ from translane_server.core.errors import DeviceError
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
 from translane_server.runtime.buffers import EncodeBuffers, StepBuffers, bind_host
 from translane_server.runtime.cache import HostCache
-from translane_server.runtime.encode_groups import Group
-from translane_server.runtime.graph_backend import GraphBackend, RowSizes
+from translane_server.runtime.graph_backend import GraphBackend, Group, RowSizes
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
 

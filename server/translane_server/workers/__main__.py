@@ -36,8 +36,7 @@ def main() -> int:
     # numpy reads this when it is loaded. Without it, OpenBLAS would start a thread for each CPU, but only a process of
     # one thread forks safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    from translane_server.workers.fork import ForkingProcess
-    from translane_server.workers.worker_process import serve
+    from translane_server.workers.worker_process import ForkingProcess, serve
 
     how, number = sys.argv[-2:]
     with socket.socket(fileno=int(number)) as connection:
@@ -83,18 +82,21 @@ def _open(setup: WorkerSetup, sessions: Sessions, activity: Activity | None = No
     Raises:
         StartupError: the model does not run, or there is not enough memory for the rows.
     """
-    from translane_server.runtime.device_backend import device_backend
+    from translane_server.runtime.graph_backend import RowSizes
 
     model = setup.model
+    backend: GraphBackend
+    sizes = RowSizes(rows=setup.rows, source_capacity=model.source_capacity, target_capacity=model.target_capacity)
     with _lack_of_memory():
-        all_threads = _all_threads(setup, activity) if activity else None
-        backend = device_backend(
-            sessions,
-            rows=setup.rows,
-            source_capacity=model.source_capacity,
-            target_capacity=model.target_capacity,
-            all_threads=all_threads,
-        )
+        if sessions.cuda:
+            from translane_server.runtime.cuda.backend import CudaBackend
+
+            backend = CudaBackend(sessions, **sizes)
+        else:
+            from translane_server.runtime.ort import OrtBackend
+
+            all_threads = _all_threads(setup, activity) if activity else None
+            backend = OrtBackend(sessions, all_threads=all_threads, **sizes)
         backend.warm_up()
     return backend
 

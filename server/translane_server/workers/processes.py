@@ -29,8 +29,8 @@ _COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
 def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> Sequence[OwnProcess | ForkedProcess]:
     """Make hosts for `count` replicas of one model, with `threads` threads each.
 
-    Replicas of one thread fork from one process, which loads the model; see `workers.fork`. A replica of several
-    threads, or a single one, loads the model itself.
+    Replicas of one thread fork from one process, which loads the model. A replica of several threads, or a single one,
+    loads the model itself.
     """
     if threads > 1 or count == 1:
         return [OwnProcess(command) for _ in range(count)]
@@ -113,7 +113,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """Keeps the process from which replicas fork. The process has loaded the model; see `fork.ForkingProcess`."""
+    """Keeps the process from which replicas fork. The process has loaded the model; see `ForkingProcess`."""
 
     def __init__(self, command: Sequence[str], users: int) -> None:
         self._command = command

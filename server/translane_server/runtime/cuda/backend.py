@@ -17,8 +17,7 @@ from translane_server.runtime.cuda.encoding import CudaEncoder
 from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
 from translane_server.runtime.cuda.step_memory import QUERIES_AT_ONCE, STEPS_AT_ONCE, StepMemory
 from translane_server.runtime.cuda.steps import StepGraphs, buckets
-from translane_server.runtime.encode_groups import Group
-from translane_server.runtime.graph_backend import GraphBackend, RowSizes
+from translane_server.runtime.graph_backend import GraphBackend, Group, RowSizes
 from translane_server.runtime.sessions import Sessions
 
 # The most frequent needs besides the best token alone: its log-probability, or the candidates of four beams.

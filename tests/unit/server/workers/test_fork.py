@@ -14,8 +14,8 @@ import pytest
 from fakes.backend import FakeBackend
 from fakes.replicas import fake_setup
 from translane_server.core.errors import BundleError, StartupError
-from translane_server.workers.fork import ForkingProcess
 from translane_server.workers.messages import Frames, Ready, framed
+from translane_server.workers.worker_process import ForkingProcess
 
 
 @pytest.fixture

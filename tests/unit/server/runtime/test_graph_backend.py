@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from translane_server.runtime.encode_groups import group_sources
+from translane_server.runtime.graph_backend import group_sources
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=40), st.integers(20, 2000), st.integers(0, 50))
