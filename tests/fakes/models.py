@@ -12,9 +12,8 @@ import pytest
 
 from fakes.serving import FakeModel, checked_model, make_manifest, make_settings
 from translane_server.core.errors import UnavailableError
-from translane_server.models.loader import ModelLoader
-from translane_server.models.served_model import ServedModel
-from translane_server.models.version import CheckedModel, LoadedModel
+from translane_server.models.loader import CheckedModel, ModelLoader
+from translane_server.models.served_model import LoadedModel, ServedModel
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.translation.limits import RequestLimits, limits_of
 from translane_server.translation.tokenizer_pool import TokenizerPool

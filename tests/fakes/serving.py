@@ -17,10 +17,9 @@ from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.loader import ModelLoader, translation_cache
+from translane_server.models.loader import CheckedModel, ModelDescription, ModelLoader, translation_cache
 from translane_server.models.registry import Registry
-from translane_server.models.served_model import ServedModel
-from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription
+from translane_server.models.served_model import LoadedModel, ServedModel
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend

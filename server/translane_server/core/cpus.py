@@ -1,4 +1,4 @@
-"""The CPUs and the memory that this process may use, and the instructions that the CPUs have.
+"""The CPUs and the memory that this process may use, the instructions that the CPUs have, and the memory of processes.
 
 The limits are the smaller ones of the machine (or the CPU affinity) and of the control group (versions 1 and 2).
 """
@@ -6,13 +6,15 @@ The limits are the smaller ones of the machine (or the CPU affinity) and of the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
-_CPUINFO = Path("/proc/cpuinfo")
+_PROC = Path("/proc")
+_CPUINFO = _PROC / "cpuinfo"
 _VERSION_2 = 2
 _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 
@@ -76,8 +78,8 @@ def _ratio(quota: str, period: str) -> Iterator[float]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
         return ""
 
 
@@ -99,8 +101,22 @@ def int8_kernels(cpuinfo: Path = _CPUINFO) -> str:
 
 
 def _flags(cpuinfo: Path) -> frozenset[str]:
-    try:
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
+    lines = _read(cpuinfo).splitlines()
     return next((frozenset(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), frozenset())
+
+
+def shared_memory(pids: Iterable[int], proc: Path = _PROC) -> int:
+    """Return the memory of processes and of their parents [bytes]. Memory that they share counts once.
+
+    A replica may be forked from a process that has loaded the model; this process counts too, but not this program
+    itself. The result is 0 on systems without /proc (https://docs.kernel.org/filesystems/proc.html).
+    """
+    running = {pid for pid in pids if pid > 0}
+    running |= {_number(proc / str(pid) / "status", "PPid") for pid in running}
+    # Pss, the proportional set size, has a share of each page that several processes have.
+    return sum(1024 * _number(proc / str(pid) / "smaps_rollup", "Pss") for pid in running - {0, 1, os.getpid()})
+
+
+def _number(path: Path, name: str) -> int:
+    found = re.search(rf"^{name}:\s*(\d+)", _read(path), re.MULTILINE)
+    return int(found[1]) if found else 0

@@ -13,11 +13,10 @@ from translane_server.core.errors import SettingsError
 from translane_server.core.terminal import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
-from translane_server.models.loader import ModelLoader, estimated_memory, placement_of
+from translane_server.models.loader import ModelDescription, ModelLoader, estimated_memory, placement_of
 from translane_server.models.registry import Registry, naming
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.models.served_model import ServedModel
-from translane_server.models.version import ModelDescription
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace, RemotePlace
 from translane_server.settings.server_settings import ServerSettings

@@ -1,4 +1,4 @@
-"""Loads the versions of a model: finds, checks and starts them."""
+"""Loads the versions of a model: finds, checks, describes and starts them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from translane_server.bundle.devices import choose_bundle
+from translane.options import Options
+from translane.results import ModelInfo, ModelState
+from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.devices import Device, choose_bundle
+from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import BundleError, StartupError
 from translane_server.core.terminal import listed, shown
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.remote_model import RemoteModel
-from translane_server.models.version import CheckedModel, LoadedModel, ModelDescription
+from translane_server.models.served_model import LoadedModel
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.metrics import ModelMetrics, Pids
 from translane_server.settings.server_settings import ModelSettings
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.text.tokenizer import load_tokenizer
+from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.translation.cache import TranslationCache
-from translane_server.translation.limits import limits_of
+from translane_server.translation.limits import RequestLimits, limits_of
+from translane_server.translation.options import decoding_defaults
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.messages import ModelSetup
@@ -35,6 +41,70 @@ _SHOWN_DIGITS = 12  # of a digest
 _PROCESS_BYTES = 60_000_000  # of a process, beside weights and rows; measured on the bundled model
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """A model as callers see it: the version that is loaded, or the last one that was, or the first one to be.
+
+    Attributes:
+        name: the name under which the model is served.
+        version: the name of the version's folder; of a model without versions, what the manifest says.
+        digest: identifies the bundle: the first digits of the sha256 of its manifest, which has that of all its files.
+    """
+
+    name: str
+    version: str
+    digest: str
+    manifest: Manifest
+    device: Device
+    limits: RequestLimits
+
+    @property
+    def identity(self) -> str:
+        """The version and the digest, as responses have them."""
+        return f"{self.version}@{self.digest}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the metrics say of the version."""
+        precision, device = self.manifest.precision, self.device
+        return {"version": self.version, "digest": self.digest, "precision": precision, "device": device}
+
+    def info(self, state: ModelState, stored: StoredGlossaries) -> ModelInfo:
+        """Return what callers are told of the model in this state. `stored` are the glossaries of the server."""
+        manifest, limits = self.manifest, self.limits
+        defaults = decoding_defaults(limits)
+        return ModelInfo(
+            name=self.name,
+            version=self.version,
+            digest=self.digest,
+            source_languages=tuple(manifest.source_languages),
+            target_languages=tuple(manifest.target_languages),
+            precision=manifest.precision,
+            device=self.device,
+            license=manifest.license,
+            parameters=manifest.architecture.parameters,
+            max_source_tokens=limits.tokens.source,
+            max_target_tokens=limits.tokens.target,
+            default_max_length=limits.tokens.default_max_length,
+            decoding_defaults={
+                name: value for name in Options.__slots__ if (value := getattr(defaults, name)) not in (None, ())
+            },
+            glossaries=tuple(stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages))),
+            state=state,
+            max_beam_size=limits.max_beam_size,
+            max_queue_size=limits.max_queue_size,
+        )
+
+
+class CheckedModel(NamedTuple):
+    """A version whose files are checked, and its `folders.fingerprint`."""
+
+    description: ModelDescription
+    bundle: Bundle
+    tokenizer: Tokenizer
+    fingerprint: str
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A model of a server: what callers are told of it, its state, and its version in use."""
+"""A model of a server: what callers are told of it, its state, and the version of it that is in use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, ModelInfo, ModelState, Scores, Translations
+from translane_server.core.cpus import int8_kernels, shared_memory
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
-from translane_server.models.loader import ModelLoader
-from translane_server.models.version import LoadedModel, ModelDescription
 from translane_server.observation.logs import data
-from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics
+from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics, Pids
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.translation.translator import FREE, Ticket
+from translane_server.translation.cache import TranslationCache
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import FREE, Ticket, Translator
+from translane_server.workers.dispatcher import Dispatcher
 
+if TYPE_CHECKING:
+    from translane_server.models.loader import CheckedModel, ModelDescription, ModelLoader
+
+# Time for the running requests of a version that is replaced or unloaded [seconds]. Then they are answered with
+# UNAVAILABLE, so that a stream whose caller does not read keeps no version in memory for ever.
+_RETIREMENT_TIME = 600.0
 # How long a caller should wait before it tries again [seconds].
 _RETRY_FULL = 1.0
 # After a failure to load a model on demand, no request tries again for this time [seconds].
@@ -26,6 +36,106 @@ _RETRY_LOADING = 10.0
 _COLLECTING_DELAY = 1.0  # from the end of a version until its memory is collected [seconds]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class LoadedModel:
+    """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end.
+
+    Attributes:
+        dispatcher: decodes with the model; it is not started.
+        pids: the processes of the replicas.
+        cache: of this version's translations; None without one.
+        release: called when the files of the version are not needed any more.
+        users: number of requests that use the model now.
+        last_used: when the last request ended [seconds, monotonic].
+    """
+
+    model: CheckedModel
+    dispatcher: Dispatcher
+    metrics: ModelMetrics
+    pool: TokenizerPool
+    pids: Pids = ()
+    stored: Callable[[], StoredGlossaries] = StoredGlossaries
+    cache: TranslationCache | None = None
+    release: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.description = described = self.model.description
+        self.translator = Translator(
+            described.name,
+            described.manifest,
+            self.model.tokenizer,
+            described.limits,
+            self.dispatcher,
+            self.pool,
+            self.metrics,
+            version=described.identity,
+            stored=self.stored,
+            cache=self.cache,
+        )
+        self.users = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self.last_used = time.monotonic()
+
+    async def start(self) -> None:
+        """Load the model in its replicas, and warm them up. Raises StartupError."""
+        await self.dispatcher.start()
+        self.last_used = time.monotonic()
+
+    async def announce(self) -> None:
+        """Report in the metrics and in the log that this version serves. The metrics have it at once."""
+        dispatcher, described = self.dispatcher, self.description
+        self.metrics.description = described.labels
+        self.metrics.watch(dispatcher, self.pids)
+        if cache := self.cache:
+            store = cache.store
+            self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
+        memory = await asyncio.to_thread(shared_memory, [pid() for pid in self.pids])
+        self.metrics.memory = memory
+        computes_int8 = described.manifest.precision == "int8" and described.device == "cpu"
+        facts = data(
+            model=described.name,
+            version=described.version,
+            digest=described.digest,
+            precision=described.manifest.precision,
+            memory_mb=round(memory / 1e6),
+            **({"int8_kernels": int8_kernels()} if computes_int8 else {}),
+        )
+        _log.info("serving on %s with %d rows", described.device, dispatcher.rows, extra=facts)
+
+    def __enter__(self) -> LoadedModel:
+        """Count a request that uses the model. `retire` waits for its end."""
+        self.users += 1
+        self._unused.clear()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.last_used = time.monotonic()
+        self.users -= 1
+        if not self.users:
+            self._unused.set()
+
+    async def retire(self, patience: float = _RETIREMENT_TIME) -> None:
+        """Wait until the running requests are answered, and stop. No new request may use the model any more.
+
+        After `patience` seconds they are answered with UNAVAILABLE.
+        """
+        if cache := self.cache:
+            cache.close()
+        try:
+            await asyncio.wait_for(self._unused.wait(), patience)
+        except TimeoutError:
+            facts = data(model=self.description.name, version=self.description.version)
+            _log.warning("%d requests were not finished after %g seconds", self.users, patience, extra=facts)
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """End the replicas at once. Unfinished requests are answered with UNAVAILABLE."""
+        await self.dispatcher.stop()
+        self.release()
 
 
 class ServedModel:

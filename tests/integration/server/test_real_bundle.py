@@ -8,8 +8,7 @@ import pytest
 from helpers.bundles import random_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
-from translane_server.models.loader import make_dispatcher
-from translane_server.models.version import CheckedModel, ModelDescription
+from translane_server.models.loader import CheckedModel, ModelDescription, make_dispatcher
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.model_sources import ModelPlace
 from translane_server.settings.server_settings import ServerSettings

@@ -2,7 +2,7 @@
 
 import os
 
-from translane_server.models.version import shared_memory
+from translane_server.core.cpus import shared_memory
 
 
 def process(folder, pid, parent, kilobytes):
