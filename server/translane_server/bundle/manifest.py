@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -56,7 +55,7 @@ def _as_flag(value: bool | float) -> str:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Architecture(_Model):
@@ -427,11 +426,6 @@ def _numbers(manifest: Manifest) -> Iterator[str]:
     for name in ("bos", "eos", "decoder_start"):
         if (number := getattr(ids, name)) >= targets:
             yield f"special_ids.{name}: {number} is not one of {targets} target ids"
-    for part in ("parity", "quality"):
-        for name, value in getattr(manifest, part) or ():
-            number = value.value if isinstance(value, Activation) else value
-            if isinstance(number, float) and not math.isfinite(number):
-                yield f"{part}.{name}: {number} is not a finite number"
 
 
 def _templates(manifest: Manifest) -> Iterator[str]:

@@ -417,7 +417,7 @@ WRONG = [
     (in_blocks, "graphs/vocabulary_blocks", 10**9, "graphs.vocabulary_blocks: 1000000000 exceeds the size"),
     (measured, "parity/max_logit_difference", math.nan, "parity.max_logit_difference: "),
     (measured, "parity/attention_tolerance", -math.inf, "parity.attention_tolerance: "),
-    (measured, "parity/max_activation", {"tensor": "x", "value": math.inf}, "parity.max_activation: "),
+    (measured, "parity/max_activation", {"tensor": "x", "value": math.inf}, "parity.max_activation.value: "),
     (measured, "quality/bleu", math.nan, "quality.bleu: "),
     *(
         (measured, f"quality_estimation/{name}", value, f"quality_estimation.{name}")
