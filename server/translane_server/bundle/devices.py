@@ -37,11 +37,8 @@ def choose_precision(requested: RequestedDevice, held: Sequence[Precision]) -> t
     """Choose one of a model's bundles, and the device that runs it.
 
     "auto" means CUDA if there is a half-precision bundle and CUDA works; otherwise it means the CPU. If a
-    half-precision bundle has to run on the CPU or is passed over, a warning says why CUDA is not used.
-
-    Args:
-        requested: the device that the operator asks for.
-        held: precision of each bundle; at least one.
+    half-precision bundle has to run on the CPU or is passed over, a warning says why CUDA is not used. `held` has the
+    precision of each bundle, at least one.
 
     Raises:
         DeviceError: the requested device does not work, or cannot run any of the bundles.

@@ -28,15 +28,7 @@ Continuation = tuple[int, int, float, float]
 
 
 class BeamStep:
-    """One decode step of beam search.
-
-    Args:
-        ranked: the best tokens of each row.
-        by_row: the search of each row; new rows are appended.
-        table: the state of the rows.
-        eos: the end-of-sentence id.
-        align: returns attention weights; see `Backend`.
-    """
+    """One decode step of beam search. `by_row` has the search of each row; new rows are appended."""
 
     def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int, align: Align) -> None:
         self.free: list[int] = []  # rows that continuing searches no longer need
@@ -198,21 +190,13 @@ def best_continuations(
 ) -> tuple[list[Continuation], list[Continuation]]:
     """Choose the best continuations of the B beams of a sentence.
 
-    The candidates of each beam are sorted. The function merges them, and reads only as many as it needs. The beam with
-    the lower number comes first between equal scores.
-
-    Args:
-        rows: the row of each beam, [B].
-        totals: the score of each beam, [B].
-        token_ids: candidates of each row, best first, [n, K].
-        scores: the score that each candidate adds to its beam, [n, K]; -inf is banned.
-        log_probs: natural log-probabilities of the candidates, [n, K].
-        beam_size: maximum number of continuations that do not end.
-        eos: the end-of-sentence id, which occurs at most once in a row.
-        all_end: whether all continuations end, because they have the maximum length.
+    Each beam has a row and a total score, [B]. Each row has candidates, best first: their ids, what they add to the
+    score (-inf is banned), and their natural log-probabilities, [n, K]. The function merges the candidates, and reads
+    only as many as it needs. The beam with the lower number comes first between equal scores. With `all_end`, all
+    continuations end, because they have the maximum length.
 
     Returns:
-        The continuations that do not end, and those that do, both best first.
+        At most `beam_size` continuations that do not end, and those that do, both best first.
     """
     going: list[Continuation] = []
     ending: list[Continuation] = []

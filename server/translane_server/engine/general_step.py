@@ -19,14 +19,7 @@ from translane_server.runtime.backend import RowMove
 
 
 class GeneralStep:
-    """One decode step of independent rows with forced tokens, rules, sampling or alternatives.
-
-    Args:
-        ranked: the best tokens of each row.
-        by_row: the search of each row; new rows are appended.
-        table: the state of the rows.
-        eos: the end-of-sentence id.
-    """
+    """The step of these rows. `by_row` has the search of each row; new rows are appended."""
 
     def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
         self.moves: list[RowMove] = []  # row copies that the backend must make, in order

@@ -40,11 +40,7 @@ def extended(text: bytes | None, surface: bytes) -> bytes:
 
 
 class SurfaceIndex:
-    """Finds tokens by their surfaces, without a pass over all V tokens in Python.
-
-    Args:
-        surfaces: the surface of each token, [V].
-    """
+    """Finds tokens by their surfaces, [V], without a pass over all of them in Python."""
 
     def __init__(self, surfaces: Sequence[bytes]) -> None:
         self.surfaces = surfaces
@@ -82,11 +78,7 @@ class SuppressedPhrases:
     """The suppressed phrases of a sentence.
 
     Phrases are found in the UTF-8 that tokens add to the text. So the tokenization does not matter, and tokens may hold
-    parts of characters.
-
-    Args:
-        phrases: UTF-8 of each phrase; empty phrases are ignored.
-        index: index of the target vocabulary.
+    parts of characters. Empty phrases are ignored.
     """
 
     def __init__(self, phrases: Sequence[bytes], index: SurfaceIndex) -> None:
@@ -101,11 +93,7 @@ class SuppressedPhrases:
                 self._rests.setdefault(phrase[:length], []).append(phrase[length:])
 
     def banned(self, generated_ids: Sequence[int]) -> BoolArray:
-        """Whether each token would complete a phrase, [V]. The caller must not write to the array.
-
-        Args:
-            generated_ids: the tokens so far, with forced tokens.
-        """
+        """Whether each token would complete a phrase after these, [V]. The caller must not write to the array."""
         tail = tail_of(generated_ids, self._index.surfaces, self._longest - 1)
         if tail is None:
             return self._holding_first
@@ -198,12 +186,7 @@ class RequiredPhrases:
     progress in the phrases, so that a hypothesis which begins a phrase does not compete with hypotheses that delay it.
     The slots of one beam are divided among the banks (Post and Vilar 2018, https://aclanthology.org/N18-1119). A
     hypothesis has a phrase if its text contains the phrase, in any tokenization. `RequiredPhrase.token_ids` is the
-    tokenization that the search tries to generate.
-
-    Args:
-        phrases: the phrases. Duplicates count once; phrases without tokens are ignored.
-        surfaces: the UTF-8 that each token adds to the text; see `TargetVocabulary`.
-        eos: the end-of-sentence id.
+    tokenization that the search tries to generate. Duplicates count once, and phrases without tokens are ignored.
     """
 
     def __init__(self, phrases: Sequence[RequiredPhrase], surfaces: Sequence[bytes], eos: int) -> None:

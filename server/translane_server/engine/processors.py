@@ -64,14 +64,10 @@ class Processed:
 def process(
     rules: Rules, token_ids: IntArray, logits: FloatArray, normalisers: FloatArray, needed: Int32Array
 ) -> Processed:
-    """The best tokens of each row under `rules`: `needed` of them, or all that are not banned.
+    """The best tokens of each row under `rules`: as many as it needs, [P], at most K; or all that are not banned.
 
-    Args:
-        rules: rules of the P rows.
-        token_ids: the best tokens without rules, best first, [P, K].
-        logits: logits, [P, V].
-        normalisers: log of the sum of the exponentials of the logits, [P].
-        needed: number of tokens that each row needs, [P]; at most K.
+    `token_ids` are the best tokens without rules, best first, [P, K]. `normalisers` are the logs of the sums of the
+    exponentials of the logits, [P] and [P, V].
     """
     size = logits.shape[1]
     values = np.take_along_axis(logits, token_ids, axis=1)  # [P, K]
@@ -235,14 +231,7 @@ class RankedTokens:
 
 
 def rank_tokens(candidates: Candidates, with_logits: Sequence[Search], table: RowTable, eos: int) -> RankedTokens:
-    """Rank the candidates of each row.
-
-    Args:
-        candidates: the results of the step, for n rows.
-        with_logits: the searches whose rows need logits at this step.
-        table: the state of the rows.
-        eos: the end-of-sentence id.
-    """
+    """Rank the candidates of each row. The rows of the searches `with_logits` need logits at this step."""
     token_ids, log_probs, logits = candidates.token_ids, candidates.log_probs, candidates.logits
     if log_probs is None:  # no row reads them
         log_probs = np.zeros(token_ids.shape, np.float32)

@@ -46,12 +46,8 @@ class Update:
 class RunningBatch:
     """The sentences that decode, and their rows.
 
-    The caller passes all returned moves to the backend, so that the backend's rows match the rows here.
-
-    Args:
-        rows: number of rows R.
-        target_capacity: maximum number of target tokens of a row.
-        align: returns attention weights of the steps that were kept; see `Backend`.
+    The caller passes all returned moves to the backend, so that the backend's rows match the rows here. `align` returns
+    attention weights of the steps that were kept; see `Backend`.
     """
 
     def __init__(self, rows: int, target_capacity: int, vocabulary: TargetVocabulary, align: Align) -> None:
@@ -147,11 +143,7 @@ class RunningBatch:
         return moves
 
     def advance(self, candidates: Candidates) -> Update:
-        """Give every row a token, and remove ended sentences. There must be no holes.
-
-        Args:
-            candidates: the results of the step.
-        """
+        """Give every row a token, and remove ended sentences. There must be no holes."""
         update, table, n = Update(), self._table, len(self._by_row)
         self.steps += 1
         self.row_steps += n
@@ -186,12 +178,9 @@ class RunningBatch:
         return int((table.limit[:n] - table.positions[:n]).min())
 
     def advance_ahead(self, token_ids: IntArray) -> Update:
-        """Give every row the tokens of several greedy steps. Tokens after the end of a sentence are dropped.
+        """Give every row the tokens of 1 … `greedy_steps` steps, [steps, n]. Those after an end are dropped.
 
         There must be no holes.
-
-        Args:
-            token_ids: the best token of each row at each step, [steps, n], with 1 … `greedy_steps` steps.
         """
         update, table, (steps, n) = Update(), self._table, token_ids.shape
         self.steps += steps

@@ -69,20 +69,11 @@ def sample_candidates(
     top_p: Numbers,
     uniforms: Float64Array,
 ) -> IntArray:
-    """Draw one of the `top_k` best candidates in each of n rows.
+    """Draw one of the `top_k` best candidates in each of n rows; return the drawn columns, [n].
 
-    The result of a row depends only on its first `top_k` columns.
-
-    Args:
-        token_ids: the best tokens, best first, [n, K].
-        scores: logits of these tokens, [n, K]; -inf is banned. The first token of a row is not banned.
-        temperature: temperature of each row (> 0), [n].
-        top_k: number of tokens to keep in each row (1 … K), [n].
-        top_p: sum of probabilities to keep in each row (0 … 1), [n].
-        uniforms: random number of each row in [0, 1), [n].
-
-    Returns:
-        The drawn columns, [n].
+    The result of a row depends only on its first `top_k` columns. Scores are logits, best first, [n, K], and -inf is
+    banned; the first token of a row is not. Each row has a temperature (> 0), `top_k` (1 … K), `top_p` (0 … 1), the sum
+    of probabilities to keep, and a random number in [0, 1), all [n].
     """
     assert token_ids.shape == scores.shape
     weights = np.exp(_scaled(scores, scores[:, :1], temperature[:, None]))
@@ -95,17 +86,7 @@ def sample_candidates(
 
 
 def sample_all(scores: FloatArray, temperature: Numbers, top_p: Numbers, uniforms: Float64Array) -> IntArray:
-    """Draw one of the V tokens in each of n rows.
-
-    Args:
-        scores: logits, [n, V]; -inf is banned. Each row has a token that is not banned.
-        temperature: temperature of each row (> 0), [n].
-        top_p: sum of probabilities to keep in each row (0 … 1), [n].
-        uniforms: random number of each row in [0, 1), [n].
-
-    Returns:
-        The drawn tokens, [n].
-    """
+    """Draw one of the V tokens in each of n rows; see `sample_candidates`. Scores are logits in any order, [n, V]."""
     tokens = np.empty(len(scores), np.int64)
     for row in range(len(scores)):  # row by row, so that the weights stay in the processor's cache
         weights = np.exp(_scaled(scores[row], scores[row].max(), temperature[row]))
@@ -174,14 +155,7 @@ def _columns(cumulative: Float64Array, targets: Float64Array, kept: IntArray) ->
 
 
 class _Draws:
-    """The parameters of D draws.
-
-    Args:
-        rows: the row of each draw, [D]; a row may occur several times.
-        samplings: the sampling of each draw, [D].
-        streams: the stream of random numbers of each draw, [D].
-        table: the state of the rows.
-    """
+    """The parameters of D draws: each has a row, which may occur several times, and a stream of random numbers."""
 
     def __init__(self, rows: IntArray, samplings: Sequence[Sampling], streams: IntArray, table: RowTable) -> None:
         self.rows = rows
@@ -195,18 +169,9 @@ class _Draws:
 def draw_tokens(
     ranked: RankedTokens, rows: IntArray, searches: Sequence[Search], streams: IntArray, table: RowTable, eos: int
 ) -> tuple[IntArray, FloatArray]:
-    """Draw D tokens.
+    """Draw D tokens; see `_Draws`. Return them and their log-probabilities, both [D].
 
-    Args:
-        ranked: the best tokens of each row.
-        rows: the row of each draw, [D]; a row may occur several times.
-        searches: the search of each draw, [D].
-        streams: the stream of random numbers of each draw, [D].
-        table: the state of the rows.
-        eos: the end-of-sentence id.
-
-    Returns:
-        The tokens and their log-probabilities, both [D]. The token is `eos` if all tokens of a row are banned.
+    The token is `eos` if all tokens of a row are banned.
     """
     tokens = np.zeros(len(rows), np.int64)
     log_probs = np.zeros(len(rows), np.float32)

@@ -148,13 +148,7 @@ class Search:
         return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
 
     def timing(self, now: float, steps: int = 0, row_steps: int = 0) -> Timing:
-        """The time and the steps in each phase.
-
-        Args:
-            now: when the search ended [seconds].
-            steps: how many steps have been made until then.
-            row_steps: how many rows these steps had, in all.
-        """
+        """The time in each phase of a search that ends `now` [seconds], after so many steps and rows in all."""
         return Timing(
             self.admitted_at - self.sequence.submitted_at,
             self.entered_at - self.admitted_at,

@@ -70,11 +70,7 @@ class Sequence:
         return cls(number, priority, submitted_at, streamed, sentence)
 
     def cost(self, target_tokens: int = -1) -> int:
-        """The work that the sequence takes: source tokens + rows * target tokens.
-
-        Args:
-            target_tokens: number of tokens of the longest hypothesis; by default as many as are expected.
-        """
+        """The work that the sequence takes: source tokens + rows * target tokens, by default as many as expected."""
         sentence = self.sentence
         source = len(sentence.source_ids)
         if target_tokens < 0:

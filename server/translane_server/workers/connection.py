@@ -41,13 +41,9 @@ class Host(Protocol):
         """
 
     def end(self, *, at_once: bool) -> str:
-        """Wait until the last replica has ended, or end it. A replica ends by itself when its connection closes.
+        """Wait until the last replica has ended, or end it; return how it ended, such as "ended with exit code 1".
 
-        Args:
-            at_once: whether to end the replica without waiting.
-
-        Returns:
-            How the replica ended, such as "ended with exit code 1".
+        A replica ends by itself when its connection closes. With `at_once`, nobody waits for that.
         """
 
 
@@ -56,9 +52,6 @@ class WorkerConnection(asyncio.BufferedProtocol):
 
     The worker gets its setup first, and answers when it is ready. Then all orders of one turn of the event loop are
     sent in one message.
-
-    Args:
-        host: runs the worker.
     """
 
     def __init__(self, setup: WorkerSetup, host: Host) -> None:

@@ -93,14 +93,9 @@ class FairQueue(Generic[Item]):
         self._removed = 0  # removed entries that are still in a heap
 
     def add(self, item: Item, caller: str, *, level: int = 0, priority: int = 0, cost: float = 1) -> Entry[Item]:
-        """Add `item`.
+        """Add `item`, for which `caller` pays. `cost` is the work that it takes (> 0).
 
-        Args:
-            item: the item.
-            caller: who pays for the item.
-            level: items of a higher level leave first, whoever they belong to.
-            priority: orders the items of one caller in one level.
-            cost: the work that the item takes (> 0).
+        Items of a higher level leave first, whoever they belong to. Priorities order items of one caller and level.
         """
         group = self._levels.get(level)
         if group is None:
@@ -141,12 +136,9 @@ class FairQueue(Generic[Item]):
         return entry.item
 
     def charge(self, caller: str, level: int, cost: float) -> None:
-        """Let a caller pay for more work than its items were expected to take. This is of no use if nothing waits.
+        """Let a caller pay for more work than its items of a level were expected to take, the work beyond (≥ 0).
 
-        Args:
-            caller: who pays.
-            level: the level of the items.
-            cost: the work beyond the costs of the items (≥ 0).
+        This is of no use if nothing waits.
         """
         if group := self._levels.get(level):
             group.charge(caller, cost)

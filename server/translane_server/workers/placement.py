@@ -69,16 +69,9 @@ def place_replicas(
 ) -> Placement:
     """The replicas that are asked for; or by default, the replicas that suit the size of the model.
 
-    Args:
-        parameters: number of parameters of the model.
-        device: the device that runs the model.
-        cpus: number of CPUs of the model; by default the CPUs that this process may use.
-        all_cpus: number of CPUs of all models, if this is more than `cpus`.
-        rows_of: returns the number of rows of so many replicas together.
-        beam_limit: the largest beam, which a replica must have the rows for.
-        rows: number of rows of all replicas that is asked for; None if `rows_of` has defaults.
-        replicas: number of replicas that is asked for.
-        threads: number of threads of each replica that is asked for.
+    The model has `cpus`, by default those that this process may use, and all models together have `all_cpus`, if these
+    are more. `rows_of` returns the number of rows of so many replicas together, and a replica must have the rows for a
+    beam of `beam_limit`. What may be asked for: the rows of all replicas, the replicas, and the threads of each.
 
     Raises:
         SettingsError: several replicas are asked for on CUDA.

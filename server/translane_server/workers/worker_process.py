@@ -68,11 +68,7 @@ class Activity:
 
 
 class SocketLink:
-    """The server at the other end of a socket. Implements `engine.loop.ServerLink`.
-
-    Args:
-        connection: socket to the server; the caller closes it.
-    """
+    """The server at the other end of a socket, which the caller closes. Implements `engine.loop.ServerLink`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -116,15 +112,7 @@ class SocketLink:
 
 
 def serve(connection: socket.socket, open_backend: Callable[[WorkerSetup], Backend]) -> int:
-    """Run a replica on `connection` until the server closes it.
-
-    Args:
-        connection: socket to the server; the caller closes it.
-        open_backend: makes the backend for the setup.
-
-    Returns:
-        The exit code for a process of this replica.
-    """
+    """Run a replica until the server closes its end of `connection`; return the exit code for a process of it."""
     server = SocketLink(connection)
     try:
         setup = receive_setup(server)
