@@ -52,8 +52,6 @@ docs/coming-from
 docs/observability
 docs/http
 docs/page
-docs/real-texts
-docs/markup
 docs/documents
 docs/glossaries
 docs/access
@@ -62,7 +60,6 @@ docs/ray-serve
 docs/security
 docs/operations
 docs/deployment
-docs/kubernetes
 docs/scaling
 docs/dashboards
 docs/export
@@ -81,7 +78,6 @@ models/zh-en/README
 :hidden:
 :caption: Measurements
 docs/benchmarks
-docs/decoding-costs
 ```
 
 ```{toctree}

@@ -42,7 +42,7 @@ def offline(record: Record) -> Iterator[str]:
 
 
 def serving(record: Record) -> Iterator[str]:
-    """The highest rates, the latency of a sentence alone, and latencies against rates."""
+    """The highest rates, and the latency of a sentence alone."""
     yield circumstances(record)
     yield f"Translane / CTranslate2, and their ratio. The highest rate keeps 95% within {record['bound'] * 1000:g} ms."
     yield from ("", "| model, precision, search | highest rate [1/s] | p50 alone [ms] | CTranslate2's setting |")
@@ -52,6 +52,10 @@ def serving(record: Record) -> Iterator[str]:
         low = cell["grid"][0]
         alone = _both(*(median_of(low[name], "p50") for name in ENGINES), decimals=1, less=True)
         yield f"| {_name(cell)} | {highest} | {alone} | {cell['setting']} |"
+
+
+def rates(record: Record) -> Iterator[str]:
+    """Latencies against rates."""
     yield from ("", "| model, precision, search | rate [1/s] | p95 [ms] | processor [ms] | failed |")
     yield "|---|---:|---:|---:|---:|"
     for cell, row in ((each, row) for each in record["cells"] for row in each["grid"]):

@@ -11,7 +11,7 @@ from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import SettingsError
 
 # In models with fewer parameters, the operators of a step are too short for several threads. In larger ones, a lone
-# sentence is decoded sooner by all threads together. Measured in docs/decoding-costs.md.
+# sentence is decoded sooner by all threads together. Measured in docs/benchmarks.md.
 _SMALL_MODEL = 20_000_000
 # Larger models have one replica. A second copy of their weights takes much memory, and the memory's speed limits them
 # however the threads are divided.

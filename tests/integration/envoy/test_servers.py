@@ -217,8 +217,8 @@ async def test_a_server_that_loses_connections_gets_no_calls_for_a_while(tmp_pat
 
 
 @pytest.mark.skipif(which("bash") is None, reason="bash is not installed")
-async def test_envoy_drains_as_the_page_about_kubernetes_has_it(tmp_path: Path):
-    page = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+async def test_envoy_drains_as_the_page_about_deployment_has_it(tmp_path: Path):
+    page = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"```yaml\n(# in the pod of Envoy.*?)```", page, re.DOTALL)
     pod = yaml.safe_load(text)
     (container,) = pod["containers"]
