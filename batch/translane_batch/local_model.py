@@ -13,6 +13,7 @@ from translane_batch.settings import OF_THIS_MACHINE, BatchSettings
 from translane_server.bundle.bundle import MANIFEST, read_manifest
 from translane_server.bundle.devices import PRECISIONS
 from translane_server.core.errors import SettingsError
+from translane_server.models.checkpoints import with_bundles
 from translane_server.models.folders import versions
 from translane_server.models.remote_model import remote_models
 from translane_server.settings.loader import first_problem
@@ -26,14 +27,19 @@ def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tupl
     """Have the model in a folder of this machine: its own folder, or that of the cache.
 
     Returns:
-        The settings for the workers, and the folder of the model. A URL of the settings has a digest. So a worker of
-        this machine finds the model in the cache, and a worker of another machine downloads the same version.
+        The settings for the workers, and the folder of the model. A name has become a folder or a URL, and a URL has a
+        digest. So a worker of this machine finds the model in the cache, and a worker of another machine downloads the
+        same version.
 
     Raises:
         SettingsError: the settings contradict each other.
-        BundleError: the model cannot be downloaded, and no version of it is in the cache.
+        BundleError: the model cannot be exported, or cannot be downloaded, and no version of it is in the cache.
     """
-    place = settings.place
+    found = with_bundles(server_settings(settings)).model
+    assert found, "the run has a model of its own"
+    (place,) = found
+    if place != settings.place:
+        settings = settings.model_copy(update={"model": str(place)})
     if isinstance(place, ModelPlace):
         return settings, place.folder
     log(f"the model is at {place.url}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from translane.command_error import CommandError
 from translane_server.core.terminal import printable
 from translane_server.settings.loader import Flag, Settings
-from translane_server.settings.model_sources import ModelPlace, RemotePlace, place_of
+from translane_server.settings.model_sources import BUNDLED_MODEL_URL, ModelPlace, RemotePlace, open_url, place_of
 
 ENV_PREFIX = "TRANSLANE_BATCH_"
 
@@ -41,7 +41,10 @@ _DECIDING = (
     *("min_quality", "max_ratio", "keep_left_out"),
 )
 
-OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "max_batch_size")
+OF_THIS_MACHINE = (
+    *("bundled_model", "model_cache", "model_cache_bytes"),
+    *("device", "replicas", "threads", "max_batch_size"),
+)
 """Settings of the model in a process that translates, under the same name."""
 
 
@@ -70,11 +73,15 @@ class BatchSettings(Settings):
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(description="Folder for the translated files.")
     model: Annotated[str, Flag("FOLDER", in_usage=True, unquoted=True)] = Field(
-        default="", description="Folder or URL of the model bundle; with --server, the name of a model there."
+        default="", description="Folder, URL or name of the model; with --server, the name of a model there."
+    )
+    bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = Field(
+        default=BUNDLED_MODEL_URL,
+        description="URL that the model zh-en is downloaded from, where there is no clone that has it.",
     )
     model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None,
-        description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
+        description="Folder of the bundles that were downloaded or exported; by default in the user's cache folder.",
     )
     model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = Field(
         default=32 * 1024**3,

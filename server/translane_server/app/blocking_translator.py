@@ -36,7 +36,8 @@ class Translator:
     survive a fork: make one in the child.
 
     Args:
-        model: The folder or the URL of a model bundle, or several; NAME=FOLDER gives a model a name. Or all settings.
+        model: The folder or the URL of a model bundle, or the name of a model (see docs/models.md); or several of them.
+            NAME=FOLDER gives a model another name. Or all settings.
         workers: Processes that decode. None: as many as suit the model and the CPUs.
         cpus: CPUs of all models. None: those that this program may use.
         settings: Settings of the server by name, such as `device="cpu"` or `glossaries=folder`. See docs/server.md.

@@ -10,6 +10,7 @@ from translane_server.access.certificates import certificates_of
 from translane_server.access.keys import load_keys
 from translane_server.core.errors import CertificateError, KeysError
 from translane_server.models.build import build_registry, shortages
+from translane_server.models.checkpoints import with_bundles
 from translane_server.models.remote_model import remote_models
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
@@ -37,6 +38,7 @@ def check(settings: ServerSettings) -> Iterator[str]:
         if expired == len(keys):
             raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane keys add makes one")
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
+    settings = with_bundles(settings)
     for place, remote in remote_models(settings).items():
         yield f"model bundle {place.url}: sha256:{remote.refresh()} is in {remote.folder}"
     models = build_registry(settings, Metrics())

@@ -28,13 +28,12 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
     with packages_load():
         from translane_server.app.lifetime import run
-        from translane_server.models.checkpoints import with_bundles
         from translane_server.translation.tokenizer_pool import any_thread_runs
     for name in _NEEDED_BY_REPLICAS:
         if find_spec(name) is None:
             raise ModuleNotFoundError(name=name)
     try:
-        code = run(with_bundles(settings, environ), environ)
+        code = run(settings, environ)
     except KeyboardInterrupt:  # the server does not handle signals yet
         code = _INTERRUPTED
     except StartupError as error:

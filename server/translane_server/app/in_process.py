@@ -53,9 +53,9 @@ from translane_server.api.service import server_info
 from translane_server.api.status import CODES
 from translane_server.core.errors import InvalidRequestError, QueueFullError, RequestError, SettingsError
 from translane_server.models.build import loaded_models
-from translane_server.models.checkpoints import with_bundles
 from translane_server.models.registry import Registry
 from translane_server.settings.loader import first_problem
+from translane_server.settings.model_sources import users_cache
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names
@@ -101,7 +101,8 @@ class AsyncTranslator:
         Raises:
             StartupError: a model is wrong, or cannot be loaded.
         """
-        self._settings = await asyncio.to_thread(with_bundles, self._settings, os.environ)
+        cache = self._settings.model_cache or users_cache(os.environ)
+        self._settings = self._settings.model_copy(update={"model_cache": cache})
         self._models = await self._opened.enter_async_context(loaded_models(self._settings, cpus=self._cpus))
         return self
 

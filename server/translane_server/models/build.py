@@ -11,6 +11,7 @@ from pathlib import Path
 from translane_server.core.cpus import available_cpus, available_memory
 from translane_server.core.errors import SettingsError
 from translane_server.core.terminal import listed
+from translane_server.models.checkpoints import with_bundles
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loader import ModelDescription, ModelLoader, estimated_memory, placement_of
@@ -27,13 +28,16 @@ _log = logging.getLogger(__name__)
 
 
 def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None = None) -> Registry:
-    """Find all models and glossaries, download those of URLs, and check their files. No model is loaded yet.
+    """Find all models and glossaries, and check their files: no model is loaded yet.
+
+    Checkpoints are exported before, and models at URLs downloaded.
 
     All models together have so many `cpus`; by default those that this process may use.
 
     Raises:
         StartupError: a model or a glossary is wrong. If there are several models, the message names the model.
     """
+    settings = with_bundles(settings)
     glossaries = GlossaryFolder(settings.glossaries)
     glossaries.load()
     remote = remote_models(settings)

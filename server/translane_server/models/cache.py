@@ -6,6 +6,7 @@
     holds/DIGEST          is locked by whoever uses this bundle; its time is that of the last use
     urls/KEY              a link to the bundle that a URL without a digest led to last
     unfinished/DIGEST/    a bundle that is being downloaded, or that a killed server left
+    exported/             bundles of checkpoints that were exported here: see `checkpoints`
     lock                  is locked by the only process that changes the folder
 
 Locks are those of the kernel (flock), so a process that is killed holds nothing.
@@ -54,10 +55,7 @@ class ModelCache:
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        try:
-            self.folder = folder.expanduser().absolute()
-        except RuntimeError:
-            raise BundleError(f"model cache {folder}: the user has no home; --model-cache names a folder") from None
+        self.folder = folder
         self._most_bytes = most_bytes
         self._bundles, self._holds, self._urls, self._unfinished = (
             self.folder / name for name in ("bundles", "holds", "urls", "unfinished")

@@ -1,7 +1,7 @@
-"""Bundles of checkpoints: a model of the Hugging Face Hub by its name, or a folder of PyTorch weights.
+"""Models by their names: the bundled one, one of the Hugging Face Hub, or a folder of PyTorch weights.
 
 The server has no exporter: `translane export` runs as a process of its own, once for each checkpoint. The bundles are
-kept in the user's cache folder, by the revision of the checkpoint and the version of the exporter.
+kept in the model cache, by the revision of the checkpoint and the version of the exporter.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.metadata
-import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +24,20 @@ from typing import Any
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
-from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace, is_model_name, users_cache
+from translane_server.models.remote_model import model_cache
+from translane_server.settings.model_sources import (
+    BUNDLED_MODEL,
+    ModelPlace,
+    ModelUrl,
+    RemotePlace,
+    hub_name,
+    is_bundled,
+    is_model_name,
+)
 from translane_server.settings.server_settings import ServerSettings
 
-# A name of the Hub, with or without a revision.
-_HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
+# The bundled model of a clone, which the package of an editable installation lies in.
+_IN_CLONE = Path(__file__).parents[3] / "models" / BUNDLED_MODEL
 # A folder with one of these may be a checkpoint: of Hugging Face, `translane train`, fairseq, OpenNMT-py or Marian.
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.pt", "*.npz")
 # What no export reads: weights of other frameworks, and whatever lies in folders.
@@ -58,29 +66,28 @@ class _Checkpoint:
     folder: Callable[[], Path]
 
 
-def with_bundles(settings: ServerSettings, environ: Mapping[str, str]) -> ServerSettings:
-    """Return the settings with a bundle in the place of each checkpoint of `model`.
+def with_bundles(settings: ServerSettings) -> ServerSettings:
+    """Return the settings with a bundle, or the URL of one, in the place of each name and each checkpoint of `model`.
 
-    What is no folder, and has the form of a name of the Hub, is that. A folder without weights of PyTorch stays.
+    A folder without weights of PyTorch stays.
 
     Raises:
         BundleError: the Hub has no such model or does not answer, PyTorch is missing, or the export has failed.
     """
-    if not settings.model:
-        return settings
-    cache = (users_cache(environ) or Path.home() / ".cache/translane/models").with_name("exported")
-    precision = "fp16" if settings.device == "cuda" else "fp32"
-    places = (_with_bundle(each, cache, precision) for each in settings.model)
-    return settings.model_copy(update={"model": tuple(places)})
+    places = tuple(_with_bundle(each, settings) for each in settings.model or ())
+    return settings.model_copy(update={"model": places}) if places else settings
 
 
-def _with_bundle(place: ModelPlace | RemotePlace, cache: Path, precision: str) -> ModelPlace | RemotePlace:
+def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> ModelPlace | RemotePlace:
     if isinstance(place, RemotePlace):
         return place
+    if is_bundled(place):
+        if (_IN_CLONE / MANIFEST).exists():
+            return ModelPlace(_IN_CLONE, place.name)
+        return RemotePlace(ModelUrl.parse(settings.bundled_model), place.name)
     title = str(place.folder)
-    named = _HUB_NAME.fullmatch(title)
-    if named and not place.folder.exists():
-        name, asked = named.groups()
+    if named := hub_name(place):
+        name, asked = named
         commit, files = _look_up(name, asked)
         if MANIFEST in files:
             return RemotePlace(ModelUrl.parse(f"hf://{name}@{commit}"), place.name)
@@ -91,7 +98,8 @@ def _with_bundle(place: ModelPlace | RemotePlace, cache: Path, precision: str) -
     else:
         folder = place.folder.resolve()
         found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
-    return ModelPlace(_exported(found, cache, precision), place.name)
+    precision = "fp16" if settings.device == "cuda" else "fp32"
+    return ModelPlace(_exported(found, model_cache(settings) / "exported", precision), place.name)
 
 
 def _weights_in(folder: Path) -> Iterator[Path]:
@@ -171,7 +179,7 @@ def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at work on it
         if not (bundle / MANIFEST).exists():
             folder = checkpoint.folder()
-            print(f"translane serve: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
+            print(f"translane: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
             command = [sys.executable, "-m", "translane", "export", str(folder), "-o", str(bundle)]
             command += ["--precision", precision, *(["--name", name] if name else [])]
             # The lock is held until the export ends, even if this process is killed.

@@ -175,6 +175,15 @@ class RemoteModel:
             raise BundleError(f"model bundle {self._url}: {about}{error}") from None
 
 
+def model_cache(settings: ServerSettings) -> Path:
+    """Return the folder of the model cache. Raises BundleError if the user has no home to have it in."""
+    folder = settings.model_cache or _DEFAULT_CACHE
+    try:
+        return folder.expanduser().absolute()
+    except RuntimeError:
+        raise BundleError(f"model cache {folder}: the user has no home; --model-cache names a folder") from None
+
+
 def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     """Return the models of `settings` that are at URLs. None of them is fetched yet.
 
@@ -183,7 +192,7 @@ def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:
         return {}
-    cache = ModelCache(settings.model_cache or _DEFAULT_CACHE, settings.model_cache_bytes)
+    cache = ModelCache(model_cache(settings), settings.model_cache_bytes)
     models = {url: RemoteModel(url, cache) for url in {place.url for place in places}}
     return {place: models[place.url] for place in places}
 

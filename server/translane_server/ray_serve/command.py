@@ -13,7 +13,7 @@ from translane_server.core.terminal import write_output
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import ModelPlace, RemotePlace
+from translane_server.settings.model_sources import ModelPlace, RemotePlace, is_named
 
 _PROG = "translane ray"
 
@@ -90,18 +90,18 @@ def _places(settings: RaySettings) -> dict[str, ModelPlace | RemotePlace]:
     """Where each model is, by the models' names. Nothing is downloaded.
 
     Raises:
-        SettingsError: a model at a URL has no name, or two models have the same name.
+        SettingsError: a model at a URL, or of the Hub, has no name, or two models have the same name.
         SettingsError, BundleError: see `find_models`.
     """
     local: list[ModelPlace] = []
     places: list[ModelPlace | RemotePlace] = []
     for place in settings.model or ():
-        if isinstance(place, ModelPlace):
+        if isinstance(place, ModelPlace) and not is_named(place):
             local.append(place)
         elif place.name:
             places.append(place)
         else:
-            raise SettingsError(f"MODEL {place.url}: --separate-models takes the name of a model, too: NAME=URL")
+            raise SettingsError(f"MODEL {place}: --separate-models takes the name of a model, too: NAME={place}")
     if local or settings.models:
         places += [ModelPlace(folder, name) for name, folder in find_models(local, settings.models).items()]
     found: dict[str, ModelPlace | RemotePlace] = {}

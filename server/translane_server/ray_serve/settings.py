@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from translane_server.settings.loader import Flag
-from translane_server.settings.model_sources import ModelPlace, RemotePlace
+from translane_server.settings.model_sources import ModelPlace, RemotePlace, is_named
 from translane_server.settings.server_settings import ServerSettings
 
 ENV_PREFIX = "TRANSLANE_RAY_"
@@ -110,4 +110,6 @@ class RaySettings(EngineSettings):
 
 def written(place: ModelPlace | RemotePlace) -> str:
     """Return a place as the setting `model` has it, wherever it is read. `EngineSettings` have no URLs with secrets."""
-    return str(replace(place, folder=place.folder.absolute()) if isinstance(place, ModelPlace) else place)
+    if isinstance(place, RemotePlace) or is_named(place):
+        return str(place)
+    return str(replace(place, folder=place.folder.absolute()))

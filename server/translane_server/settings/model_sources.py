@@ -24,6 +24,18 @@ from translane_server.bundle.manifest import LONGEST_MODEL_NAME, MODEL_NAME
 from translane_server.settings.loader import UNQUOTED
 
 _MOST_CHARACTERS = 4_000
+# A name of the Hub, with or without a revision.
+_HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
+
+BUNDLED_MODEL = "zh-en"
+"""The name of the model that comes with a clone."""
+
+_BUNDLED_DIGEST = "61dc9362c42805a04388a606ebc4b96b9814cfcaf144da12278522d4e753c89c"
+BUNDLED_MODEL_URL = (
+    f"https://github.com/translane/translane/releases/download/{BUNDLED_MODEL}-{_BUNDLED_DIGEST[:8]}"
+    f"@sha256:{_BUNDLED_DIGEST}"
+)
+"""Where the files of the bundled model are. The release workflow puts them there."""
 _DIGEST = re.compile("@sha256:([^/?#@]*)$")
 # What follows the scheme of stores that have names in the place of hosts. Names of buckets:
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -113,6 +125,27 @@ def is_model_name(text: str) -> bool:
     return len(text) <= LONGEST_MODEL_NAME and re.fullmatch(MODEL_NAME, text) is not None
 
 
+def hub_name(place: ModelPlace | RemotePlace) -> tuple[str, str | None] | None:
+    """Return the name and the revision of a model of the Hugging Face Hub; None of a place that is none.
+
+    What is no folder, and has the form of a name of the Hub, is that.
+    """
+    if isinstance(place, RemotePlace) or place.folder.exists():
+        return None
+    named = _HUB_NAME.fullmatch(str(place.folder))
+    return (named[1], named[2]) if named else None
+
+
+def is_bundled(place: ModelPlace | RemotePlace) -> bool:
+    """Whether a place is the name of the bundled model, and no folder."""
+    return isinstance(place, ModelPlace) and str(place.folder) == BUNDLED_MODEL and not place.folder.exists()
+
+
+def is_named(place: ModelPlace | RemotePlace) -> bool:
+    """Whether a place is the name of a model, wherever its files are."""
+    return is_bundled(place) or hub_name(place) is not None
+
+
 def users_cache(environ: Mapping[str, str]) -> Path | None:
     """Return the folder of downloaded models within the user's folder of caches, if the environment names that.
 
@@ -134,6 +167,14 @@ def read_places(value: Any) -> Any:
     if not isinstance(values, list | tuple):
         return values
     return tuple([_read_place(each) if isinstance(each, str | Path) else each for each in values if each != ""])
+
+
+def open_url(text: str) -> str:
+    """Refuse what is no URL of a model, or has a secret in it."""
+    url = ModelUrl.parse(text)
+    if url.user or url.query:
+        raise ValueError("this URL has no password and no query")
+    return text
 
 
 def read_folder(value: Any) -> Any:

@@ -21,7 +21,14 @@ from pydantic import (
 from translane.arguments import hint
 from translane_server.bundle.manifest import MODEL_NAME
 from translane_server.settings.loader import Flag, Settings, first_problem, flag_name
-from translane_server.settings.model_sources import ModelPlace, RemotePlace, read_folder, read_places
+from translane_server.settings.model_sources import (
+    BUNDLED_MODEL_URL,
+    ModelPlace,
+    RemotePlace,
+    open_url,
+    read_folder,
+    read_places,
+)
 
 ENV_PREFIX = "TRANSLANE_"
 
@@ -132,13 +139,15 @@ class ServerSettings(Settings):
         BeforeValidator(read_places),
         Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
     ] = None
-    """Bundles to serve: folders, URLs, or checkpoints by their names on the Hugging Face Hub; NAME=… names one."""
+    """Models to serve: folders, URLs, names on the Hugging Face Hub, or zh-en; NAME=… gives one another name."""
     models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = None
     """Folder of models to serve: each folder in it is a model of that name."""
     model_cache: _Folder = None
-    """Folder of the bundles that were downloaded from URLs; by default in the user's cache folder."""
+    """Folder of the bundles that were downloaded or exported; by default in the user's cache folder."""
     model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = 32 * 1024**3
     """Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes]."""
+    bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = BUNDLED_MODEL_URL
+    """URL that the model zh-en is downloaded from, where there is no clone that has it."""
     model_version: Annotated[str, Flag("VERSION"), Field(max_length=255)] = ""
     """Version to serve: the name of its folder; by default the highest one that is good."""
     strict_reload: bool = Field(

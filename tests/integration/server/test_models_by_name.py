@@ -3,6 +3,7 @@
 The hub is one on loopback, which huggingface_hub itself asks.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -17,10 +18,11 @@ import pytest
 import torch
 import transformers
 
-from helpers.file_server import wait_until
+from helpers.file_server import serving_files, wait_until
 from helpers.foreign_folders import marian
 from helpers.hub import serving_hub
 from translane.options import TranslateOptions
+from translane_server.settings.model_sources import BUNDLED_MODEL_URL
 
 ROOT = Path(__file__).parents[3]
 NAME = "owner/opus-mt-zh-en"
@@ -51,7 +53,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hub(checkpoint):
-    with serving_hub({NAME: checkpoint}) as hub:
+    with serving_hub({NAME: checkpoint, "owner/second": checkpoint}) as hub:
         yield hub
 
 
@@ -75,7 +77,7 @@ def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp
     first = check(environ, NAME)
     assert first.returncode == 0, first.stderr
     assert re.search(r"model opus-mt-zh-en: version 1@\w+, fp32, on cpu", first.stdout)
-    assert f"exporting {NAME} to {tmp_path}/cache/translane/exported/opus-mt-zh-en-" in first.stderr
+    assert f"exporting {NAME} to {tmp_path}/cache/translane/models/exported/opus-mt-zh-en-" in first.stderr
     assert "model.safetensors" in hub.downloads()
     assert not {"pytorch_model.bin", "tf_model.h5"} & set(hub.downloads())
 
@@ -108,6 +110,33 @@ def test_what_the_page_says_to_those_who_come_from_transformers(environ, tmp_pat
     assert [len(lines) for lines in printed] == [2, 2]
     assert set(re.findall(r"(\w+)=", easy)) <= TranslateOptions.__optional_keys__
 
+    (tmp_path / "corpus.txt").write_text(f"{TEXT}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "translane", "batch", "corpus.txt", "-o", "out", "--model", NAME]
+    run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert (run.returncode, "exporting" in run.stderr) == (0, False), run.stderr
+    assert (tmp_path / "out/corpus.txt").read_text(encoding="utf-8").strip()
+
+
+@pytest.mark.slow
+def test_several_names_serve_several_models(environ):
+    run = check(environ, NAME, "again=owner/second", "zh-en")
+    assert run.returncode == 0, run.stderr
+    assert re.findall(r"model (\S+): version", run.stdout) == ["opus-mt-zh-en", "again", "zh-en"]
+
+
+def test_the_bundled_model_is_that_of_the_clone_or_comes_from_the_release(environ, tmp_path):
+    digest = hashlib.sha256((ROOT / "models/zh-en/manifest.json").read_bytes()).hexdigest()
+    assert BUNDLED_MODEL_URL.endswith(f"/zh-en-{digest[:8]}@sha256:{digest}")
+    found = check(environ, "zh-en")
+    assert "model zh-en: version 1@" in found.stdout, found.stderr
+    assert not (tmp_path / "cache").exists()
+    no_clone = f"from translane_server.models import checkpoints as c; c._IN_CLONE = c.Path({str(tmp_path)!r})"
+    with serving_files() as release:
+        release.put(ROOT / "models/zh-en", "release")
+        url = f"{release.url}/release@sha256:{digest}"
+        downloaded = check(environ, "zh-en", "--bundled-model", url, prelude=no_clone)
+    assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.stdout, downloaded.stderr
+
 
 @pytest.mark.slow
 def test_a_folder_is_exported_anew_when_its_files_change(environ, checkpoint, tmp_path):
@@ -132,7 +161,7 @@ def test_a_killed_download_leaves_no_half_of_a_model(environ, hub, tmp_path):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         del hub.holds["model.safetensors"]
-    assert not list((tmp_path / "cache/translane/exported").glob("*/"))
+    assert not list((tmp_path / "cache/translane/models/exported").glob("*/"))
     assert check(environ, NAME).returncode == 0
 
 

@@ -165,7 +165,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
     cases: list[tuple[dict[str, Any], str]] = [
         ({"beam_size": 3}, r"other settings \(beam_size was 2, is 3\)"),
         ({"beam_size": 2, "leave_out": ("copy",)}, r"leave_out was \[\], is \['copy'\]"),
-        ({"beam_size": 2, "model": "other"}, "model was 'model of zh-en'"),
+        ({"beam_size": 2, "model": "other"}, "model was 'model of .*zh-en'"),
         ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out"}, "output was"),
     ]
     for changes, sentence in cases:

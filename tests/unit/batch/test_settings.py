@@ -85,7 +85,7 @@ def test_all_that_decides_the_outputs_is_compared() -> None:
     """A new setting is either in the identity of a run, or it changes no output, and is named here."""
     elsewhere = {"corpus", "model"}  # by their contents
     of_no_effect = {
-        "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads", "max_batch_size",
-        "requests", "task_size", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
+        "bundled_model", "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads",
+        "max_batch_size", "requests", "task_size", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
     }  # fmt: skip
     assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect

@@ -56,9 +56,9 @@ def test_a_model_and_nothing_else():
 
 
 def test_settings_of_the_server_reach_the_engine_through_yaml():
-    argv = ["a=models/a", "--max-batch-size=8", "--idle-timeout=1.5", "--port=7", "--keys-file=keys", "--no-pivot"]
+    argv = ["a=some/models/a", "--max-batch-size=8", "--idle-timeout=1.5", "--port=7", "--keys-file=keys", "--no-pivot"]
     values = only_application(*argv, TRANSLANE_RAY_LOG_LEVEL="debug")["args"]["groups"]["translane"]
-    folder, keys = Path("models/a").absolute(), Path("keys").absolute()
+    folder, keys = Path("some/models/a").absolute(), Path("keys").absolute()
     set_ones: dict[str, Any] = {"max_batch_size": 8, "idle_timeout": 1.5, "log_level": "debug", "pivot": False}
     assert values == {"model": [f"a={folder}"], "keys_file": str(keys), **set_ones}
     given = EngineSettings(model=(ModelPlace(folder, "a"),), keys_file=keys, **set_ones)
@@ -130,10 +130,17 @@ def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
     }
 
 
+def test_names_of_models_stay_names_which_each_engine_finds():
+    given = ["owner/de-en@main", "en=owner/en-de", "zh-en"]
+    assert only_application(*given)["args"]["groups"]["translane"]["model"] == given
+    groups = only_application("a=owner/de-en", "b=zh-en", "--separate-models")["args"]["groups"]
+    assert [each["model"] for each in groups.values()] == [["a=owner/de-en"], ["b=zh-en"]]
+
+
 @pytest.mark.parametrize(
     ("models", "problem"),
     [
-        (["https://a/de"], "MODEL https://a/de: --separate-models takes the name of a model, too: NAME=URL"),
+        (["https://a/de"], "MODEL https://a/de: --separate-models takes the name of a model, too: NAME=https://a/de"),
         (["a=https://a/de", "a=https://a/fr"], "two models have the name a: a=https://a/de and a=https://a/fr"),
         (["a=https://a/de", "a=/models/a"], "two models have the name a: a=https://a/de and a=/models/a"),
     ],
