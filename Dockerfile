@@ -22,11 +22,25 @@ RUN case "$DEVICE" in \
       *) echo "DEVICE is cpu or cuda, not '$DEVICE'" >&2; exit 1 ;; \
     esac \
  && /build/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
- && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
+ && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir --no-compile -c "$pins" \
       "$(echo /dist/*.whl)[$extra,$EXTRAS]"
+COPY models/zh-en models/zh-en
+# What no server imports goes: tests, stubs, what converts models, the library of ONNX Runtime for C (Python has one
+# of its own), and hf_xet, which downloads checkpoints faster that only PyTorch reads. The image has the bytecode of what
+# the last command here imports; whatever else is imported is compiled then.
+RUN cd /opt/translane/lib/python3.*/site-packages \
+ && find . -name tests -prune -exec rm -rf {} + \
+ && find . \( -name '*.a' -o -name '*.pyi' \) -delete \
+ && rm -rf numpy/distutils numpy/f2py onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
+ && if [ "$DEVICE" = cpu ]; then rm onnxruntime/capi/libonnxruntime.so*; fi \
+ && /build/bin/python -m pip --python /opt/translane/bin/python uninstall --yes hf-xet
+RUN ORT_DISABLE_TELEMETRY=1 /opt/translane/bin/python -c "\
+import translane_server.app.healthcheck, translane_server.app.lifetime, translane_server.http.port; \
+import google.protobuf.json_format, httpx2, huggingface_hub.constants, markdown_it, turbohtml; \
+from translane import Translator; \
+print(Translator('models/zh-en', device='cpu').translate('A cat.'))"
 # Both stages have the same Debian packages, so this stage can list them.
 COPY scripts/write-contents scripts/
-COPY models/zh-en models/zh-en
 RUN mkdir -p /opt/translane/share/translane \
  && /build/bin/python scripts/write-contents /opt/translane/bin/python models/zh-en \
       /opt/translane/share/translane
