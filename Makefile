@@ -47,6 +47,7 @@ check: .venv/.everything  ## lint, format, types, imports, generated code, polic
 	$(BIN)/lint-imports
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
+	scripts/set-version --check
 	$(BIN)/python scripts/generate-chart --check
 	$(BIN)/python scripts/generate-docs --check
 	@if command -v checkov >/dev/null; then rm -rf build/policies && mkdir -p build/policies && cp Dockerfile deploy/kubernetes.yaml build/policies \
@@ -92,7 +93,7 @@ stubs:  ## generate the gRPC stubs from the .proto file
 pins:  ## resolve constraints.txt and constraints-cuda.txt anew
 	scripts/update-pins
 
-wheel: .venv/.made  ## build the files of a release in dist: the wheel, and an archive of the bundled model
+wheel: .venv/.made  ## build the files of a release in dist: the wheel, the sdist, and an archive of the bundled model
 	@$(PIP) hatchling
 	@scripts/build-release dist
 

@@ -19,7 +19,7 @@ SHARED = ("--numprocesses", "auto", "--dist", "loadgroup", "--no-loadscope-reord
 PYTEST = ("python", "-m", "pytest", *SHARED, "-p", "no:cacheprovider")
 
 
-@nox.session(python=["3.11", "3.12", "3.13"])
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 def tests(session: nox.Session) -> None:
     """All tests, at the versions of constraints.txt."""
     pins = ("-c", "constraints.txt", "--build-constraint", "constraints.txt")

@@ -93,6 +93,21 @@ def test_it_holds_every_file_of_a_package(wheel, package):
     assert f"{package}/py.typed" in files
 
 
+def test_the_sdist_builds_the_same_wheel(release, wheel, tmp_path):
+    (path,) = release.glob("translane-*.tar.gz")
+    with tarfile.open(path) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (built,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(built) as again:
+        assert {each.filename: each.CRC for each in again.infolist()} == {
+            each.filename: each.CRC for each in wheel.infolist()
+        }
+
+
 def test_it_holds_the_licence(wheel, info):
     assert wheel.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
