@@ -244,19 +244,6 @@ async def test_samples_without_a_seed_are_drawn_each_time():
         assert lookups(running) == (0, 0)
 
 
-async def test_errors_name_the_texts_that_the_caller_sent():
-    async with serving(cache_bytes=CACHE) as running:
-        await running.stub.Translate(pb.TranslateRequest(texts=["one"]))
-        options = {"split_sentences": False}
-        await running.stub.Translate(pb.TranslateRequest(texts=["one"], options=options))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await running.stub.Translate(pb.TranslateRequest(texts=["one", "one", "x" * 50], options=options))
-        assert str(caught.value.details()).startswith("texts[2]: has 51 tokens")
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await running.stub.Translate(pb.TranslateRequest(texts=["one"] * 9))
-        assert str(caught.value.details()).startswith("texts: has 9 entries")
-
-
 async def test_a_caller_who_goes_away_leaves_nothing():
     async with serving(cache_bytes=CACHE) as running:
         running.backend.hold()
@@ -322,16 +309,6 @@ async def test_a_known_text_counts_as_one_sentence_of_its_key(tmp_path):
         assert "its key may have 3 in flight" in str(caught.value.details())
 
 
-async def test_a_caller_that_a_proxy_names_finds_its_own_translations():
-    request = pb.TranslateRequest(texts=["one"])
-    async with serving(cache_bytes=CACHE, caller_header="x-caller") as running:
-        counts = [
-            (await running.stub.Translate(request, metadata=[("x-caller", name)])).timing.cached_texts
-            for name in ("a", "b", "a", "b")
-        ]
-    assert counts == [0, 0, 1, 1]
-
-
 async def test_glossaries_that_change_make_a_text_unknown(tmp_path):
     path = tmp_path / "words.zh.en.tsv"
     path.write_text("one\tONE\n", encoding="utf-8")
@@ -378,16 +355,6 @@ async def test_a_new_version_begins_with_nothing(tmp_path):
         new = [await stub.Translate(request) for _ in range(2)]
     assert [each.timing.cached_texts for each in (*old, *new)] == [0, 2, 0, 2]
     assert texts_of(old[0]) == texts_of(old[1]) != texts_of(new[0]) == texts_of(new[1])
-
-
-@pytest.mark.slow
-async def test_a_model_may_have_a_cache_of_its_own_size(tmp_path):
-    put_bundle(tmp_path / "zh-en", source_languages=["zh"])
-    put_bundle(tmp_path / "ja-en", source_languages=["ja"])
-    changes = {"cache_bytes": CACHE, "model_settings": {"ja-en": {"cache_bytes": 0}}}
-    async with serving_library(tmp_path, **changes) as (server, _):
-        assert server.models.models["zh-en"].ready.translator.cache is not None
-        assert server.models.models["ja-en"].ready.translator.cache is None
 
 
 async def test_the_log_has_counts_and_no_texts(caplog):

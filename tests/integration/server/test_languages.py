@@ -4,7 +4,6 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
 
-import grpc
 import pytest
 
 from helpers.key_files import holder, key_file
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.slow
 
 PAIRS = {"de-en": ("de", "en"), "fr-en": ("fr", "en"), "en-zh": ("en", "zh")}
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
-FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
 OPTIONS = pb.DecodingOptions(max_length=8, beam_size=2)
 
 
@@ -40,50 +38,6 @@ async def serving(library, tracer=None, **changes):
 
 def texts_of(response):
     return [translation.hypotheses[0].text for translation in response.translations]
-
-
-async def in_two_requests(stub, texts, first):
-    """The translations of the texts through English, each step asked for by its model's name."""
-    between = await stub.Translate(
-        pb.TranslateRequest(texts=texts, model=first, options=pb.DecodingOptions(beam_size=OPTIONS.beam_size))
-    )
-    return await stub.Translate(pb.TranslateRequest(texts=texts_of(between), model="en-zh", options=OPTIONS))
-
-
-async def refused(call):
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    return caught.value.code(), caught.value.details()
-
-
-def counted(server):
-    """How many requests each model has answered."""
-    name = "translane_request_duration_seconds_count"
-    return {
-        sample.labels["model"]: sample.value
-        for family in server.metrics.registry.collect()
-        for sample in family.samples
-        if sample.name == name and sample.labels["result"] == "ok"
-    }
-
-
-async def test_a_pair_that_no_model_has_goes_through_english(library):
-    async with serving(library) as (server, stub):
-        request = pb.TranslateRequest(texts=[GERMAN, ""], source_language="de", target_language="zh", options=OPTIONS)
-        response = await stub.Translate(request)
-        expected = await in_two_requests(stub, [GERMAN, ""], "de-en")
-        assert texts_of(response) == texts_of(expected)
-        assert all(texts_of(expected)[:1])
-        assert response.model == ""
-        assert [list(each.models) for each in response.translations] == [["de-en", "en-zh"]] * 2
-        assert [each.treatment.pivot_language for each in response.translations] == ["en", "en"]
-        assert response.translations[0].hypotheses[0].score == expected.translations[0].hypotheses[0].score
-
-        stream = pb.TranslateStreamRequest(text=GERMAN, source_language="de", target_language="zh", options=OPTIONS)
-        messages = [message async for message in stub.TranslateStream(stream)]
-        assert "".join(message.text_delta for message in messages) == texts_of(expected)[0]
-        assert messages[-1].treatment.pivot_language == "en"
-        assert counted(server) == {"de-en": 3, "en-zh": 3, "fr-en": 0}
 
 
 async def test_a_document_through_english_is_logged_as_its_texts_are(library, caplog):
@@ -117,43 +71,6 @@ async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
         stream = pb.TranslateStreamRequest(text="a", options=OPTIONS, **pair)
         assert [message async for message in stub.TranslateStream(stream, metadata=metadata)]
         assert paid() == 3
-
-
-async def test_texts_of_several_languages_in_one_request(library):
-    async with serving(library) as (_, stub):
-        texts = [FRENCH, GERMAN, FRENCH]
-        request = pb.TranslateRequest(texts=texts, source_language="auto", target_language="zh", options=OPTIONS)
-        response = await stub.Translate(request)
-        german, french = [
-            await in_two_requests(stub, [each], f"{n}-en") for n, each in (("de", GERMAN), ("fr", FRENCH))
-        ]
-        assert texts_of(response) == [*texts_of(french), *texts_of(german), *texts_of(french)]
-        assert [each.treatment.source_language for each in response.translations] == ["fr", "de", "fr"]
-        assert response.model == ""
-        first = ["fr-en", "de-en", "fr-en"]
-        assert [list(each.models) for each in response.translations] == [[each, "en-zh"] for each in first]
-
-
-async def test_what_is_refused(library):
-    async with serving(library, pivot=False) as (_, stub):
-        code, details = await refused(
-            stub.Translate(pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh"))
-        )
-        assert code == grpc.StatusCode.NOT_FOUND
-        assert "no model translates 'de' to 'zh'" in details
-    async with serving(library) as (server, stub):
-        inputs = [pb.ScoreInput(source="x", target="y")]
-        score = pb.ScoreRequest(inputs=inputs, source_language="de", target_language="zh")
-        assert (await refused(stub.Score(score)))[0] == grpc.StatusCode.NOT_FOUND
-        score = pb.ScoreRequest(inputs=inputs, model="de-en", source_language="auto")
-        code, details = await refused(stub.Score(score))
-        assert code == grpc.StatusCode.INVALID_ARGUMENT
-        assert "'auto' means a source language that is found out, for translations alone" in details
-        # Wrong options of the second step are refused before the first step.
-        options = pb.DecodingOptions(num_hypotheses=3)
-        request = pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh", options=options)
-        assert (await refused(stub.Translate(request)))[0] == grpc.StatusCode.INVALID_ARGUMENT
-        assert set(counted(server).values()) == {0}
 
 
 async def test_an_accepted_request_is_answered_by_both_models_while_the_server_closes(library):

@@ -128,14 +128,6 @@ async def test_long_requests_are_prepared_away_from_the_event_loop(engine, chara
     assert seen == {thread}
 
 
-@pytest.mark.parametrize("method", ["Translate", "TranslateStream", "Score"])
-async def test_names_are_measured_before_they_are_looked_up(make_service, method):
-    request = {"Translate": pb.TranslateRequest, "TranslateStream": pb.TranslateStreamRequest, "Score": pb.ScoreRequest}
-    write = (None,) if method == "TranslateStream" else ()
-    with pytest.raises(errors.InvalidRequestError, match="model: has 4000000 characters"):
-        await getattr(await make_service(), method)(request[method](model="x" * 4_000_000), make_call(), *write)
-
-
 async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
     """The only thread then reads the request of another caller."""
     started, ended = threading.Event(), threading.Event()
@@ -160,18 +152,6 @@ async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
     assert response.translations[0].hypotheses[0].text == "x" * 25 + "\n" * 1100
 
 
-async def test_the_language_of_a_model_of_one_language_needs_no_finding(make_service, engine):
-    service = await make_service()
-    response = await translate(service, "one", "", source_language="Auto")
-    assert [each.hypotheses[0].text for each in response.translations] == ["one", ""]
-    assert [each.treatment.source_language for each in response.translations] == ["zh", "zh"]
-    assert response.model == "fake"
-    service.close()
-    with pytest.raises(errors.UnavailableError):
-        await translate(service, "one", source_language="auto")
-    assert len(engine.requests) == 1
-
-
 async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
     engine.hold = True
     service = await make_service()
@@ -191,25 +171,6 @@ async def test_what_the_engine_gets(make_service, engine):
     assert (first.priority, first.sentences[0].options.max_length) == (-3, 7)
     assert (second.priority, second.sentences[0].options.max_length) == (0, 20)
     assert first.sentences[0].source_ids == FakeTokenizer().encode(["hi"])[0]
-
-
-async def test_wrong_texts(make_service):
-    service = await make_service()
-    assert await violations(service) == {"texts": "is empty; at least one is needed"}
-    assert await violations(service, *"abcde") == {"texts": "has 5 entries, at most 4 are accepted"}
-    options = pb.DecodingOptions(split_sentences=False)
-    assert await violations(service, "ok", "x" * 31, "x" * 32, options=options) == {
-        "texts[2]": "has 33 tokens, at most 32 are accepted; split_sentences cuts it into sentences"
-    }
-
-
-async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
-    monkeypatch.setattr(FakeTokenizer, "encode", None)
-    found = await violations(await make_service(), "ok", "x" * 4_000_000)
-    assert found == {"texts[1]": "has 4000000 characters, at most 16384 are accepted"}
-    options = pb.DecodingOptions(split_sentences=False)
-    found = await violations(await make_service(), "ok", "x" * 4_000_000, options=options)
-    assert found == {"texts[1]": "has 4000000 characters, at most 2048 are accepted"}
 
 
 async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_service, engine, monkeypatch):
@@ -236,57 +197,6 @@ async def test_list_models_fills_every_field(make_service, tmp_path):
     assert (model.name, model.version, model.parameters) == (manifest.name, manifest.version, 12345)
     assert (model.max_source_tokens, model.max_target_tokens, model.default_max_length) == (32, 24, 20)
     assert (response.limits.max_request_texts, response.limits.max_queue_size) == (4, 8)
-
-
-async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, engine):
-    ids = tuple(FakeTokenizer().encode_target(["xy"])[0])
-    aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
-    hypothesis = Hypothesis(ids, -1.5, True, (-0.25, -0.5, -0.75), aligned)
-    engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
-    options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
-    (translation,) = (await translate(await make_service(), "ab", options=options)).translations
-    assert list(translation.source_pieces) == ["a", "b", "</s>"]
-    (found,) = translation.hypotheses
-    assert list(found.tokens) == ["x", "y", "</s>"]
-    assert list(found.token_log_probs) == [-0.25, -0.5, -0.75]
-    assert [(p.source_token, p.target_token, p.weight) for p in found.alignment.points] == [(1, 0, 0.5), (0, 1, 0.75)]
-    assert engine.requests[0].sentences[0].options.alignment
-    (plain,) = (await translate(await make_service(), "ab")).translations
-    assert not plain.source_pieces
-    assert {field.name for field, _ in plain.hypotheses[0].ListFields()} == {"text", "score", "finish_reason"}
-
-
-async def test_a_score_is_told_where_it_was_computed(make_service, engine):
-    """Not by greedy search, unless asked for; a text without tokens is as certain as can be."""
-    ids = FakeTokenizer().encode_target(["x"])[0]
-    engine.outcome = (SentenceResult((Hypothesis(tuple(ids), None, True),), Timing(0, 0, 0)),)
-
-    async def scores(*texts, **options):
-        response = await translate(await make_service(), *texts, options=pb.DecodingOptions(**options))
-        found = [translation.hypotheses[0] for translation in response.translations]
-        return [hypothesis.score if hypothesis.HasField("score") else None for hypothesis in found]
-
-    assert await scores("", "ab") == [None, None]
-    assert await scores("", " ", split_sentences=True) == [None, None]
-    assert not engine.requests[-1].sentences[0].options.scores
-    engine.outcome = (SentenceResult((Hypothesis(tuple(ids), 0.0, True),), Timing(0, 0, 0)),)
-    assert await scores("", "ab", return_token_scores=True) == [0, 0]
-    assert await scores("", " ", return_token_scores=True, split_sentences=True) == [0, 0]
-    assert engine.requests[-1].sentences[0].options.scores
-
-
-async def test_an_empty_text_has_one_empty_hypothesis_whatever_the_options(make_service):
-    options = pb.DecodingOptions(beam_size=4, num_hypotheses=3, target_prefix="x", return_tokens=True)
-    (translation,) = (await translate(await make_service(), "", options=options)).translations
-    hypothesis = pb.Hypothesis(score=0, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-    assert translation == pb.Translation(hypotheses=[hypothesis])
-
-
-async def test_sentences_of_a_split_text_are_decoded_side_by_side(make_service, engine):
-    options = pb.DecodingOptions(split_sentences=True)
-    response = await translate(await make_service(), "one\n\ntwo", "three", options=options)
-    assert [each.hypotheses[0].text for each in response.translations] == ["one\n\ntwo", "three"]
-    assert [len(request.sentences) for request in engine.requests] == [3]
 
 
 MULTILINGUAL = {
@@ -323,16 +233,6 @@ async def multilingual(make_service):
     engine = ForcedDispatcher()
     model = FakeModel(make_manifest(**MULTILINGUAL), LanguageFakeTokenizer())
     return await make_service(model=model, engine=engine), engine
-
-
-async def test_languages_choose_what_the_engine_is_told(multilingual):
-    service, engine = multilingual
-    await translate(service, "hi", source_language="zh", target_language="fr")
-    await translate(service, "hi", source_language="en", target_language="en")
-    first, second = (request.sentences[0] for request in engine.requests)
-    (ids,) = FakeTokenizer().encode(["hi"])
-    assert (first.source_ids, first.forced_ids, first.counted_ids) == ([92, *ids], (95,), 1)
-    assert (second.source_ids, second.forced_ids, second.counted_ids) == (ids, (), 0)
 
 
 async def test_a_prefix_follows_the_language_and_does_not_count(multilingual):
@@ -372,15 +272,6 @@ async def test_a_language_token_is_no_part_of_what_is_returned(multilingual):
     assert translation.source_tokens == 4
 
 
-async def test_sentences_of_a_text_are_each_told_the_language(multilingual):
-    service, engine = multilingual
-    options = pb.DecodingOptions(split_sentences=True)
-    await translate(service, "Hi. Oh.", source_language="zho_Hans", target_language="fra_Latn", options=options)
-    sentences = engine.requests[0].sentences
-    assert len(sentences) == 2
-    assert all(sentence.source_ids[0] == 92 and sentence.forced_ids == (95,) for sentence in sentences)
-
-
 async def test_scores_are_of_the_target_without_the_language(multilingual):
     service, engine = multilingual
     request = pb.ScoreRequest(
@@ -396,12 +287,3 @@ async def test_scores_are_of_the_target_without_the_language(multilingual):
     assert (sentence.counted_ids, sentence.options.max_length) == (0, 0)
     assert list(score.tokens) == ["a", "b", "</s>"]
     assert score.token_log_probs[0] == -1.0
-
-
-async def test_the_languages_are_listed_as_the_model_calls_them(multilingual):
-    service, _ = multilingual
-    (model,) = (await service.ListModels(pb.ListModelsRequest(), make_call())).models
-    assert (list(model.source_languages), list(model.target_languages)) == (
-        ["eng_Latn", "zho_Hans"],
-        ["eng_Latn", "fra_Latn"],
-    )

@@ -110,13 +110,6 @@ def test_fields_do_not_flow_into_each_other(cache, one, other):
     assert known(cache, other) == 0
 
 
-def test_the_request_of_the_caller_stays_as_it_is(cache):
-    known(cache, request("one"))
-    asked = request("one", "two")
-    assert list(recall(cache, asked).request.texts) == ["", "two"]
-    assert asked == request("one", "two")
-
-
 def test_a_request_gets_two_megabytes_of_answers_at_most():
     cache = TranslationCache(100_000_000)
     long = [Translation((Hypothesis("x" * 600_000, None),), 1)]
@@ -198,17 +191,6 @@ def test_a_request_that_ends_after_its_version_leaves_nothing(cache):
     assert len(cache.store) == 0
 
 
-def test_a_key_is_short_however_long_the_text_is():
-    taken = []
-    for text in ("x", "x" * 100_000):
-        cache = TranslationCache(1_000_000)
-        recalled = recall(cache, request(text))
-        recalled.whole(translated(request("one")))
-        recalled.keep()
-        taken.append(cache.store.bytes)
-    assert taken[0] == taken[1]
-
-
 def key(number):
     return number.to_bytes(32)
 
@@ -223,15 +205,6 @@ def test_an_answer_has_a_mebibyte_at_most():
     store.put(key(1), bytes(most + 1))
     store.put(key(2), bytes(most))
     assert (len(store), store.bytes) == (1, _LARGEST)
-
-
-def test_a_closed_store_keeps_nothing():
-    store = TranslationStore(100_000)
-    store.put(key(1), b"")
-    assert store.get(key(1)) == b""
-    store.close()
-    store.put(key(2), b"")
-    assert (len(store), store.bytes, store.get(key(1)), store.get(key(2))) == (0, 0, None, None)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -98,14 +98,6 @@ def test_nothing_else_looks_at_a_request_that_is_too_large(kind, path, monkeypat
         asked(oversized(kind, path))
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
-def test_names_can_be_checked_alone(kind):
-    check_names(kind(model="m" * 100, source_language="s" * 100, target_language="t" * 100))
-    with pytest.raises(InvalidRequestError) as caught:
-        check_names(kind(model="m" * 101, source_language="s" * 101, target_language="t" * 101))
-    assert named(caught.value) == ["model", "source_language", "target_language"]
-
-
 def test_what_fits_is_accepted():
     term = Term("x" * 128, "x" * 128)
     options = Options(
@@ -138,16 +130,6 @@ def test_what_is_one_too_much_is_refused(options, field):
     with pytest.raises(InvalidRequestError) as caught:
         check_sizes(TranslationRequest(["x"], options=checked_options(options)), LIMITS)
     assert named(caught.value) == [field]
-
-
-def test_all_that_is_too_large_is_named_at_once():
-    options = Options(target_prefix="x" * 321, glossaries=("x",) * 9)
-    with pytest.raises(InvalidRequestError) as caught:
-        check_sizes(TranslationRequest(["x" * 385, "x", "x" * 385], options=options), LIMITS)
-    assert named(caught.value) == ["texts[0]", "texts[2]", "options.target_prefix", "options.glossaries"]
-    with pytest.raises(InvalidRequestError) as caught:
-        check_inputs(ScoringRequest([("x" * 385, "x" * 321)]), LIMITS)
-    assert named(caught.value) == ["inputs[0].source", "inputs[0].target"]
 
 
 @pytest.mark.parametrize("options", [{"split_sentences": False}, {"target_prefix": "x"}, {"return_alternatives": True}])

@@ -1,7 +1,6 @@
-"""Requests as the engine's sentences: what is kept of one request for the next; the rest is test_service's."""
+"""Requests as the engine's sentences: what is kept of one request for the next, and how long reading may take."""
 
 import itertools
-import math
 
 import pytest
 
@@ -48,12 +47,6 @@ def prepare():
     return prepare
 
 
-def test_options_are_planned_once(prepare, planned):
-    lengths = [prepare(text, max_length=7).sentences[0].options.max_length for text in ("a", "b")]
-    assert lengths == [7, 7]
-    assert len(planned) == 1
-
-
 def test_other_options_or_languages_are_planned_anew(prepare, planned):
     assert prepare(max_length=7).sentences[0].options.max_length == 7
     assert prepare(max_length=8).sentences[0].options.max_length == 8
@@ -83,19 +76,6 @@ def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
     assert prepare(**options).sentences[0].options.num_hypotheses == 2
     with pytest.raises(InvalidRequestError, match="a stream has one"):
         prepare(streamed=True, **options)
-
-
-def test_every_hypothesis_has_its_estimated_quality(prepare):
-    several = {"num_hypotheses": 2, "return_alternatives": True, "return_quality": True}
-    prepared = prepare(target_prefix="p", **several)
-    ids = tuple(FakeTokenizer().encode_target(["px"])[0])
-    hypotheses = [
-        Hypothesis(ids, -1.0, is_complete=True, token_log_probs=(-9.0, -0.5, -0.5)),
-        Hypothesis(ids, -2.0, is_complete=False, token_log_probs=(-9.0, -2.0)),
-    ]
-    (translation,) = prepared.translations([SentenceResult(tuple(hypotheses), Timing(0, 0, 0))])
-    assert [each.quality for each in translation.hypotheses] == pytest.approx([math.exp(-0.5), math.exp(-2)])
-    assert [each.score for each in translation.hypotheses] == [-1, -2]
 
 
 def test_what_is_remembered_is_bounded(prepare, planned):

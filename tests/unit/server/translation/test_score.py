@@ -1,10 +1,7 @@
 """Given translations to sentences for the engine, and its results to scores."""
 
-import math
-
 import pytest
 
-from fakes.backend import EOS
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.requests import ScoringRequest
 from translane_server.core.budget import Budget, WorkEndedError
@@ -24,44 +21,6 @@ def request(*pairs, **fields):
 def read(asked):
     reader.check(asked)
     return reader.read(asked)
-
-
-def violations(wrong):
-    with pytest.raises(InvalidRequestError) as caught:
-        read(wrong)
-    return [violation.field for violation in caught.value.violations]
-
-
-def test_targets_are_forced_with_their_end():
-    first, second = read(request(("ab", "xyz"), ("c", ""))).sentences
-    assert first.forced_ids == (*FakeTokenizer().encode_target(["xyz"])[0], EOS)
-    assert first.source_ids == FakeTokenizer().encode(["ab"])[0]
-    assert first.options.max_length == 0
-    assert second.forced_ids == (EOS,)
-
-
-def test_scores_are_sums():
-    prepared = read(request(("ab", "xy")))
-    (sentence,) = prepared.sentences
-    hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, True, (-0.1, -0.2, -0.3))
-    results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
-    (score,) = prepared.scores(results, True)
-    assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))
-    assert score.token_log_probs == pytest.approx([-0.1, -0.2, -0.3])
-    assert score.tokens == ("x", "y", "</s>")
-    assert not prepared.scores(results, False)[0].tokens
-
-
-def test_wrong_inputs_are_named():
-    assert violations(request()) == ["inputs"]
-    assert violations(request(*[("a", "b")] * 4)) == ["inputs"]
-    assert violations(request(("a", "b"), ("", "b"), ("a" * 6, "b" * 5), source_language="de")) == [
-        "inputs[1].source",
-        "inputs[2].source",
-        "inputs[2].target",
-        "source_language",
-    ]
-    assert violations(request(source_language="de")) == ["inputs", "source_language"]
 
 
 def test_reading_and_building_end_with_the_caller():

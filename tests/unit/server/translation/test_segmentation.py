@@ -5,7 +5,6 @@ import pytest
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Format, checked_options
 from translane.requests import TranslationRequest
-from translane.results import Treatment
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.core.errors import InvalidRequestError
 from translane_server.translation.limits import RequestLimits, TokenLimits
@@ -55,32 +54,12 @@ def marks(text, **options):
     ]
 
 
-def test_several_sentences_are_cut_by_default():
-    assert sentences("A! B!", "C", "", "D!\nE!", sentences=8) == [["A!", "B!"], ["C"], [], ["D!", "E!"]]
-    assert sentences("A! B!", split_sentences=False) == [["A! B!"]]
-    assert sentences("A! B!", split_sentences=True) == [["A!", "B!"]]
-
-
 @pytest.mark.parametrize(
     "text", ["It is 3.5 m.", "Dr. Smith is in.", "Yes!", "Is it?!", "I know…", "e.g. this", "(Yes.)", " x. "]
 )
 def test_one_sentence_stays_whole(text):
     (found,) = sentences(text)
     assert [each.strip() for each in found] == [text.strip()]
-
-
-def test_a_sentence_that_is_too_long_is_cut_at_a_clause():
-    (text,) = prepared("one two three, four five six", most_tokens=20).texts
-    assert [source.text for source in text.segments] == ["one two three,", "four five six"]
-    assert text.treatment == Treatment(sentences=2, cut_sentences=1)
-    message = "has 29 tokens, at most 20 are accepted; split_sentences cuts it into sentences"
-    assert violations("one two three, four five six", most_tokens=20, split_sentences=False) == {"texts[0]": message}
-
-
-def test_options_for_one_sentence_keep_a_text_whole():
-    assert sentences("A! B!", target_prefix="x") == [["A! B!"]]
-    assert sentences("A! B!", return_alternatives=True) == [["A! B!"]]
-    assert list(violations("A! B! " * 8, target_prefix="x")) == ["texts[0]"]
 
 
 def test_all_texts_of_a_request_share_a_limit_of_sentences():
@@ -93,12 +72,6 @@ def test_all_texts_of_a_request_share_a_limit_of_sentences():
 def test_a_character_of_too_many_tokens_is_refused():
     found = violations("fine", "x e" + "\u0301" * 9, most_tokens=8)
     assert found == {"texts[1]": "has a character of 11 tokens, at most 8 are accepted"}
-
-
-def test_blank_lines_bullets_and_indents_stand_between_sentences():
-    (text,) = prepared("  Hi.\n\n  - One.\n  * Two.\n", sentences=8).texts
-    assert [source.text for source in text.segments] == ["Hi.", "One.", "Two."]
-    assert text.gaps == [["  ", "\n\n  - ", "\n  * ", "\n"]]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +93,6 @@ def test_what_is_kept_is_taken_out_with_the_white_space_that_it_leaves_double(te
     assert (mark.space_before, mark.space_after) == spaces
 
 
-def test_what_is_kept_is_told_and_may_be_translated():
-    assert sentences("Hello {name}, is it %s?") == [["Hello, is it?"]]
-    assert marks("Hello {name}, is it %s?") == [[("{name}", ""), ("%s", "")]]
-    assert sentences("Hello {name}!", preserve_untranslatable=False) == [["Hello {name}!"]]
-    assert prepared("Hello {name}!").texts[0].treatment == Treatment(preserved=1)
-
-
 def test_tags_of_a_text_are_pairs_where_they_can_be():
     assert marks("a <b>c <i>d</i></b> e <br> f</u>") == [[("<b>", "</b>"), ("<i>", "</i>"), ("<br>", ""), ("</u>", "")]]
     assert marks("a <b>c <i>d</b> e</i>") == [[("<b>", "</b>"), ("<i>", ""), ("</i>", "")]]
@@ -136,17 +102,6 @@ def test_a_closing_tag_and_an_emoji_belong_to_the_sentence_before_them():
     assert marks("<b>One!</b> Two! 🙂 Three!") == [[("<b>", "</b>")], [("🙂", "")], []]
     assert marks("One! <b>Two! Three!</b>") == [[], [("<b>", "")], [("</b>", "")]]
     assert marks("<b>One!</b> Two!🙂 Three!") == [[("<b>", "</b>")], [("🙂", "")], []]
-
-
-def test_no_sentence_ends_within_what_is_kept():
-    assert sentences("See http://a.org/x?y!z now.") == [["See now."]]
-    assert sentences("{n, select,\n a {Yes. No.}\n other {Oh!\n}} or not") == [["or not"]]
-
-
-def test_a_text_of_which_nothing_is_left_stays_as_it_is():
-    (text,) = prepared("{a} - {b}!\n").texts
-    assert not text.segments
-    assert text.join([], "en") == "{a} - {b}!\n"
 
 
 @pytest.mark.parametrize(
@@ -162,13 +117,6 @@ def test_spaces_stay_between_tags_and_what_is_kept(format_, source):
     (text,) = prepared(source, format_=format_).texts
     assert not text.segments
     assert text.join([], "en") == source
-
-
-def test_words_with_unknown_characters_are_kept():
-    assert sentences("a βγd, e") == [["a, e"]]
-    assert marks("a βγd, e") == [[("βγd", "")]]
-    assert marks("a βγ δε! f") == [[("βγ δε", "")], []]
-    assert sentences("a βγd, e", preserve_untranslatable=False) == [["a βγd, e"]]
 
 
 def test_unknown_characters_are_looked_for_within_the_time(monkeypatch):
@@ -189,31 +137,3 @@ def test_unknown_characters_are_looked_for_within_the_time(monkeypatch):
 def test_the_callers_patterns_come_first():
     assert marks("a x{y}z b", preserve=["x.y"]) == [[("x{y", "")]]
     assert marks("a {y} b", preserve=["[yb]+"], preserve_untranslatable=False) == [[("y", ""), ("b", "")]]
-
-
-def test_a_pattern_that_cannot_be_used_is_refused():
-    assert violations("x", preserve=["y", "x*"]) == {"options.preserve[1]": "matches an empty text"}
-    assert violations("x", preserve=["("]) == {"options.preserve[0]": "is no regular expression of RE2: missing ): ("}
-
-
-def test_a_format_without_a_reader_is_refused():
-    assert list(violations("x", format_="FORMAT_TROFF")) == ["format"]
-    assert sentences("x", format_=Format.TEXT) == [["x"]]
-
-
-@pytest.mark.parametrize(
-    ("format_", "text"),
-    [
-        (Format.HTML, "<p>A <b>cat</b>!</p><pre>no</pre><p>B!"),
-        (Format.MARKDOWN, "# A *cat*!\n\n    no\n\nB!"),
-        (Format.XLIFF, 'A <g id="1">cat</g>! <ph id="2">no</ph>B!'),
-    ],
-)
-def test_markup_is_taken_out_of_sentences(format_, text):
-    assert sentences(text, format_=format_) == [["A cat!", "B!"]]
-
-
-def test_a_text_that_is_not_well_formed_is_named():
-    assert violations("x", "a <b>", format_=Format.XLIFF) == {
-        "texts[1]": "is no well-formed XML: mismatched tag (line 1, column 6)"
-    }

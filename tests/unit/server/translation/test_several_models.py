@@ -308,8 +308,6 @@ async def test_the_first_failure_ends_the_requests_of_the_other_languages(make_r
     [
         (automatic(), "texts: is empty; at least one is needed"),
         (automatic(*"abcde"), "texts: has 5 entries, at most 4 are accepted"),
-        (automatic("a", target="ja"), "target_language: no model translates to 'ja'; this server has fr--en, de--en"),
-        (automatic("a", model="xx"), "model: there is no model 'xx'; this server has fr--en, de--en"),
     ],
 )
 async def test_refusals(make_registry, steps, request_, expected):

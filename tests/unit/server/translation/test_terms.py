@@ -37,13 +37,6 @@ def reported(terms, *sentences, most=256, written=None):
     return {each.source + each.glossary: each.outcome.name for each in reports}
 
 
-def test_a_term_of_the_request_has_an_outcome():
-    terms = kept(("cat", "Katze"), ("dog", "Hund"), ("owl", "Eule"), ("fox", "\u03c0"), ("ape", "\U0001f642"))
-    assert reported(terms, ("the cat, the dog and the fox", "die Katze")) == {
-        "cat": "APPLIED", "dog": "MISSED", "owl": "NOT_FOUND", "fox": "UNSPELLABLE", "ape": "UNSPELLABLE",
-    }  # fmt: skip
-
-
 def test_a_term_of_several_sentences_has_the_worst_outcome():
     terms = kept(("cat", "Katze"), ("dog", "Hund"))
     sentences = [("a cat and a dog", "Katze, Hund"), ("no animal", "x"), ("a cat", "x")]
@@ -51,40 +44,11 @@ def test_a_term_of_several_sentences_has_the_worst_outcome():
     assert reported(terms) == {"cat": "NOT_FOUND", "dog": "NOT_FOUND"}
 
 
-def test_a_term_in_what_is_preserved_is_told():
-    terms = kept(("cat", "Katze"), ("dog", "Hund"))
-    assert reported(terms, ("a ", "x"), written="a {cat}") == {"cat": "PRESERVED", "dog": "NOT_FOUND"}
-
-
-def test_terms_beyond_the_longest_are_too_many():
-    letters = [chr(ord("a") + number) for number in range(18)]
-    terms = kept(*((letter, letter.upper()) for letter in letters), ("long", "x"))
-    outcomes = reported(terms, (" ".join(letters) + " long", "A x"))
-    assert outcomes["long"] == outcomes["a"] == "APPLIED"
-    assert [letter for letter in letters if outcomes[letter] == "TOO_MANY"] == letters[15:]
-    assert outcomes["o"] == "MISSED"
-    assert len(required_phrases(terms.in_sentence(" ".join(letters)))) == 16
-
-
 def test_terms_with_the_same_target_count_once():
     letters = [chr(ord("a") + number) for number in range(18)]
     terms = kept(*((letter, "x") for letter in letters))
     assert len(required_phrases(terms.in_sentence(" ".join(letters)))) == 1
     assert set(reported(terms, (" ".join(letters), "x")).values()) == {"APPLIED"}
-
-
-def test_stored_terms_are_reported_if_they_occur():
-    stored = [glossary("one", ("cat", "Kater"), ("dog", "Hund")), glossary("two", ("cat", "Mieze"), ("owl", "\u03c0"))]
-    terms = kept(("cat", "Katze"), stored=stored)
-    assert reported(terms, ("dog, owl", "Hund")) == {"cat": "NOT_FOUND", "dogone": "APPLIED", "owltwo": "UNSPELLABLE"}
-    assert reported(terms, ("cat", "Katze")) == {"cat": "APPLIED"}
-    assert reported(kept(stored=stored), ("cat", "Kater, Mieze")) == {"catone": "APPLIED"}
-    assert reported(kept(stored=stored[::-1]), ("cat", "Kater, Mieze")) == {"cattwo": "APPLIED"}
-
-
-def test_a_term_of_the_request_comes_before_a_longer_stored_one():
-    stored = [glossary("x", ("New York", "Neu York"))]
-    assert reported(kept(("York", "Yorck"), stored=stored), ("New York", "")) == {"York": "MISSED"}
 
 
 def test_a_stored_term_whose_target_is_suppressed_is_not_required():
@@ -229,27 +193,3 @@ def test_no_term_refuses_a_request_and_what_is_applied_is_there(seed):
 def words_of(text):
     words = Words(text)
     return words, bytearray(len(words))
-
-
-def request_for(texts, *glossaries):
-    return TranslationRequest(texts, options=checked_options({"glossaries": glossaries}))
-
-
-def reader_with(stored):
-    limits = RequestLimits(4, 8, TokenLimits(SOURCES, TARGET, TARGET), max_beam_size=6)
-    return TranslateReader(make_manifest(), TOKENIZER, limits, stored)
-
-
-def test_a_request_keeps_its_glossaries_and_the_next_one_has_the_new_ones():
-    versions = [
-        StoredGlossaries([StoredGlossary("zh", "en", glossary("law", ("a", target)))]) for target in ("old", "new")
-    ]
-    current = [versions[0]]
-    reader = reader_with(lambda: current[0])
-    request = request_for(["a", "b"], "law")
-    old = reader.read(request)
-    current[0] = versions[1]
-    new = reader.read(request)
-    assert [sentence.required_phrases for sentence in new.sentences][1] == ()
-    assert [each.sentences[0].required_phrases[0].text for each in (old, new)] == [b"old", b"new"]
-    assert [sentence.options.beam_size for sentence in new.sentences] == [4, 1]
