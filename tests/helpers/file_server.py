@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from helpers.certificates import CertificateFiles
+
+_Server = TypeVar("_Server", bound="FileServer")
 
 # Answers a request for a file. It gets what sends the answer, and the content of the file.
 Behaviour = Callable[["Handler", bytes], None]
@@ -29,8 +31,13 @@ class FileServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, files: Mapping[str, bytes], certificate: CertificateFiles | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        certificate: CertificateFiles | None = None,
+        handler: type[Handler] | None = None,
+    ) -> None:
+        super().__init__(("127.0.0.1", 0), handler or Handler)
         self.scheme = "http" if certificate is None else "https"
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -87,21 +94,23 @@ class Handler(BaseHTTPRequestHandler):
         if length is None or length >= 0:
             self.send_header("Content-Length", str(len(content) if length is None else length))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, *arguments: object) -> None:
         pass
 
 
-def whole(handler: Handler, content: bytes) -> None:
+def whole(handler: Handler, content: bytes, **headers: str) -> None:
     """The file, or the range of it that is asked for."""
     asked = re.fullmatch("bytes=([0-9]+)-", handler.headers.get("Range", ""))
     if asked is None:
-        handler.answer(200, content)
+        handler.answer(200, content, None, **headers)
     elif (start := int(asked[1])) >= len(content):
         handler.answer(416, b"")
     else:
-        handler.answer(206, content[start:], Content_Range=f"bytes {start}-{len(content) - 1}/{len(content)}")
+        headers["Content_Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        handler.answer(206, content[start:], None, **headers)
 
 
 def without_ranges(handler: Handler, content: bytes) -> None:
@@ -159,7 +168,12 @@ def serving_files(
     files: Mapping[str, bytes] | None = None, certificate: CertificateFiles | None = None
 ) -> Iterator[FileServer]:
     """Serve files; over TLS with a certificate."""
-    server = FileServer(files or {}, certificate)
+    with running(FileServer(files or {}, certificate)) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def running(server: _Server) -> Iterator[_Server]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
