@@ -104,40 +104,6 @@ def test_names_need_not_be_unicode(tmp_path: Path, workers: FakeWorkers, capsys:
     assert Path(output, name).read_text(encoding="utf-8") == "[a]\n"
 
 
-def test_a_bug_is_not_hidden(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("translane_batch.run.run", mock.Mock(side_effect=RuntimeError("a bug")))
-    with pytest.raises(RuntimeError, match="a bug"):
-        batch(argv, {})
-
-
-@pytest.mark.parametrize(
-    ("changes", "code", "sentence"),
-    [
-        (["--model", "no/such/model"], 1, "model bundle no/such/model: there is no such folder"),
-        (["--server", "http://x"], 2, "--server: HOST:PORT is needed"),
-        (["--kind", "csv"], 2, "--kind: input should be"),
-        (["--num-hypotheses", "2"], 2, "--num-hypotheses: a line holds one translation"),
-    ],
-)
-def test_settings_that_fit_nothing(
-    argv: list[str], changes: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert batch([*argv, *changes], {}) == code
-    err = capsys.readouterr().err
-    assert sentence in err
-    assert err.count("\n") == 1
-
-
-def test_parquet_without_its_package_is_told(
-    tmp_path: Path, workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "translane_batch.parquet_files", raising=False)
-    (tmp_path / "a.parquet").touch()
-    assert batch([str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out"), "--model", "m"], {}) == 1
-    assert "files of Parquet need pyarrow: install translane[batch]" in capsys.readouterr().err
-
-
 def test_progress_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     now = 0.0

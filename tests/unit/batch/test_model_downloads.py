@@ -15,8 +15,7 @@ from helpers.tiny_bundle import TINY
 from translane_batch import local_model, run
 from translane_batch.local_model import identity_of_folder, server_settings, with_model_here
 from translane_batch.settings import BatchError, BatchSettings
-from translane_server.core.errors import BundleError
-from translane_server.settings.model_sources import ModelPlace, RemotePlace
+from translane_server.settings.model_sources import RemotePlace
 
 MANIFEST = "zh-en/manifest.json"
 
@@ -51,13 +50,6 @@ def publish(store: FileServer, version: str) -> None:
     store.files[MANIFEST] = json.dumps(json.loads(store.files[MANIFEST]) | {"version": version}).encode()
 
 
-def test_a_folder_stays_what_it_is(settings: Make) -> None:
-    given, lines = settings(model="models/zh-en"), list[str]()
-    assert with_model_here(given, lines.append) == (given, Path("models/zh-en"))
-    assert lines == []
-    assert server_settings(given).model == (ModelPlace(Path("models/zh-en")),)
-
-
 def test_workers_get_the_version_that_was_downloaded(store: FileServer, remote: Make) -> None:
     lines: list[str] = []
     digest = digest_of(store)
@@ -80,12 +72,6 @@ def test_a_url_keeps_its_secrets_and_shows_none(store: FileServer, remote: Make)
     pinned, _ = with_model_here(remote("/?sig=secret"), lines.append)
     assert pinned.model == f"{store.url}/zh-en/?sig=secret@sha256:{digest_of(store)}"
     assert "secret" not in " ".join(lines)
-
-
-def test_a_store_that_is_away_is_a_sentence(remote: Make, store: FileServer) -> None:
-    store.files.clear()
-    with pytest.raises(BundleError, match=r"model bundle http://.*/zh-en: manifest.json: the answer is 404 Not Found"):
-        with_model_here(remote(), lambda _line: None)
 
 
 def test_a_run_goes_on_with_its_own_version_alone(

@@ -9,7 +9,6 @@ import pytest
 from unit.batch.fake_workers import settings_of
 
 from helpers.tiny_bundle import TINY
-from translane_batch.local_model import identity_of_folder
 from translane_batch.settings import BatchError
 
 pytest.importorskip("ray")
@@ -43,15 +42,6 @@ def test_a_worker_with_another_model_says_so_in_a_sentence(monkeypatch: pytest.M
     actor = ray_workers._Actor(settings_of(model=str(TINY), ray="auto"), "another digest", 1)
     answer = ray_workers._value(actor(ray_workers._row([(1, "a")])))
     assert answer == [[f"machine far: {TINY}: another model is there", 1], []]
-
-
-def test_a_worker_answers_a_batch() -> None:
-    settings = settings_of(model=str(TINY), ray="auto", replicas=1, threads=1, device="cpu")
-    actor = ray_workers._Actor(settings, identity_of_folder(TINY), 1)
-    failure, answers = ray_workers._value(actor(ray_workers._row([(7, "a b"), (9, "x" * (2 << 20))])))
-    assert failure is None
-    assert sorted(number for number, _ in answers) == [7, 9]
-    assert dict(answers)[9][1] == "refused"
 
 
 def test_paths_hold_for_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

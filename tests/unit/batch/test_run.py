@@ -231,14 +231,6 @@ def test_nothing_but_the_state_of_the_run_is_removed(tmp_path: Path, go: Go, pla
     assert (corpus / "part0" / "000.txt").exists()
 
 
-def test_outputs_may_have_the_longest_names(tmp_path: Path, go: Go) -> None:
-    path = tmp_path / "in" / ("长" * 78 + "aa.txt")
-    path.parent.mkdir()
-    path.write_text("a\nbad\n", encoding="utf-8")
-    go()
-    assert outputs_of(tmp_path / "out") == expected_of(tmp_path / "in")
-
-
 def test_a_folder_of_somebody_else_is_no_state(tmp_path: Path, go: Go) -> None:
     corpus_of(tmp_path, [["a"]])
     mine = tmp_path / "mine" / ".translane-batch" / "sources" / "a.txt"

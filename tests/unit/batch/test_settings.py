@@ -66,13 +66,6 @@ def test_a_model_of_servers_is_a_name() -> None:
     assert load(["corpus", "--output=out", "--server=a:1", "--model=ftp://a"]).model == "ftp://a"
 
 
-def test_lists_and_switches() -> None:
-    settings = load([*NEEDED, "--leave-out=copy,unended", "--leave-out=language", "--no-split-sentences"])
-    assert settings.leave_out == ("copy", "unended", "language")
-    assert settings.options == {"split_sentences": False}
-    assert load(NEEDED).options == {}
-
-
 def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
     environ = {"TRANSLANE_BATCH_CORPUS": "a", "TRANSLANE_BATCH_OUTPUT": "b", "TRANSLANE_BATCH_MODEL": "c"}
     assert load([], environ).corpus == Path("a")

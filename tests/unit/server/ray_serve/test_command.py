@@ -14,7 +14,6 @@ from translane_server.core.errors import SettingsError
 from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace
 
 yaml = pytest.importorskip("yaml", reason="the extra ray is not installed")
-pydantic = pytest.importorskip("pydantic")
 
 from translane_server.ray_serve.command import config_of  # noqa: E402
 from translane_server.ray_serve.settings import EngineSettings  # noqa: E402
@@ -166,14 +165,6 @@ def test_what_is_refused(argv, problem):
         config_of(["/m", *argv], {})
 
 
-def test_a_refusal_is_one_sentence_and_an_exit_code(capsys):
-    assert ray(["/m", "--admin-port", "1"], {}) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("translane ray: --admin-port has no meaning under Ray Serve")
-    assert captured.err.count("\n") == 1
-
-
 @pytest.mark.parametrize(("path", "code", "sentence"), [("/dev/full", 1, "No space left on device"), ("", 0, "")])
 def test_an_output_that_takes_nothing_is_no_traceback(path, code, sentence):
     """Without a path, nobody reads."""
@@ -189,11 +180,6 @@ def test_an_output_that_takes_nothing_is_no_traceback(path, code, sentence):
         os.close(writing)
     told = f"translane ray: standard output cannot be written: {sentence}\n" if sentence else ""
     assert (done.returncode, done.stderr) == (code, told)
-
-
-def test_the_output_is_yaml(capsys):
-    assert ray(["/modèles/中文"], {}) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == config_of(["/modèles/中文"], {})
 
 
 def test_the_example_is_what_the_command_in_it_writes():

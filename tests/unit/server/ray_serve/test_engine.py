@@ -1,7 +1,6 @@
 """An engine without Serve around it: what it answers, reports and shows."""
 
 import asyncio
-import pickle
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ from ray.serve.grpc_util import RayServegRPCContext
 from fakes.backend import FakeBackend
 from fakes.grpc_context import GrpcContext
 from fakes.serving import make_dispatcher, make_model, make_registry, make_settings
-from helpers.reliability.failures import parsed
 from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import StartupError
 from translane_server.observation.metrics import Metrics
@@ -44,10 +42,6 @@ async def translate(made, *, seconds=None, **request):
 
 def streamed(made, called=None, **request):
     return made.TranslateStream(pb.TranslateStreamRequest(**request).SerializeToString(), called or context())
-
-
-def failure(called):
-    return parsed(called.code(), dict(called.trailing_metadata())["grpc-status-details-bin"], called.details())
 
 
 @asynccontextmanager
@@ -91,60 +85,10 @@ async def until(holds):
             await asyncio.sleep(0.005)
 
 
-async def test_calls_are_answered(monkeypatch):
-    async with engine(monkeypatch) as (made, _):
-        answer, _ = await translate(made, texts=["ab", "c"])
-        translations = pb.TranslateResponse.FromString(answer.SerializeToString()).translations
-        assert [each.hypotheses[0].text for each in translations] == ["ab", "c"]
-        messages = [pb.TranslateStreamResponse.FromString(each.message) async for each in streamed(made, text="abc")]
-        assert "".join(each.text_delta for each in messages) == "abc"
-        assert messages[-1].hypothesis.text == "abc"
-        labels = {"grpc_type": "unary", "grpc_service": "translane.v1.TranslationService", "grpc_method": "Translate"}
-        count = made._metrics.registry.get_sample_value
-        assert count("grpc_server_handled_total", labels | {"grpc_code": "OK"}) == 1
-
-
 async def test_a_serve_without_the_methods_of_the_proxy_parses_requests_and_tells_deadlines_of_callers(monkeypatch):
     async with engine(monkeypatch) as (made, _):
         answer = await made.Translate(pb.TranslateRequest(texts=["ab"]), context((REMAINING, "soon")))
         assert pb.TranslateResponse.FromString(answer.message).translations[0].hypotheses[0].text == "ab"
-
-
-async def test_statuses_pass_with_their_details(monkeypatch):
-    async with engine(monkeypatch, max_message_bytes=1024) as (made, _):
-        refused, called = await translate(made, texts=["a"], model="none")
-        assert refused.SerializeToString() == b""
-        assert failure(called).reason == "MODEL_NOT_FOUND"
-        assert pickle.loads(pickle.dumps(refused)) == refused  # as the router gets it
-        called = context()
-        assert [each async for each in streamed(made, called, text="a", model="none")] == [refused]
-        assert failure(called).reason == "MODEL_NOT_FOUND"
-        _, called = await translate(made, texts=["a" * 1100])
-        assert failure(called).code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert failure(called).reason == "MESSAGE_TOO_LARGE"
-        await made.Score(b"\xff", called := context())
-        assert failure(called).reason == "INVALID_FIELD"
-
-
-async def test_a_deadline_and_a_caller_who_goes_free_rows(monkeypatch):
-    async with engine(monkeypatch) as (made, backend):
-        backend.hold()
-        _, called = await translate(made, texts=["abc"], seconds=0.1)
-        assert called.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        backend.release()
-        await until(lambda: dispatcher_of(made).active_rows == 0)
-        backend.hold()
-        going = asyncio.create_task(translate(made, texts=["abc"]))
-        reading = streamed(made, text="abc")
-        part = asyncio.create_task(anext(reading))
-        await until(lambda: dispatcher_of(made).active_rows == 2)
-        going.cancel()
-        part.cancel()
-        await asyncio.gather(going, part, return_exceptions=True)
-        await reading.aclose()
-        backend.release()
-        await until(lambda: dispatcher_of(made).active_rows == 0)
-        assert made._answering.admission.open.calls == 0
 
 
 async def test_a_stream_waits_for_its_reader(monkeypatch):
