@@ -239,16 +239,6 @@ def test_traces(start, call):
     assert tree_of(spans) == ["translane.v1.TranslationService/Translate", "  model fake", *phases]
 
 
-@pytest.mark.slow
-def test_a_receiver_that_is_away_is_told_and_stops_nothing(start, call):
-    server = start(OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
-    server.wait_for("serving on")
-    assert call(server, "abc").result().translations
-    server.signal()
-    assert server.exit_code() == 0
-    server.wait_for("the last spans are dropped")
-
-
 def run(*argv, **environ):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     command = [sys.executable, "-m", "translane", "serve", *argv]

@@ -117,19 +117,6 @@ async def is_count(running: Running, outcome: str, count: int) -> bool:
 
 
 @pytest.mark.slow
-async def test_a_digest_needs_no_store_once_it_is_in_the_cache(store, tmp_path):
-    settings = settings_of(store, tmp_path, digest_of(store))
-    async with serving_models(settings) as running:
-        expected = await translate(running)
-    publish(store, version="2")
-    store.asked.clear()
-    async with serving_models(settings) as running:
-        running.server.models.request_reload()
-        assert (await version_of(running), await translate(running)) == ("1", expected)
-    assert store.asked == []
-
-
-@pytest.mark.slow
 async def test_a_server_stops_while_it_downloads(store, tmp_path):
     async with serving_models(settings_of(store, tmp_path)) as running:
         before = len(store.asked)

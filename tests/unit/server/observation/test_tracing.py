@@ -14,14 +14,12 @@ import grpc
 import pytest
 from opentelemetry import propagate
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from fakes.serving import serving
 from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.observation import spans as spans_module
 from translane_server.observation.logs import JsonFormatter
-from translane_server.observation.spans import Tracer
 from translane_server.observation.tracing import traces, wanted_exporters
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -121,17 +119,6 @@ async def test_a_translation(sent):
         assert model.start <= span.start <= span.end <= model.end
 
 
-async def test_a_stream(sent):
-    async def call(running):
-        async for _ in running.stub.TranslateStream(pb.TranslateStreamRequest(text="abc")):
-            pass
-
-    spans = await sent(call)
-    assert tree_of(spans) == tree("TranslateStream", "fake")
-    assert spans[0].parent_id == ""
-    assert spans[0].attributes["rpc.response.status_code"] == "OK"
-
-
 async def test_scores(sent):
     async def call(running):
         running.backend.takes_others = True
@@ -142,13 +129,6 @@ async def test_scores(sent):
     assert tree_of(spans) == tree("Score", "fake", sentences=2)
     assert spans[0].attributes["translane.target_tokens"] == 8
     assert sorted(span.attributes["translane.steps"] for span in spans if span.name == "decode") == [3, 5]
-
-
-async def test_sentences_that_decode_together(sent):
-    spans = await sent(lambda running: translate(running, "abcd", "abcd", "abcd"), rows=8)
-    assert tree_of(spans) == tree("Translate", "fake", sentences=3)
-    assert {span.attributes["translane.sentence"] for span in spans if span.name == "sentence"} == {0, 1, 2}
-    assert max(span.attributes["translane.batch_rows"] for span in spans if span.name == "decode") > 1
 
 
 async def test_of_many_sentences_the_last_ones_have_spans(sent, monkeypatch):
@@ -215,17 +195,6 @@ async def test_a_caller_that_is_not_sampled(sent):
 async def test_the_sampler_of_the_environment(sent, monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     assert await sent(lambda running: translate(running, "abc", metadata=[SAMPLED])) == []
-
-
-async def test_names_of_the_environment(sent, monkeypatch):
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "chinese")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.version=7,deployment.environment.name=test")
-    resource = (await sent(lambda running: translate(running, "abc")))[0].resource
-    assert [resource[name] for name in ("service.name", "service.version", "deployment.environment.name")] == [
-        "chinese",
-        "7",
-        "test",
-    ]
 
 
 async def test_a_parent_that_is_none(sent):
@@ -386,25 +355,3 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
     found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
-
-
-def test_peers():
-    exporter = InMemorySpanExporter()
-    tracer = Tracer([exporter])
-    for peer in ("ipv6:%5B2001:db8::1%5D:50000", "unix:", "unix:/run/s", "odd"):
-        tracer.begin("s/m", (), peer).end("OK", {})
-    tracer.stop()
-    found = [
-        {
-            name.removeprefix("network."): value
-            for name, value in (span.attributes or {}).items()
-            if name.startswith("network.")
-        }
-        for span in exporter.get_finished_spans()
-    ]
-    assert found == [
-        {"transport": "tcp", "peer.address": "2001:db8::1", "peer.port": 50000},
-        {"transport": "unix"},
-        {"transport": "unix"},
-        {},
-    ]
