@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from unit.client.fake_server import FakeServer
 
 from helpers.client_command import Command
-from translane import Client, DecodingOptions, Term
+from translane import DecodingOptions, Term
 from translane.conversions import options_message
 from translane.options import checked_options
 from translane.v1 import translation_pb2 as pb
@@ -88,11 +88,6 @@ def test_no_is_not_unset(server: FakeServer, command: Command, name: str):
     assert not getattr(options, name)
 
 
-def test_nothing_is_set_by_default(server: FakeServer, command: Command):
-    assert command("translate", "a") == 0
-    assert server.requests[0].options == pb.DecodingOptions()
-
-
 def test_terms_have_flags():
     terms = [Term("a", "b", ignore_case=True), ("c", "d"), Term("e", "f", inflected=True)]
     assert options_message(checked_options({"terminology": terms})).terminology == [
@@ -157,8 +152,3 @@ def test_numbers_of_other_libraries_are_numbers():
 
 def test_none_is_unset():
     assert options_message(checked_options(dict.fromkeys(FIELDS))) == pb.DecodingOptions()
-
-
-def test_a_mistake_is_told_before_anything_travels(refused: str):
-    with Client(refused) as client, pytest.raises(TypeError, match="beam_size"):
-        client.translate_stream("a", beam_size=cast(int, "4"))

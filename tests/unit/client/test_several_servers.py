@@ -192,9 +192,3 @@ def test_bench_loads_several_servers(servers, several: list[str]):
     assert command("bench", "--clients", "4", "--duration", "500ms", "--warm-up", "100ms") == 0
     counts = [len(server.requests) for server in servers]
     assert min(counts) > 0.3 * max(counts)
-
-
-def test_bench_names_the_servers_that_are_away(refused: str):
-    command = Command(f"{refused},127.0.0.2:1")
-    assert command("bench", "-i", __file__) == 1
-    assert command.err == f"translane bench: cannot reach {refused}, 127.0.0.2:1: connection refused\n"

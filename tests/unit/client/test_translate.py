@@ -172,16 +172,6 @@ def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeS
     assert len(server.requests) <= 3
 
 
-def test_models_and_limits(server: FakeServer, connect):
-    client = connect(server.address)
-    info = client.server_info()
-    assert (info.version, info.limits.max_request_texts, info.limits.max_queue_size) == ("0.1.0", 64, 256)
-    (model,) = client.models()
-    assert info.models == (model,)
-    assert {model: 1}  # a model can be a key
-    assert (model.name, model.source_languages, model.parameters) == ("zh-en", ("zh-Hans", "zh-Hant"), 9_876_543)
-
-
 def test_reading_runs_at_most_the_window_ahead(server: FakeServer, connect):
     read = 0
 
@@ -303,14 +293,6 @@ def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, over
     for batch in cut:
         size = job.call(batch).request.ByteSize()
         assert len(batch.items) == 1 or size - job.overhead <= max(1 << 14, MOST_BYTES - job.overhead)
-
-
-@given(st.lists(st.text()), st.integers(1, 9))
-def test_batches_are_the_texts(texts: list[str], size: int):
-    cut = list(batches(texts, size, translate_job({})))
-    assert [text for batch in cut for text in batch.items] == texts
-    assert [batch.offset for batch in cut] == list(range(0, len(texts), size))
-    assert all(1 <= len(batch.items) <= size for batch in cut)
 
 
 def test_both_clients_have_the_same_methods_and_parameters():

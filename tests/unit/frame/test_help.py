@@ -26,8 +26,6 @@ except ModuleNotFoundError:  # the extra `export` is not installed
 else:
     SETTINGS |= {"export": ExportSettings, "explain": ExplainSettings, "shortlist": ShortlistSettings}
     SETTINGS |= {"train": TrainSettings, "distill": DistillSettings}
-CLIENT = ("translate", "score", "models", "bench")
-KEYS = ("keys", "keys add", "keys rotate", "keys set", "keys remove", "keys list")
 
 
 def run(command: str, argv: Sequence[str]) -> int:
@@ -60,19 +58,6 @@ def arguments_of(page: str) -> set[str]:
     """The flags, without their no-, and the words for positional arguments."""
     starts = re.findall(r"^  (-\S.*?|[A-Z]\S*)(?:  |$)", page, re.MULTILINE)
     return {word.replace("[no-]", "") for start in starts for word in re.findall(r"--[\w\[\]-]+|^[A-Z]+", start)}
-
-
-@pytest.mark.parametrize("command", [*SETTINGS, *CLIENT, *KEYS])
-def test_the_help_is_a_page_and_the_whole_help_has_the_rest(printed, command: str):
-    page, whole = printed(command, "--help"), printed(command, "--help-all")
-    assert page.startswith("usage: ")
-    assert page.count("\n") <= 60
-    rest = arguments_of(whole) - arguments_of(page)
-    assert arguments_of(page) <= arguments_of(whole)
-    if rest:
-        assert page.endswith(f" --help-all shows {len(rest)} more.\n")
-    else:
-        assert page == whole
 
 
 @pytest.mark.parametrize("command", SETTINGS)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections import deque
 from pathlib import Path
 
-import grpc
-import pytest
-from unit.client.fake_server import FakeServer, fails, reason
+from unit.client.fake_server import FakeServer
 
 from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
@@ -52,29 +49,6 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
     assert target.read_text() == "of before"
 
 
-def test_scripted_failures_are_ridden_out(server: FakeServer, command: Command):
-    server.script = deque([fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("DRAINING"))] * 2)
-    assert command("translate", "a") == 0
-    assert command.out == "<a>\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "choice"),
-    [
-        (["a"], None),
-        (["--split-sentences", "a"], True),
-        (["a", "--split-sentences"], True),
-        (["--no-split-sentences", "a"], False),
-    ],
-)
-def test_cutting_into_sentences_is_a_choice(server: FakeServer, command: Command, words, choice):
-    assert command("translate", *words) == 0
-    (request,) = server.requests
-    assert list(request.texts) == ["a"]
-    options = request.options
-    assert (options.split_sentences if options.HasField("split_sentences") else None) is choice
-
-
 def test_a_text_after_two_dashes_is_no_flag(server: FakeServer, command: Command):
     assert command("translate", "--", "--split-sentences") == 0
     assert list(server.requests[0].texts) == ["--split-sentences"]
@@ -88,13 +62,6 @@ def test_models_as_a_table(command: Command):
     assert heading.index("PRECISION") == row.index("fp32")
     assert blank == ""
     assert limits.startswith("server 0.1.0: at most 64 texts per request, 256 sentences waiting")
-
-
-def test_models_as_json(command: Command):
-    assert command("models", "--json") == 0
-    shown = json.loads(command.out)
-    assert shown["limits"]["max_request_texts"] == 64
-    assert shown["models"][0]["source_languages"] == ["zh-Hans", "zh-Hant"]
 
 
 def test_models_tell_their_defaults_and_glossaries(server: FakeServer, command: Command):

@@ -32,15 +32,6 @@ def test_rates_one_after_the_other(server: FakeServer, command: Command):
     assert any("公园" in request.texts[0] for request in sent)  # our own sentences, in the model's language
 
 
-def test_the_same_seed_sends_the_same_requests(server: FakeServer, command: Command):
-    for _ in range(2):
-        assert command("bench", "--rate", "100", *BRIEF, "--schedule-seed", "5") == 0
-    texts = [request.texts[0] for request in server.requests]
-    half = len(texts) // 2
-    assert half > 20
-    assert sorted(texts[:half]) == sorted(texts[half:])  # the server's threads may take them in another order
-
-
 def test_an_open_loop_does_not_wait_for_answers(server: FakeServer, command: Command):
     server.script.append(answer_to_the_trial)
     server.always = server.hang
@@ -134,16 +125,6 @@ def test_a_rate_that_cannot_be_kept_is_given_up(server: FakeServer, command: Com
     assert "unanswered" in row
     assert found == "no rate was found that keeps p95 within 50 ms; the lowest rate tried is 100 sentences/s"
     assert len(server.requests) < 1000  # of the 2000 that were to be sent
-
-
-def test_the_command_line_wins_over_the_environment(server: FakeServer, command: Command):
-    command.environ |= {"TRANSLANE_CLIENT_CLIENTS": "2 3", "TRANSLANE_CLIENT_DURATION": "200ms"}
-    command.environ |= {"TRANSLANE_CLIENT_WARM_UP": "0", "TRANSLANE_CLIENT_JSON": "true"}
-    assert command("bench") == 0
-    assert [row[0] for row in cells(command)] == ["2", "3"]
-    command.stdout.truncate(0)
-    assert command("bench", "--rate", "20") == 0
-    assert "offered/s" in command.out
 
 
 def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
