@@ -91,6 +91,7 @@ def _build(
             heads=config.heads,
             head_size=padded_config(config).head_dim,
             kv_heads=config.kv_heads,
+            decoder_unit=config.decoder_unit,
             ffn_size=config.ffn_size,
             source_vocab_size=config.source_vocab_size,
             target_vocab_size=config.target_vocab_size,

@@ -91,6 +91,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "rotary_base": 500.0,
     },
     "ALiBi": {"positions": "alibi", "heads": 3, "head_size": 8},
+    "recurrent unit": {"decoder_unit": "ssru"},
     "batch norm, post": {"norm_kind": "batch"},
     "batch norm, pre": {"norm_kind": "batch", "norm": "pre", "embedding_norm": True},
     "RMS norm, post": {"norm_kind": "rms"},
@@ -131,10 +132,17 @@ COMBINED = (
     "relative vectors, unclipped",
     "windows, exact",
     "block-local",
+    "recurrent unit",
     "batch norm, pre",
     "a norm after post-norm stacks",
 )
-FOR_CUDA = ("of everything", "rotary, grouped, windows, softmax1", "relative vectors, unclipped", "batch norm, pre")
+FOR_CUDA = (
+    "of everything",
+    "rotary, grouped, windows, softmax1",
+    "relative vectors, unclipped",
+    "recurrent unit",
+    "batch norm, pre",
+)
 ARCHITECTURES |= {name: VARIANTS[name] for name in VARIANTS if name in COMBINED or os.environ.get("VARIANTS") == "all"}
 # Sizes that tests export them in. With the same sizes, tests share an export: see `helpers.bundles`.
 EXPORT_SIZES: dict[str, Any] = {

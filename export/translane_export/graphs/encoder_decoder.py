@@ -35,6 +35,7 @@ from translane_export.graphs.parts import (
     run_stack,
     suppress,
 )
+from translane_export.graphs.recurrence import CellPlaces, run_step
 from translane_export.graphs.self_attention import SentenceAttention, StackBias, StepAttention
 from translane_export.model import Transformer
 from translane_export.model.attention import KeysValues, MultiHeadAttention
@@ -85,6 +86,9 @@ class EncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """One token per row in, the best next tokens out, keys and values kept in caches the caller owns.
 
+    Where the decoder has a recurrent unit in place of self-attention, each layer has one cache of cells [B, 1, 2, M]
+    in place of self-attention's two: see `translane_export.graphs.recurrence`.
+
     token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
     layer's self-attention caches [B, G, T, D], each layer's cross-attention keys and values [B, G, S, D]
     -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
@@ -107,7 +111,9 @@ class DecoderGraph(nn.Module):
         self.bias = StackBias(model.decoder, model.output_projection.weight.dtype)
         self._layers = decoder_layers(model)
         self._attentions = [
-            StepAttention(layer.self_attention, self.bias.window, for_cuda=for_cuda) for layer in self._layers
+            StepAttention(layer.self_attention, self.bias.window, for_cuda=for_cuda)
+            for layer in self._layers
+            if layer.ssru is None
         ]
         self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
         self.relative = nn.ModuleList(each.tables for each in self._attentions if each.tables is not None)
@@ -144,19 +150,16 @@ class DecoderGraph(nn.Module):
 
     def run(self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, caches: Sequence[Tensor]) -> DecoderRun:
         """Run the decoder up to the logits, for inputs as of `forward`."""
-        pairs = [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
         x = self.embedding(token_ids, self.embedding.at(positions))  # [B, M]
-        keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
-        bias = self.bias.between(positions.long()[:, None, None], keys)  # [B, H or 1, 1, T]
-        past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
+        split = len(caches) - 2 * len(self._layers)
         present: list[Tensor] = []
         queries: list[Tensor] = []
         sublayers: list[tuple[Residual, Sublayer]] = []
-        for layer, attention, layer_past, layer_cross in zip(self._layers, self._attentions, past, cross, strict=True):
-            attend = partial(attention.run, layer_past, positions, keys, bias, present)
+        earlier = self._earlier_tokens(positions, caches[:split], present)
+        for layer, layer_earlier, layer_cross in zip(self._layers, earlier, _pairs(caches[split:]), strict=True):
             look = partial(self._cross_attention, layer.cross_attention, layer_cross, source_lengths, queries)
             sublayers += [
-                (layer.self_attention_residual, attend),
+                layer_earlier,
                 (layer.cross_attention_residual, look),
                 (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
             ]
@@ -164,6 +167,21 @@ class DecoderGraph(nn.Module):
         if self.logit_scale != 1:
             x = x * self.logit_scale
         return DecoderRun(x, onnx_ops.project(self.output_projection, x), queries, present)
+
+    def _earlier_tokens(
+        self, positions: Tensor, caches: Sequence[Tensor], present: list[Tensor]
+    ) -> list[tuple[Residual, Sublayer]]:
+        """Return each layer's self-attention, or its recurrent unit; the updated caches will join `present`."""
+        if not self._attentions:
+            units, places = [layer.ssru for layer in self._layers if layer.ssru is not None], CellPlaces.at(positions)
+            steps = [partial(run_step, unit, past, places, present) for unit, past in zip(units, caches, strict=True)]
+            return [(layer.ssru_residual, step) for layer, step in zip(self._layers, steps, strict=True)]
+        keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
+        bias = self.bias.between(positions.long()[:, None, None], keys)  # [B, H or 1, 1, T]
+        return [
+            (layer.self_attention_residual, partial(attention.run, past, positions, keys, bias, present))
+            for layer, attention, past in zip(self._layers, self._attentions, _pairs(caches), strict=True)
+        ]
 
     def _cross_attention(
         self,
@@ -191,6 +209,10 @@ class DecoderGraph(nn.Module):
         left_out = onnx_ops.project(self.suppressed, x).float()  # [B, N]
         # LogSoftmax again: ONNX Runtime's Log rounds a number as its place among the others has it
         return log_probs + torch.cat((normaliser, left_out), dim=1).log_softmax(-1)[:, :1]
+
+
+def _pairs(caches: Sequence[Tensor]) -> list[KeysValues]:
+    return [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
 
 
 class DecoderRun(NamedTuple):

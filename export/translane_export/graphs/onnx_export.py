@@ -19,7 +19,7 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
 from translane_export.graphs.head_padding import padded_config
-from translane_export.graphs.signatures import NUM_BLOCKS, WITH_LOG_PROBS
+from translane_export.graphs.signatures import NUM_BLOCKS, WITH_LOG_PROBS, own_caches
 from translane_export.model import TransformerConfig
 from translane_server.bundle.manifest import Graph
 
@@ -38,9 +38,10 @@ def encoder_example(config: TransformerConfig) -> tuple[Tensor, ...]:
 
 def decoder_example(config: TransformerConfig, dtype: torch.dtype, counts: int = 1) -> tuple[Tensor, ...]:
     """Inputs to capture a decoder step with; `counts` says how many of them are numbers of candidates or blocks."""
-    sizes = [_EXAMPLE_TARGET] * (2 * config.decoder_layers) + [_EXAMPLE_SOURCE] * (2 * config.decoder_layers)
-    head_size = padded_config(config).head_dim
-    caches = [torch.zeros(_EXAMPLE_ROWS, config.key_value_heads, size, head_size, dtype=dtype) for size in sizes]
+    own, shape = own_caches(config, _EXAMPLE_TARGET)
+    cross = (config.key_value_heads, _EXAMPLE_SOURCE, padded_config(config).head_dim)
+    shapes = [shape] * own + [cross] * (2 * config.decoder_layers)
+    caches = [torch.zeros(_EXAMPLE_ROWS, *each, dtype=dtype) for each in shapes]
     return (
         torch.full((_EXAMPLE_ROWS,), config.eos_id),
         torch.tensor([0, 6, 2], dtype=torch.int32),
@@ -86,8 +87,10 @@ def export_shortlist(graph: ShortlistGraph, config: TransformerConfig, signature
 
 def _decoder_shapes(config: TransformerConfig, counts: int) -> tuple[Any, ...]:
     """Return the dynamic shapes of `decoder_example`; what follows the named parameters of `forward` is one tuple."""
-    rows, tensors = {0: _ROWS}, 2 * config.decoder_layers
-    caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
+    rows = {0: _ROWS}
+    count, (_, capacity, _) = own_caches(config, _TARGET)
+    own = {0: _ROWS, 2: _TARGET} if capacity is _TARGET else rows
+    caches = [own] * count + [{0: _ROWS, 2: _SOURCE}] * (2 * config.decoder_layers)
     others = (*([None] * (counts - 1)), *caches)
     return (rows, rows, rows, *([None] * min(counts, 1)), others)
 

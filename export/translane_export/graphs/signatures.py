@@ -22,9 +22,15 @@ _TYPE_NAMES = {
 }
 
 
-def per_layer(prefix: str, layers: int) -> list[str]:
-    """Return the names of each layer's keys and values: ``{prefix}_key_0``, ``{prefix}_value_0``, and so on."""
-    return [f"{prefix}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]
+def own_caches(config: TransformerConfig, capacity: Any) -> tuple[int, tuple[int, Any, int]]:
+    """Return how many caches of earlier tokens a step has, and the shape of a row in each.
+
+    They are keys and values of `capacity` positions or, with a recurrent unit, cells: see
+    `translane_export.graphs.recurrence`.
+    """
+    if config.decoder_unit == "ssru":
+        return config.decoder_layers, (1, 2, config.d_model)
+    return 2 * config.decoder_layers, _block(config, capacity)
 
 
 def encoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
@@ -67,7 +73,7 @@ def decoder_signature(
             _tensor("num_candidates", "int64", 1),
             *blocks,
             *asked,
-            *_caches("self", config, dtype, "rows", "target_capacity"),
+            *_own("self", config, dtype),
             *_caches("cross", config, cross_dtype, *cross),
         ),
         outputs=(
@@ -75,7 +81,7 @@ def decoder_signature(
             _tensor("candidate_log_probs", "float32", "rows", "candidates"),
             _tensor("logits", "float32", "rows", config.target_vocab_size),
             *query,
-            *_caches("present_self", config, dtype, "rows", "target_capacity"),
+            *_own("present_self", config, dtype),
             *returned,
         ),
     )
@@ -114,12 +120,12 @@ def greedy_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -
         file=file,
         inputs=(
             *_ROW_STATE,
-            *_caches("self", config, dtype, "rows", "target_capacity"),
+            *_own("self", config, dtype),
             *_caches("cross", config, dtype, "rows", "source_capacity"),
         ),
         outputs=(
             _tensor("candidate_ids", "int64", "rows", 1),
-            *_caches("present_self", config, dtype, "rows", "target_capacity"),
+            *_own("present_self", config, dtype),
         ),
     )
 
@@ -140,11 +146,22 @@ def alignment_signature(
     )
 
 
+def _own(prefix: str, config: TransformerConfig, dtype: torch.dtype) -> tuple[GraphTensor, ...]:
+    count, shape = own_caches(config, "target_capacity")
+    names = _per_layer(prefix, config.decoder_layers, ("key", "value") if count > config.decoder_layers else ("state",))
+    return tuple(_tensor(name, _TYPE_NAMES[dtype], "rows", *shape) for name in names)
+
+
+def _per_layer(prefix: str, layers: int, parts: tuple[str, ...] = ("key", "value")) -> list[str]:
+    """Return the names of each layer's caches: ``{prefix}_key_0``, ``{prefix}_value_0``, and so on."""
+    return [f"{prefix}_{part}_{layer}" for layer in range(layers) for part in parts]
+
+
 def _caches(
     prefix: str, config: TransformerConfig, dtype: torch.dtype, rows: str, capacity: str
 ) -> tuple[GraphTensor, ...]:
     shape = _block(config, capacity)
-    return tuple(_tensor(name, _TYPE_NAMES[dtype], rows, *shape) for name in per_layer(prefix, config.decoder_layers))
+    return tuple(_tensor(name, _TYPE_NAMES[dtype], rows, *shape) for name in _per_layer(prefix, config.decoder_layers))
 
 
 def _block(config: TransformerConfig, capacity: str) -> tuple[int, str, int]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.onnx_export import decoder_example, encoder_example
+from translane_export.graphs.signatures import own_caches
 from translane_export.model import TransformerConfig
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
@@ -60,10 +61,9 @@ class TorchBackend:
         self._pad = config.pad_id
         self._vocab_size = config.target_vocab_size
         dtype = next(self._decoder.parameters()).dtype
-        heads, head_size = config.key_value_heads, padded_config(config).head_dim
-        block = (rows, heads, target_capacity, head_size)
-        self._past = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
-        block = (rows, heads, source_capacity, head_size)
+        count, shape = own_caches(config, target_capacity)
+        self._past = [torch.zeros(rows, *shape, dtype=dtype) for _ in range(count)]
+        block = (rows, config.key_value_heads, source_capacity, padded_config(config).head_dim)
         self._cross = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
         self._encoded: list[Tensor] = []  # of the sources that may enter, [B, heads, S, head_dim] each
         self._encoded_lengths = self._source_lengths  # [B]

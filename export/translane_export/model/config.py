@@ -12,6 +12,7 @@ NormPlacement = Literal["post", "pre"]
 NormKind = Literal["layer", "rms", "batch"]
 PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 AttentionNormalizer = Literal["softmax", "softmax1"]
+DecoderUnit = Literal["self-attention", "ssru"]
 Tying = Literal["none", "two-way", "three-way"]
 
 # The most of each size, so that a number from a file never decides about much memory or time by itself.
@@ -45,6 +46,9 @@ class ModelChoices(BaseModel):
     max_positions: int = Field(512, ge=1, le=_MOST_TOKENS, description="Longest sequence the model takes.")
     scale_embeddings: bool = Field(True, description="Multiply embeddings by the square root of d-model.")
     tie_embeddings: Tying = Field("two-way", description="Share target embedding and output (and source: three-way).")
+    decoder_unit: DecoderUnit = Field(
+        "self-attention", description="How a decoder knows earlier tokens: self-attention, or a recurrent unit."
+    )
     dropout: _Rate = Field(0.1, description="Dropout after embeddings and sublayers.")
     attention_dropout: _Rate = Field(0.0, description="Dropout on attention weights.")
     activation_dropout: _Rate = Field(0.0, description="Dropout inside the feed-forward networks.")
@@ -109,7 +113,7 @@ class TransformerConfig(ModelChoices):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for check in (_check_sizes, _check_attention, _check_tables, _check_ids):
+        for check in (_check_sizes, _check_attention, _check_decoder, _check_tables, _check_ids):
             check(self)
         return self
 
@@ -202,6 +206,26 @@ def _check_attention(config: TransformerConfig) -> None:
         raise ValueError(f"relative_buckets: {buckets} is neither 0 nor an even number of at least 4")
     if buckets and most <= buckets // 2:
         raise ValueError(f"relative_max_distance: {most} is not above half of {buckets} relative_buckets")
+
+
+def _check_decoder(config: TransformerConfig) -> None:
+    """Refuse what is known to self-attention alone where the decoder has none."""
+    if config.decoder_unit != "ssru":
+        return
+    if config.d_model % 8:  # GPUs copy the state by 16 bytes
+        raise ValueError(f"d_model: decoder_unit ssru needs a multiple of 8, not {config.d_model}")
+    if config.positions in ("rotary", "alibi"):
+        raise ValueError(f"positions: {config.positions} are of self-attention, which decoder_unit ssru has not")
+    for name in (
+        "relative_window",
+        "relative_buckets",
+        "proximal_bias",
+        "proximal_init",
+        "block_length",
+        "window_size",
+    ):
+        if getattr(config, name):
+            raise ValueError(f"{name}: it is of self-attention, which decoder_unit ssru has not")
 
 
 def _check_tables(config: TransformerConfig) -> None:

@@ -1,4 +1,7 @@
-"""The layers of both stacks (paper §3.1 to §3.3): attention, then a feed-forward network, each in its residual."""
+"""The layers of both stacks (paper §3.1 to §3.3): attention, then a feed-forward network, each in its residual.
+
+A decoder may have a recurrent unit in place of self-attention.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.config import Activation, TransformerConfig
 from translane_export.model.masks import View
 from translane_export.model.norms import Residual
+from translane_export.model.ssru import SSRU
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -64,12 +68,23 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the target so far, cross-attention over the source, feed-forward, each in its residual."""
+    """Self-attention over the target so far, cross-attention over the source, feed-forward, each in its residual.
+
+    A layer with an `ssru` has no `self_attention`.
+    """
+
+    self_attention: MultiHeadAttention
+    self_attention_residual: Residual
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention.for_self(config)
-        self.self_attention_residual = Residual(config)
+        if config.decoder_unit == "ssru":
+            self.ssru: SSRU | None = SSRU(config)
+            self.ssru_residual = Residual(config)
+        else:
+            self.ssru = None
+            self.self_attention = MultiHeadAttention.for_self(config)
+            self.self_attention_residual = Residual(config)
         self.cross_attention = MultiHeadAttention.for_cross(config)
         self.cross_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
@@ -83,7 +98,10 @@ class DecoderLayer(nn.Module):
         The views say what the T positions see of one another, and of the S positions of the source. ``real`` [B, T] is
         False for padding.
         """
-        x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, self_view), real)
+        if self.ssru is None:
+            x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, self_view), real)
+        else:
+            x = self.ssru_residual(x, self.ssru, real)
         x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, cross_view), real)
         output: Tensor = self.feed_forward_residual(x, self.feed_forward, real)
         return output

@@ -111,6 +111,7 @@ def _config(manifest: Manifest) -> TransformerConfig:
         "d_model": config.d_model,
         "heads": config.heads,
         "kv_heads": config.kv_heads,
+        "decoder_unit": config.decoder_unit,
         "head_size": padded_config(config).head_dim,
         "ffn_size": config.ffn_size,
         "source_vocab_size": config.source_vocab_size,
@@ -159,7 +160,7 @@ def _state_dict(
             if name.startswith("stack."):
                 state[f"{side}.{name.removeprefix('stack.')}"] = tensor
         for layer in range(layers):
-            for kind in kinds:
+            for kind in kinds if side == "encoder" or config.decoder_unit == "self-attention" else ():
                 packed = weights[f"packed.{layer}.{kind}"]
                 if len(packed) != sum(sizes):
                     raise ValueError(f"packed.{layer}.{kind} has {len(packed)} rows, and its heads {sum(sizes)}")

@@ -68,6 +68,8 @@ class Architecture(_Model):
     heads: int = Field(ge=1, le=MOST_HEADS)
     head_size: int = Field(ge=8, le=MOST_WIDTH, multiple_of=8)
     kv_heads: int | None = Field(None, ge=1, le=MOST_HEADS)  # of keys and values; None: as many as queries have
+    # How the decoder knows earlier tokens. A recurrent unit has cells, `d_model` numbers in each layer.
+    decoder_unit: Literal["self-attention", "ssru"] = "self-attention"
     ffn_size: _Width
     source_vocab_size: _Pieces
     target_vocab_size: _Pieces
@@ -78,10 +80,17 @@ class Architecture(_Model):
         """How many heads keys and values have."""
         return self.heads if self.kv_heads is None else self.kv_heads
 
+    @property
+    def cell_size(self) -> int:
+        """How many numbers a layer's recurrent unit keeps of earlier tokens; 0 with self-attention."""
+        return self.d_model if self.decoder_unit == "ssru" else 0
+
     @model_validator(mode="after")
-    def _heads_are_grouped(self) -> Architecture:
+    def _sizes_fit_together(self) -> Architecture:
         if self.heads % self.key_value_heads:
             raise ValueError(f"kv_heads: {self.kv_heads} does not divide {self.heads} heads")
+        if self.cell_size % 8:
+            raise ValueError(f"d_model: decoder_unit ssru needs a multiple of 8, not {self.d_model}")
         return self
 
 

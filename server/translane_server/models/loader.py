@@ -310,11 +310,13 @@ def estimated_memory(model: ModelDescription, plan: Placement) -> int:
     """The memory of the replicas of a model on a CPU, roughly [bytes]: weights, rows, and what each process takes."""
     architecture, tokens = model.manifest.architecture, model.limits.tokens
     weights = sum(entry.size for entry in model.manifest.files.values())
-    # In float32: keys and values, of self-attention and cross-attention, and the queries that alignments take.
+    # In float32: keys and values, of self-attention and cross-attention, and the queries that alignments take. Cells of
+    # a recurrent unit are next to nothing.
     of_token = 2 * 4 * architecture.decoder_layers * architecture.key_value_heads * architecture.head_size
     query = 4 * architecture.heads * architecture.head_size
     all_rows = plan.rows + plan.spare_rows
-    rows = sum(all_rows) * ((tokens.source + tokens.target) * of_token + tokens.target * query)
+    kept = tokens.source + (0 if architecture.cell_size else tokens.target)
+    rows = sum(all_rows) * (kept * of_token + tokens.target * query)
     replicas = len(all_rows)
     if plan.threads > 1 or replicas == 1:
         return replicas * (weights + _PROCESS_BYTES) + rows

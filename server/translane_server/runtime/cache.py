@@ -2,6 +2,9 @@
 
 Every layer and kind (self or cross, key or value) has one contiguous block [R, H, C, D]. So the first n rows of a block
 are one tensor of a graph. `HostCache` keeps the blocks in main memory, `CudaCache` keeps them in the memory of a GPU.
+
+A decoder with a recurrent unit has cells in place of self-attention's keys and values: one block [R, 1, 2, M] for each
+layer, with the cell of position p at p mod 2.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ class CacheShape:
     """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities C.
 
     H is the number of heads that keys and values have. A query has `query_width` numbers, those of all its heads.
-    `dtype` is the type of self-attention's keys and values. `cross_dtype` is the type of cross-attention's.
+    `dtype` is the type of self-attention's keys and values. `cross_dtype` is the type of cross-attention's. With a
+    `cell_size`, M, the decoder has a recurrent unit in place of self-attention.
     """
 
     layers: int
@@ -34,14 +38,32 @@ class CacheShape:
     dtype: np.dtype[np.generic]
     cross_dtype: np.dtype[np.generic]
     query_width: int
+    cell_size: int = 0
 
     def names(self, kind: str) -> list[str]:
         """Names of the tensors of a `kind` ("self" or "cross"), in the order of their blocks."""
-        return [f"{kind}_{part}_{layer}" for layer, part in itertools.product(range(self.layers), ("key", "value"))]
+        parts = ("state",) if kind == "self" and self.cell_size else ("key", "value")
+        return [f"{kind}_{part}_{layer}" for layer, part in itertools.product(range(self.layers), parts)]
 
-    def blocks(self, capacity: int) -> tuple[int, int, int, int, int]:
-        """Shape of all blocks of one kind: [2N, R, H, C, D]."""
-        return (2 * self.layers, self.rows, self.heads, capacity, self.head_size)
+    def of_row(self, kind: str) -> tuple[int, int, int]:
+        """Shape of a row in a block of a kind: [H, C, D]."""
+        if kind == "cross":
+            return self.heads, self.source_capacity, self.head_size
+        return (1, 2, self.cell_size) if self.cell_size else (self.heads, self.target_capacity, self.head_size)
+
+    def blocks(self, kind: str) -> tuple[int, int, int, int, int]:
+        """Shape of all blocks of one kind: [2N, R, H, C, D]; [N, R, 1, 2, M] for cells."""
+        return (len(self.names(kind)), self.rows, *self.of_row(kind))
+
+    def in_blocks(self, moves: Sequence[RowMove]) -> Sequence[RowMove]:
+        """Return the moves with positions in blocks: of cells, those of the last position stand for all."""
+        if not self.cell_size:
+            return moves
+        return [
+            move._replace(start=last % 2, target_length=last % 2 + (last >= move.start))
+            for move in moves
+            for last in (move.target_length - 1,)
+        ]
 
 
 class Staged(NamedTuple):
@@ -91,8 +113,8 @@ class HostCache:
     def __init__(self, shape: CacheShape, staging_tokens: int) -> None:
         self.shape = shape
         self._token = shape.heads * shape.head_size  # numbers of a token in a block
-        self._self = np.zeros(shape.blocks(shape.target_capacity), shape.dtype)
-        self._cross = np.zeros(shape.blocks(shape.source_capacity), shape.cross_dtype)
+        self._self = np.zeros(shape.blocks("self"), shape.dtype)
+        self._cross = np.zeros(shape.blocks("cross"), shape.cross_dtype)
         self._staging = np.zeros((2 * shape.layers, staging_tokens * self._token), shape.cross_dtype)
         for array in (self._self, self._cross, self._staging):
             array.fill(0)  # np.zeros leaves the pages untouched
@@ -120,7 +142,7 @@ class HostCache:
             self._cross[:, row, :, :length] = staged[:, :, :length]
 
     def move(self, moves: Sequence[RowMove]) -> None:
-        for move, targets in _together(moves):
+        for move, targets in _together(self.shape.in_blocks(moves)):
             _copy_row(self._self, move.source, targets, slice(move.start, move.target_length))
             if move.source_length:
                 _copy_row(self._cross, move.source, targets, slice(move.source_length))

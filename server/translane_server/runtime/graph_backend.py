@@ -62,6 +62,7 @@ class GraphBackend(ABC):
             target_capacity=self.target_capacity,
             dtype=dtype,
             cross_dtype=cross_dtype,
+            cell_size=architecture.cell_size,
         )
         encode_tokens = sizes.get("encode_tokens", _ENCODE_TOKENS)
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)

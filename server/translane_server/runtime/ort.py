@@ -295,11 +295,11 @@ class OrtBackend(GraphBackend):
         if keeps:
             bind_host(binding.bind_output, "alignment_query", self._query, (n, self._shape.query_width))
         shape = self._shape
-        for kind, dtype, capacity, pointers, returned in (
-            ("self", shape.dtype, shape.target_capacity, self._cache.self_pointers(), True),
-            ("cross", shape.cross_dtype, shape.source_capacity, self._cache.cross_pointers(), self._returns_cross),
+        for kind, dtype, pointers, returned in (
+            ("self", shape.dtype, self._cache.self_pointers(), True),
+            ("cross", shape.cross_dtype, self._cache.cross_pointers(), self._returns_cross),
         ):
-            block = (n, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
+            block = (n, *shape.of_row(kind))  # [n, H, C, D]
             for name, pointer in zip(shape.names(kind), pointers, strict=True):
                 binding.bind_input(name, "cpu", 0, dtype, block, pointer)
                 if returned:

@@ -17,7 +17,15 @@ from translane_server.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.slow  # exports of every architecture take minutes
 
-NAMES = ("Marian", "mBART", "T5 v1.1", "of everything", "rotary, grouped, windows, softmax1", "batch norm, pre")
+NAMES = (
+    "Marian",
+    "mBART",
+    "T5 v1.1",
+    "of everything",
+    "rotary, grouped, windows, softmax1",
+    "recurrent unit",
+    "batch norm, pre",
+)
 ROWS, STEPS = 5, 6
 
 

@@ -94,6 +94,10 @@ def test_a_bad_value_is_refused_by_field_name(make_config, field, value):
         ("relative_window", {"positions": "rotary", "relative_window": 2}, "choose one"),
         ("proximal_init", {"proximal_init": True, "kv_heads": 1}, "where kv_heads are fewer than heads"),
         ("window_size", {"block_length": 3, "window_size": 4}, "choose one"),
+        ("d_model", {"decoder_unit": "ssru", "d_model": 20}, "needs a multiple of 8, not 20"),
+        ("positions", {"decoder_unit": "ssru", "positions": "alibi"}, "alibi are of self-attention"),
+        ("relative_window", {"decoder_unit": "ssru", "relative_window": 2}, "is of self-attention"),
+        ("window_size", {"decoder_unit": "ssru", "window_size": 4}, "is of self-attention"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -127,11 +127,8 @@ class StepBindings:
         self._bind(binding.bind_input, "positions", "int32", (rows,), inputs.positions_address)
         self._bind(binding.bind_input, "source_lengths", "int32", (rows,), inputs.source_lengths_address)
         returned = {tensor.name for tensor in graph.outputs}
-        for kind, capacity, pointers in (
-            ("self", shape.target_capacity, self._cache.self_pointers()),
-            ("cross", shape.source_capacity, self._cache.cross_pointers()),
-        ):
-            block = (rows, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
+        for kind, pointers in (("self", self._cache.self_pointers()), ("cross", self._cache.cross_pointers())):
+            block = (rows, *shape.of_row(kind))  # [n, H, C, D]
             for name, pointer in zip(shape.names(kind), pointers, strict=True):
                 self._bind(binding.bind_input, name, self._half, block, pointer)
                 if f"present_{name}" in returned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from translane_server.runtime.backend import RowMove
@@ -16,25 +17,11 @@ class CudaCache:
     def __init__(self, shape: CacheShape, staging_tokens: int, runtime: CudaRuntime, kernels: Kernels) -> None:
         self.shape = shape
         self._kernels = kernels
-        blocks = 2 * shape.layers
-        own_position = shape.head_size * shape.dtype.itemsize  # bytes of a position of one head
-        cross_position = shape.head_size * shape.cross_dtype.itemsize
-        own_block = shape.rows * shape.heads * shape.target_capacity * own_position
-        cross_block = shape.rows * shape.heads * shape.source_capacity * cross_position
-        self._self = Blocks(
-            runtime.allocate(blocks * own_block), blocks, shape.rows, shape.heads, shape.target_capacity, own_position
-        )
-        self._cross = Blocks(
-            runtime.allocate(blocks * cross_block),
-            blocks,
-            shape.rows,
-            shape.heads,
-            shape.source_capacity,
-            cross_position,
-        )
-        self._staged_token = shape.heads * cross_position
+        self._self = _allocate(runtime, shape.blocks("self"), shape.dtype.itemsize)
+        self._cross = _allocate(runtime, shape.blocks("cross"), shape.cross_dtype.itemsize)
+        self._staged_token = shape.heads * self._cross.position_bytes
         self._staging_block = staging_tokens * self._staged_token
-        self._staging = runtime.allocate(blocks * self._staging_block)
+        self._staging = runtime.allocate(self._cross.count * self._staging_block)
 
     def self_pointers(self) -> list[int]:
         return _pointers(self._self.address, self._self.block_bytes, self._self.count)
@@ -49,7 +36,12 @@ class CudaCache:
         self._kernels.enter_rows(self._cross, self._staging, self._staging_block, sources, rows)
 
     def move(self, moves: Sequence[RowMove]) -> None:
-        self._kernels.move_rows(self._self, self._cross, moves)
+        self._kernels.move_rows(self._self, self._cross, self.shape.in_blocks(moves))
+
+
+def _allocate(runtime: CudaRuntime, blocks: tuple[int, int, int, int, int], itemsize: int) -> Blocks:
+    count, rows, heads, capacity, size = blocks
+    return Blocks(runtime.allocate(math.prod(blocks) * itemsize), count, rows, heads, capacity, size * itemsize)
 
 
 def _pointers(start: int, block: int, count: int) -> list[int]:

@@ -12,6 +12,7 @@ from helpers.architectures import VARIANTS
 from helpers.bundles import random_model
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.head_padding import padded_config
+from translane_export.graphs.signatures import own_caches
 from translane_export.model import Transformer, TransformerConfig
 
 SIZES: dict[str, Any] = {
@@ -32,14 +33,17 @@ def teacher_forcing(model: Transformer, source: Tensor, target: Tensor) -> Tenso
 
 
 def step_by_step(model: Transformer, source: Tensor, target: Tensor, *, for_cuda: bool) -> Tensor:
-    """Decode one token after the other; row b begins b steps late, so that rows are at positions of their own."""
+    """Decode one token after the other; row b begins b steps late, so that rows are at positions of their own.
+
+    Rows that have not begun, or are over, run the same step again and again.
+    """
     config = padded_config(model.config)
     cross = EncoderGraph(model, for_cuda=for_cuda)(source, SOURCE_LENGTHS.int())
     decoder = DecoderGraph(model, for_cuda=for_cuda)
     rows, size = target.shape
-    shape = (rows, config.key_value_heads, CAPACITY, config.head_dim)
+    count, shape = own_caches(config, CAPACITY)
     # what other rows have left behind
-    caches = [torch.randn(shape, dtype=decoder.dtype) * 100 for _ in range(2 * config.decoder_layers)]
+    caches = [torch.randn(rows, *shape, dtype=decoder.dtype) * 100 for _ in range(count)]
     logits = torch.zeros(rows, size, config.target_vocab_size, dtype=decoder.dtype)
     row = torch.arange(rows)
     for step in range(size + rows - 1):

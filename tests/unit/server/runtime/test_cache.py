@@ -45,11 +45,11 @@ def view(pointer, dtype, *shape):
 
 
 def self_blocks(cache):
-    return [view(p, SHAPE.dtype, *SHAPE.blocks(SHAPE.target_capacity)[1:]) for p in cache.self_pointers()]
+    return [view(p, SHAPE.dtype, *SHAPE.blocks("self")[1:]) for p in cache.self_pointers()]
 
 
 def cross_blocks(cache):
-    return [view(p, SHAPE.cross_dtype, *SHAPE.blocks(SHAPE.source_capacity)[1:]) for p in cache.cross_pointers()]
+    return [view(p, SHAPE.cross_dtype, *SHAPE.blocks("cross")[1:]) for p in cache.cross_pointers()]
 
 
 def test_names_are_in_the_order_of_the_blocks():

@@ -51,8 +51,8 @@ class Rows:
         self.device, self.host = CpuDevice(library, seed), HostCache(shape, STAGING_TOKENS)
         self.kernels, self.shape = Kernels(self.device), shape
         self._random = np.random.default_rng(seed)
-        self.own, self._own = self._mirrored(self.host.self_pointers(), shape.blocks(shape.target_capacity))
-        self.cross, self._cross = self._mirrored(self.host.cross_pointers(), shape.blocks(shape.source_capacity))
+        self.own, self._own = self._mirrored(self.host.self_pointers(), shape.blocks("self"))
+        self.cross, self._cross = self._mirrored(self.host.cross_pointers(), shape.blocks("cross"))
         self.own_blocks, self.cross_blocks = blocks_of(self.own, shape), blocks_of(self.cross, shape)
         staging = self.host.staging_pointers(0)
         self.staging, self._staging = self._mirrored(

@@ -1,0 +1,44 @@
+"""The recurrent unit of a layer as graphs have it: one step, with the cell in a cache that the caller owns.
+
+Cells of step t are at place t mod 2 of the cache [B, 1, 2, M], and those of step t - 1 at the other place. So a step
+that runs twice, over the same tokens and positions, leaves the same cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from translane_export.graphs.onnx_ops import ordinals, project
+from translane_export.model.ssru import SSRU
+
+
+class CellPlaces(NamedTuple):
+    """Which rows of the cache a step reads and writes; the layers share it.
+
+    ``rows`` and ``places``, [B], say where it writes, and ``earlier`` [B] where it reads, in a cache of [2·B, M].
+    ``begun`` [B, 1] is False where there is no earlier cell.
+    """
+
+    rows: Tensor
+    places: Tensor
+    earlier: Tensor
+    begun: Tensor
+
+    @classmethod
+    def at(cls, positions: Tensor) -> CellPlaces:
+        """Return the places of a step at positions [B]."""
+        rows, places = ordinals(positions), positions.long() % 2
+        return cls(rows, places, 2 * rows + 1 - places, positions[:, None] > 0)
+
+
+def run_step(ssru: SSRU, past: Tensor, places: CellPlaces, present: list[Tensor], x: Tensor) -> tuple[Tensor, None]:
+    """Run a step: past [B, 1, 2, M], x [B, M] -> as a `Sublayer`, [B, M]. The updated cache joins `present`."""
+    earlier = nn.functional.embedding(places.earlier, past.view(-1, past.shape[3]))  # [B, M]
+    earlier = torch.where(places.begun, earlier, torch.zeros((), dtype=past.dtype))
+    added = project(ssru.cell_proj, x)
+    cell = added + torch.sigmoid(project(ssru.forget_proj, x)) * (earlier - added)
+    present.append(past.index_put((places.rows, torch.zeros_like(places.rows), places.places), cell))
+    return cell.relu(), None
