@@ -28,6 +28,7 @@ TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 RANDOM_MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {"seed": 0, "eos_bias": 1.5},
     "pre-norm": {"seed": 0, "eos_bias": 1.5, "norm": "pre", "activation": "gelu"},
+    "recurrent unit": {"seed": 1, "eos_bias": 1.5, "decoder_unit": "ssru"},
     "starts with eos": {"seed": 3, "eos_bias": 1.5, "positions": "learned", "joint": True},
 }
 TIE = 1e-5  # scores that are computed in another order differ by up to this; of closer choices, both are correct

@@ -145,7 +145,7 @@ def check(bundle, sentences, *, threads, decoder_start=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["post-norm", "pre-norm"])
+@pytest.mark.parametrize("model", ["post-norm", "pre-norm", "recurrent unit"])
 def test_random_model(model):
     with random_subject(model) as subject:
         sentences = Bag(subject, seed=0).sentences(112)
