@@ -70,7 +70,6 @@ docs/explain
 docs/training
 docs/distillation
 docs/attention
-docs/normalization
 models/zh-en/README
 ```
 

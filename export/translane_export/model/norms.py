@@ -1,6 +1,6 @@
 """Norms, and where they stand: LayerNorm(x + Sublayer(x)) in the paper (§3.1), x + Sublayer(LayerNorm(x)) in others.
 
-Layer norm and RMS norm look at one position. Batch norm looks at all of a batch; docs/normalization.md tells why that
+Layer norm and RMS norm look at one position. Batch norm looks at all of a batch; docs/attention.md tells why that
 suits sentences badly.
 """
 
