@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import transformers
 from helpers.file_server import serving_files, wait_until
 from helpers.foreign_folders import marian
 from helpers.hub import serving_hub
-from translane.options import TranslateOptions
+from helpers.server_process import running_server
 from translane_server.settings.model_sources import BUNDLED_MODEL_URL
 
 ROOT = Path(__file__).parents[3]
@@ -52,8 +53,14 @@ def checkpoint(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def hub(checkpoint):
-    with serving_hub({NAME: checkpoint, "owner/second": checkpoint}) as hub:
+def hub(checkpoint, tmp_path_factory):
+    models = {NAME: checkpoint, "owner/second": checkpoint}
+    for short, code in (("de", "deu"), ("fr", "fra")):
+        folder = models[f"owner/opus-mt-{short}-en"] = tmp_path_factory.mktemp(code) / f"opus-mt-{short}-en"
+        shutil.copytree(checkpoint, folder)
+        settings = folder / "tokenizer_config.json"
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"source_lang": code}))
+    with serving_hub(models) as hub:
         yield hub
 
 
@@ -93,28 +100,67 @@ def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp
     assert (run.returncode, "exporting" in run.stderr) == (0, False), run.stderr
     assert run.stdout.strip()
 
-
-@pytest.mark.slow
-def test_what_the_page_says_to_those_who_come_from_transformers(environ, tmp_path):
-    """Both programs of the page print a translation of each text, and nothing else."""
-    page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
-    before, after, _, easy = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    printed = []
-    for program in (before, after):
-        source = program.replace("Helsinki-NLP/opus-mt-de-en", NAME)
-        command = [sys.executable, "-W", "ignore", "-c", source]
-        run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=tmp_path)
-        assert run.returncode == 0, run.stderr
-        printed.append(run.stdout.splitlines())
-    # That beams are the same, models that end their sentences show: parity/export/test_huggingface.
-    assert [len(lines) for lines in printed] == [2, 2]
-    assert set(re.findall(r"(\w+)=", easy)) <= TranslateOptions.__optional_keys__
-
     (tmp_path / "corpus.txt").write_text(f"{TEXT}\n", encoding="utf-8")
     command = [sys.executable, "-m", "translane", "batch", "corpus.txt", "-o", "out", "--model", NAME]
     run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert (run.returncode, "exporting" in run.stderr) == (0, False), run.stderr
     assert (tmp_path / "out/corpus.txt").read_text(encoding="utf-8").strip()
+
+
+PAGE = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+
+
+def programs(tool, kind):
+    """The programs of the page for those who come from a tool: before and after."""
+    section = PAGE.split(f"\n## From {tool}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)
+
+
+def printed(program, environ, folder):
+    command = [sys.executable, "-W", "ignore", "-c", program.replace("Helsinki-NLP/", "owner/")]
+    run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_what_the_page_says_to_those_who_come_from_transformers(environ, tmp_path):
+    """Both programs of the page print a translation of each text, and nothing else."""
+    # That beams are the same, models that end their sentences show: parity/export/test_huggingface.
+    before, after = programs("transformers", "python")
+    assert [len(printed(program, environ, tmp_path)) for program in (before, after)] == [2, 2]
+
+
+@pytest.mark.slow
+def test_what_the_page_says_to_those_who_come_from_easynmt(environ, tmp_path):
+    before, after = programs("EasyNMT", "python")
+    assert len(printed(after, environ, tmp_path)) == 2
+    if find_spec("easynmt"):
+        assert printed(before, os.environ, tmp_path)
+
+
+@pytest.mark.slow
+def test_what_the_page_says_to_those_who_come_from_ctranslate2_and_libretranslate(environ, hub, tmp_path):
+    """The commands export a folder and serve it, and the request of the page is answered as its table says."""
+    (tmp_path / "opus-mt-de-en").symlink_to(hub.models["owner/opus-mt-de-en"])
+    before, after = programs("CTranslate2", "sh")
+    export, serve = after.splitlines()
+    bin = Path(sys.executable).parent
+    environ["PATH"] = f"{bin}:{environ['PATH']}"
+    subprocess.run(["sh", "-c", export], env=environ, check=True, capture_output=True, timeout=300, cwd=tmp_path)
+    if shutil.which("ct2-transformers-converter"):
+        convert = before.replace("Helsinki-NLP/", "")
+        subprocess.run(["sh", "-c", convert], env=environ, check=True, capture_output=True, timeout=300, cwd=tmp_path)
+
+    command, action, model, flag, port = serve.split()
+    assert (command, action, flag) == ("translane", "serve", "--http-port")
+    _, request = programs("LibreTranslate", "sh")
+    assert f"localhost:{port}/" in request
+    with running_server(tmp_path / "log", str(tmp_path / model), flag, "0") as server:
+        asked = request.replace(f"localhost:{port}", f"127.0.0.1:{server.http_port}")
+        run = subprocess.run(["sh", "-c", asked], capture_output=True, check=True, timeout=60)
+    (translation,) = json.loads(run.stdout)["translations"]
+    assert len(translation["hypotheses"]) == 1
 
 
 @pytest.mark.slow
