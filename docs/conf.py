@@ -41,48 +41,58 @@ CONTENTS = """
 
 ```{toctree}
 :hidden:
-:caption: Use
+:caption: Call a server
 docs/client
 docs/client-reference
-docs/batch
-examples/README
-docs/server
-docs/models
-docs/coming-from
-docs/observability
 docs/http
-docs/page
 docs/documents
 docs/glossaries
+docs/batch
+examples/README
+docs/coming-from
+```
+
+```{toctree}
+:hidden:
+:caption: Run one
+docs/server
+docs/models
+docs/page
+docs/deployment
+docs/operations
 docs/access
+docs/security
+docs/dashboards
+docs/observability
+docs/scaling
 docs/envoy
 docs/ray-serve
-docs/security
-docs/operations
-docs/deployment
-docs/scaling
-docs/dashboards
+```
+
+```{toctree}
+:hidden:
+:caption: Have a model
 docs/export
-docs/quality
-docs/decoding
 docs/bring-your-own
-docs/explain
 docs/training
 docs/distillation
-docs/attention
+docs/quality
+docs/benchmarks
 models/zh-en/README
 ```
 
 ```{toctree}
 :hidden:
-:caption: Measurements
-docs/benchmarks
+:caption: Learn
+docs/architecture
+docs/decoding
+docs/attention
+docs/explain
 ```
 
 ```{toctree}
 :hidden:
 :caption: Development
-docs/architecture
 CONTRIBUTING
 CHANGELOG
 SECURITY
