@@ -15,7 +15,7 @@ from translane.command_error import packages_load
 from translane.errors import TranslaneError
 from translane_batch.figures import Summary
 from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchError, BatchSettings
-from translane_client.cli.progress import waiting_told
+from translane_client.cli.waiting import waiting_told
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole
 from translane_server.core.terminal import printable

@@ -1,52 +1,8 @@
-"""How far a run is, and what became of a corpus."""
+"""What became of a corpus."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from translane_client.cli.progress import clock_face
-
-_SECONDS = 10.0  # between two lines
-
-
-class Progress:
-    """Counts what one step of a run has done, and says so in a line now and then.
-
-    Of `total` sources, or what else it counts, `done` were done before. `note` is added to each line.
-    """
-
-    def __init__(
-        self,
-        what: str,
-        log: Callable[[str], None],
-        *,
-        total: int | None = None,
-        done: int = 0,
-        note: str = "",
-    ) -> None:
-        self._what, self._log, self._total, self._before, self._note = what, log, total, done, note
-        self._started = self._logged = time.monotonic()
-        self._added = 0
-
-    @property
-    def seconds(self) -> float:
-        """Time since the step began."""
-        return time.monotonic() - self._started
-
-    def add(self, number: int) -> None:
-        """Count what is done, and write a line if the last one is long ago."""
-        self._added += number
-        now = time.monotonic()
-        if now - self._logged < _SECONDS:
-            return
-        self._logged = now
-        rate = self._added / (now - self._started)
-        done = self._before + self._added
-        of = "" if self._total is None else f" of {self._total:,}"
-        left = f", {clock_face((self._total - done) / rate)} left" if self._total is not None and rate else ""
-        self._log(f"{done:,}{of} {self._what}, {rate:,.0f} a second{left}{self._note}")
 
 
 @dataclass

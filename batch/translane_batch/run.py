@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
@@ -16,8 +17,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
+from translane.progress import Progress
 from translane_batch.corpus import CorpusFile, find_corpus, fingerprint
-from translane_batch.figures import Progress, Summary
+from translane_batch.figures import Summary
 from translane_batch.records import BLANK, UNREADABLE, Answer, Block, Record
 from translane_batch.settings import BatchError, BatchSettings
 from translane_batch.store import Run, Sources, key_of
@@ -115,7 +117,7 @@ def _workers(settings: BatchSettings, model: str, log: Log) -> AbstractContextMa
 
 
 def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
-    progress = Progress("records read", log)
+    progress = Progress("records read", stream=sys.stderr, say=log)
     with state.reading() as sources:
         for file in corpus:
             for block in file.files.blocks(file.path, whole=False):
@@ -123,6 +125,7 @@ def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) 
                 sources.add(texts, list(map(key_of, texts)))
                 state.texts += len(texts)
                 progress.add(len(block.records))
+    progress.close()
     summary.reading_seconds = progress.seconds
 
 
@@ -132,16 +135,19 @@ def _translate(translate: Translate, state: Run, summary: Summary, log: Log) -> 
     left = total - answered
     share = (texts - total) / texts if texts else 0.0
     log(f"{texts:,} texts, {total:,} different sources ({share:.1%} duplicates), {left:,} to translate")
-    progress = Progress("sources", log, total=total, done=answered, note=f"; {share:.1%} duplicates")
+    progress = Progress(
+        "sources", total=total, done=answered, stream=sys.stderr, say=log, note=f"; {share:.1%} duplicates"
+    )
     translate(state.sources, progress.add)
     state.sources.commit()
+    progress.close()
     summary.sources_translated, summary.translating_seconds = left, progress.seconds
 
 
 def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:
     """Write all outputs that are not there, and count what is in them."""
     log("all sources are translated; writing the outputs")
-    progress, left_out = Progress("records written", log), Counter[str]()
+    progress, left_out = Progress("records written", stream=sys.stderr, say=log), Counter[str]()
     for folder in {file.output.parent for file in corpus}:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(_NEW.format("?" * 16)):  # of killed runs
@@ -157,6 +163,7 @@ def _write(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log)
     summary.duplicates = state.texts - summary.sources
     summary.left_out = dict(left_out)
     summary.translated = summary.records - summary.blank - left_out.total()
+    progress.close()
     summary.writing_seconds = progress.seconds
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from translane.errors import DeadlineExceeded, TranslaneError
+from translane.progress import Progress
 from translane_client.bench.load import Load
 from translane_client.bench.measurement import Measurement, headings
 from translane_client.bench.requests import arrivals
@@ -17,6 +19,8 @@ _PROBE_CLIENTS = 64
 _PROBE_SECONDS = 5.0
 _PROBE_SHARE = 0.75
 """A search begins at this share of the rate that many clients get together."""
+
+_DRAWN_EVERY = 0.25  # seconds between two drawings of the bar
 
 _STEP = 1.5
 """Factor between rates while no rate is known to be kept, or none to fail."""
@@ -48,12 +52,16 @@ class Plan:
 
 
 class Benchmark:
-    """Measures what a plan says, and hands each line of the table to `write` as soon as it is measured."""
+    """Measures what a plan says, and hands each line of the table to `write` as soon as it is measured.
 
-    def __init__(self, plan: Plan, load: Load, write: Callable[[str], None]) -> None:
+    On a `terminal`, a bar shows how far a measurement is.
+    """
+
+    def __init__(self, plan: Plan, load: Load, write: Callable[[str], None], terminal: TextIO | None = None) -> None:
         self._plan = plan
         self._load = load
         self._write = write
+        self._terminal = terminal
         self._running: Measurement | None = None
         self._search: RateSearch | None = None
         self.measurements = list[Measurement]()
@@ -106,12 +114,28 @@ class Benchmark:
             with suppress(TranslaneError):  # which this measurement counts
                 await self._load.try_once()
         self._running = measurement = Measurement(rate, clients, plan.texts_per_request)
-        if clients is not None:
-            await self._load.keep_busy(clients, measurement, **times)
-        elif rate is not None:
-            due = arrivals(rate / plan.texts_per_request, plan.schedule_seed)
-            await self._load.offer(due, measurement, bound=bound, **times)
+        shown = asyncio.create_task(self._watch(measurement))
+        try:
+            if clients is not None:
+                await self._load.keep_busy(clients, measurement, **times)
+            elif rate is not None:
+                due = arrivals(rate / plan.texts_per_request, plan.schedule_seed)
+                await self._load.offer(due, measurement, bound=bound, **times)
+        finally:
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
         return measurement
+
+    async def _watch(self, measurement: Measurement) -> None:
+        """Draws how much of the time is over, until it is cancelled."""
+        seconds = self._plan.warm_up + self._plan.duration
+        progress = Progress("sentences measured", total=seconds, stream=self._terminal)
+        try:
+            while True:
+                await asyncio.sleep(_DRAWN_EVERY)
+                progress.add(measurement.answered_within - progress.count, _DRAWN_EVERY)
+        finally:
+            progress.close(erase=True)
 
     def _show(self, verdict: str = "") -> None:
         """Writes the line of the measurement that has just ended, if there is one."""

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     )
     plan = Plan(**{field.name: getattr(arguments, field.name) for field in fields(Plan)})
     with LineWriter(None, streams.stdout) as output:
-        benchmark = Benchmark(plan, load, output.write)
+        benchmark = Benchmark(plan, load, output.write, streams.stderr)
         try:
             asyncio.run(benchmark.run())
         except TranslaneError as error:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from translane.command_error import CommandError
+from translane.progress import Progress, is_terminal
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
-from translane_client.cli.inputs import STANDARD, FileError, Inputs, StandardStreams, is_same, is_terminal
+from translane_client.cli.inputs import STANDARD, FileError, Inputs, StandardStreams, is_same
 from translane_client.cli.outputs import LineWriter
-from translane_client.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -101,13 +101,14 @@ def write_all(
 
     # Lines on the same terminal would disturb the bar.
     quiet = not inputs.files or inputs.typed or (writer.is_standard and is_terminal(streams.stdout))
-    bar = ProgressBar(streams.stderr if is_terminal(streams.stderr) and not quiet else None, inputs.size)
+    stream, say = (None, None) if quiet else (streams.stderr, streams.say)
+    progress = Progress("sentences", total=inputs.size, stream=stream, say=say)
     index = 0
     with writer:
         try:
             for index, answer in enumerate(answers):
                 write(index, answer)
-                bar.advance(inputs.sizes.popleft())
+                progress.add(1, inputs.sizes.popleft())
         except (TranslaneError, FileError) as error:
             message = message_of(error, arguments, place) if isinstance(error, TranslaneError) else str(error)
             if inputs.files:  # who gave arguments sees the lines
@@ -115,7 +116,7 @@ def write_all(
                 message += f"; {lines} written to {writer.name}"
             raise CommandError(message) from error
         finally:
-            bar.close()
+            progress.close()
 
 
 def message_of(error: TranslaneError, arguments: argparse.Namespace, place: Callable[[str], str | None]) -> str:

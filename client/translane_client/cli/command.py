@@ -17,7 +17,7 @@ from translane.command_error import CommandError
 from translane_client.cli import connection_flags
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.inputs import StandardStreams, printable
-from translane_client.cli.progress import waiting_told
+from translane_client.cli.waiting import waiting_told
 from translane_client.retry import RetryPolicy
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from translane.command_error import CommandError
 from translane.options import DecodingOptions
+from translane.progress import Progress
 from translane.results import DocumentProgress, Treatment
 from translane_client.cli import bulk
-from translane_client.cli.inputs import FileError, StandardStreams, is_terminal, lines_of, text_of
+from translane_client.cli.inputs import FileError, StandardStreams, lines_of, text_of
 from translane_client.cli.outputs import Notes
-from translane_client.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -86,13 +86,13 @@ def translate_document(
         path = _checked(bulk.output_path(arguments, lines, may_be_input=True), streams)
         content = _read(file, name)
         client = stack.enter_context(bulk.client_of(arguments))
-        bar = ProgressBar(streams.stderr if is_terminal(streams.stderr) and not lines.typed else None, None)
-        stack.callback(bar.close)
+        stream, say = (None, None) if lines.typed else (streams.stderr, streams.say)
+        shown = Progress("sentences", stream=stream, say=say)
+        stack.callback(shown.close)
 
         def show(progress: DocumentProgress) -> None:
-            bar.total = progress.texts
-            more = max(0, progress.texts_done - bar.sentences)
-            bar.advance(more, more)
+            shown.total = progress.texts
+            shown.add(max(0, progress.texts_done - shown.count))
 
         try:
             most = client.server_info().limits.document_bytes

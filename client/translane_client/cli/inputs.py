@@ -15,6 +15,7 @@ from typing import BinaryIO, Generic, NamedTuple, TextIO, TypeVar
 
 from translane.command_error import CommandError
 from translane.options import Term
+from translane.progress import is_terminal
 
 Item = TypeVar("Item")
 
@@ -251,12 +252,6 @@ def _term(text: str) -> Term:
         if flag not in _TERM_FLAGS:
             raise ValueError(f"{flag!r:.60} is not a flag; there is {' and '.join(_TERM_FLAGS)}")
     return Term(source, target, **{_TERM_FLAGS[flag]: True for flag in flags})
-
-
-def is_terminal(stream: object) -> bool:
-    """Whether the stream is a terminal, with a person at the other end."""
-    isatty = getattr(stream, "isatty", None)
-    return bool(isatty and isatty())
 
 
 def is_same(file: BinaryIO, path: Path) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
+from translane.progress import Progress, is_terminal
 from translane_export.checks.recording import ADMITTED_TOGETHER, ROWS, Decode, record_decodes
 from translane_export.checks.verify import LONGEST, verification_sources
 from translane_export.errors import ExportError
@@ -148,10 +150,16 @@ def try_out(settings: ExportSettings, bundle: Bundle) -> None:
 
 
 def every_tenth(log: Log, what: str) -> Callable[[int, int], None]:
-    """Return what reports progress to `log`, ten times in all."""
+    """Return what reports progress: as a bar on a terminal, and elsewhere to `log`, ten times in all."""
+    progress = Progress(f"sentences {what}", stream=sys.stderr)
 
     def report(done: int, total: int) -> None:
-        if done * 10 // total > (done - 1) * 10 // total:
+        if is_terminal(sys.stderr):
+            progress.total = total
+            progress.add(done - progress.count)
+            if done == total:
+                progress.close()
+        elif done * 10 // total > (done - 1) * 10 // total:
             log(f"{what} {done}/{total} sentences")
 
     return report

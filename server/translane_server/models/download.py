@@ -69,7 +69,14 @@ class Link(NamedTuple):
     is_pinned: bool
 
 
-def download(title: str, link: Callable[[], Link], file: BinaryIO, size: int | None, stop: threading.Event) -> None:
+def download(
+    title: str,
+    link: Callable[[], Link],
+    file: BinaryIO,
+    size: int | None,
+    stop: threading.Event,
+    tell: Callable[[], None] = lambda: None,
+) -> None:
     """Download into `file`. Of a file of known size, go on after the bytes that `file` has.
 
     After an error `file` has what has arrived.
@@ -80,6 +87,7 @@ def download(title: str, link: Callable[[], Link], file: BinaryIO, size: int | N
         file: is open for reading and writing.
         size: size of the file [bytes]; None for a manifest, whose size nobody knows.
         stop: is set when nobody wants the file any more.
+        tell: is called now and then while bytes arrive.
 
     Raises:
         DownloadError: the file has another size, is refused, or does not come.
@@ -97,6 +105,7 @@ def download(title: str, link: Callable[[], Link], file: BinaryIO, size: int | N
                 while not wait([running], _TICK).done:
                     if stop.is_set():
                         raise DownloadError(GIVEN_UP)
+                    tell()
                 running.result()
             return
         except _PassingError as error:

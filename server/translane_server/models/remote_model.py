@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from io import SEEK_END, BytesIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from translane.progress import Progress
 from translane_server.bundle.bundle import MANIFEST, file_entry, load_bundle, parse_manifest
 from translane_server.bundle.manifest import FileEntry, Manifest
 from translane_server.core.errors import BundleError
@@ -132,8 +134,12 @@ class RemoteModel:
         begin, size = time.monotonic(), sum(entry.size for entry in manifest.files.values())
         folder = self._cache.begin(digest, size + len(content))
         _log.info("model bundle %s: downloading %d files of %d bytes", self._url, len(manifest.files), size)
+        progress = Progress(
+            "bytes", total=size, stream=sys.stderr, say=lambda line: _log.info("model bundle %s: %s", self._url, line)
+        )
         for name, entry in sorted(manifest.files.items()):
-            self._get(name, entry, folder / name)
+            self._get(name, entry, folder / name, progress)
+        progress.close()
         (folder / MANIFEST).write_bytes(content)
         flush(folder / MANIFEST)
         hold = self._cache.finish(digest)
@@ -141,17 +147,23 @@ class RemoteModel:
         _log.info("model bundle %s: downloaded sha256:%s in %.1f s", self._url, digest, seconds)
         return hold
 
-    def _get(self, name: str, entry: FileEntry, target: Path) -> None:
+    def _get(self, name: str, entry: FileEntry, target: Path, progress: Progress) -> None:
         """Download a file of the bundle. A part that a killed server left is used if the whole is right with it."""
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
+        before = progress.count
+
+        def tell() -> None:
+            progress.add(before + target.stat().st_size - progress.count)
+
         for _ in range(2):
             with target.open("r+b") as file:
                 is_new = file.seek(0, SEEK_END) == 0
-                self._download(name, file, entry.size)
+                self._download(name, file, entry.size, tell)
             flush(target)
             found = file_entry(target)
             if found == entry:
+                tell()
                 return
             os.truncate(target, 0)
             if is_new:
@@ -161,10 +173,12 @@ class RemoteModel:
             f" and {MANIFEST} lists {entry.sha256}"
         )
 
-    def _download(self, name: str, file: BinaryIO, size: int | None = None) -> None:
+    def _download(
+        self, name: str, file: BinaryIO, size: int | None = None, tell: Callable[[], None] = lambda: None
+    ) -> None:
         with self._errors(f"{name}: "):
             self._link = self._link or links_of(self._url)
-            download(f"model bundle {self._url}: {name}", partial(self._link, name), file, size, self._stop)
+            download(f"model bundle {self._url}: {name}", partial(self._link, name), file, size, self._stop, tell)
 
     @contextmanager
     def _errors(self, about: str = "") -> Iterator[None]:

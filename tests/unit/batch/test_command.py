@@ -14,7 +14,6 @@ from unit.batch.fake_workers import FakeWorkers
 
 from helpers.commands import batch
 from translane.errors import Unavailable
-from translane_batch.figures import Progress
 from translane_batch.settings import BatchError
 
 
@@ -102,24 +101,3 @@ def test_names_need_not_be_unicode(tmp_path: Path, workers: FakeWorkers, capsys:
         assert batch([corpus, "-o", output, "--model=m"], {}) == 0
         assert "/\\udcfe: 1 records in 1 file" in capsys.readouterr().out
     assert Path(output, name).read_text(encoding="utf-8") == "[a]\n"
-
-
-def test_progress_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    now = 0.0
-    monkeypatch.setattr("translane_batch.figures.time.monotonic", lambda: now)
-    progress = Progress("sources", lines.append, total=10_000, done=1_000, note="; 9.0% duplicates")
-    for second in range(1, 31):
-        now = float(second)
-        progress.add(100)
-    assert lines == [
-        "2,000 of 10,000 sources, 100 a second, 1:20 left; 9.0% duplicates",
-        "3,000 of 10,000 sources, 100 a second, 1:10 left; 9.0% duplicates",
-        "4,000 of 10,000 sources, 100 a second, 1:00 left; 9.0% duplicates",
-    ]
-    assert progress.seconds == 30.0
-    lines.clear()
-    reading = Progress("records read", lines.append)
-    now += 3600
-    reading.add(0)
-    assert lines == ["0 records read, 0 a second"]
