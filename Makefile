@@ -17,8 +17,8 @@ ENGINE ?= $(firstword $(notdir $(shell command -v docker podman 2>/dev/null)) do
 export ORT_DISABLE_TELEMETRY := 1
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
-CUDA_PIP := .venv-cuda/bin/python -m pip install -qq --disable-pip-version-check --build-constraint constraints.txt
+PIP := scripts/install $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
+CUDA_PIP := scripts/install .venv-cuda/bin/python -m pip install --disable-pip-version-check --build-constraint constraints.txt
 # Tests that share something form a group, which one process runs: see tests/helpers/groups.py.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
