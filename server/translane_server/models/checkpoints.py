@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.metadata
+import json
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.bundle.manifest import SCHEMA_VERSION
@@ -36,8 +38,6 @@ from translane_server.settings.model_sources import (
 )
 from translane_server.settings.server_settings import ServerSettings
 
-# The bundled model of a clone, which the package of an editable installation lies in.
-_IN_CLONE = Path(__file__).parents[3] / "models" / BUNDLED_MODEL
 # A folder with one of these may be a checkpoint: of Hugging Face, `translane train`, fairseq, OpenNMT-py or Marian.
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.pt", "*.npz")
 # What no export reads: weights of other frameworks, and whatever lies in folders.
@@ -82,8 +82,9 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
     if isinstance(place, RemotePlace):
         return place
     if is_bundled(place):
-        if (_IN_CLONE / MANIFEST).exists():
-            return ModelPlace(_IN_CLONE, place.name)
+        clone = _installed_from()
+        if clone and (clone / "models" / BUNDLED_MODEL / MANIFEST).exists():
+            return ModelPlace(clone / "models" / BUNDLED_MODEL, place.name)
         return RemotePlace(ModelUrl.parse(settings.bundled_model), place.name)
     title = str(place.folder)
     if named := hub_name(place):
@@ -100,6 +101,13 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
         found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
     precision = "fp16" if settings.device == "cuda" else "fp32"
     return ModelPlace(_exported(found, model_cache(settings) / "exported", precision), place.name)
+
+
+def _installed_from() -> Path | None:
+    """The clone that the package was installed from, if it was: https://peps.python.org/pep-0610/."""
+    record = json.loads(importlib.metadata.distribution("translane").read_text("direct_url.json") or "{}")
+    url = urlsplit(record.get("url", ""))
+    return Path(unquote(url.path)) if url.scheme == "file" else None
 
 
 def _weights_in(folder: Path) -> Iterator[Path]:

@@ -176,7 +176,7 @@ def test_the_bundled_model_is_that_of_the_clone_or_comes_from_the_release(enviro
     found = check(environ, "zh-en")
     assert "model zh-en: version 1@" in found.stdout, found.stderr
     assert not (tmp_path / "cache").exists()
-    no_clone = f"from translane_server.models import checkpoints as c; c._IN_CLONE = c.Path({str(tmp_path)!r})"
+    no_clone = "from translane_server.models import checkpoints as c; c._installed_from = lambda: None"
     with serving_files() as release:
         release.put(ROOT / "models/zh-en", "release")
         url = f"{release.url}/release@sha256:{digest}"
