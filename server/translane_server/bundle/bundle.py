@@ -51,17 +51,13 @@ _CHANGED = "has changed since it was checked; put it back, or bring another vers
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A checked bundle: its folder, and the manifest that it had when it was checked.
-
-    Attributes:
-        stamps: the stamps of checked files, by name. A file without one is checked when it is read.
-        digest: sha256 of the manifest's file, which has the digest of every other file.
-    """
+    """A checked bundle: its folder, and the manifest that it had when it was checked."""
 
     folder: Path
     manifest: Manifest
+    # the stamps of checked files, by name. A file without one is checked when it is read
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
-    digest: str = ""
+    digest: str = ""  # sha256 of the manifest's file, which has the digest of every other file
 
     def path(self, name: str) -> Path:
         """The path of the manifest's file `name`."""

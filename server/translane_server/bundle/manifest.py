@@ -184,34 +184,22 @@ _Ids = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 class LanguageTokens(_Model):
-    """The tokens that tell a model one of its languages.
+    """The tokens that tell a model one of its languages."""
 
-    Attributes:
-        source_prefix: source ids before the text. The prefix of the source language comes before the prefix of the
-            target language.
-        source_suffix: source ids after the end-of-sentence token.
-        forced: target ids that the translation starts with.
-    """
-
+    # source ids before the text. The prefix of the source language comes before the prefix of the target language
     source_prefix: _Ids = ()
-    source_suffix: _Ids = ()
-    forced: _Ids = ()
+    source_suffix: _Ids = ()  # source ids after the end-of-sentence token
+    forced: _Ids = ()  # target ids that the translation starts with
 
 
 class LanguageTemplates(_Model):
-    """How a request's languages are told to the model. By default they are not: the model has a single pair.
+    """How a request's languages are told to the model. By default they are not: the model has a single pair."""
 
-    Attributes:
-        source: source language -> tokens. A language that is missing here has none.
-        target: target language -> tokens. A language that is missing here has none.
-        text_prefix: text before each source text.
-        pair_prefixes: source language -> target language -> text, in place of `text_prefix`. If there are any, the
-            model translates between these pairs only.
-    """
-
-    source: dict[str, LanguageTokens] = {}
-    target: dict[str, LanguageTokens] = {}
-    text_prefix: str = ""
+    source: dict[str, LanguageTokens] = {}  # source language -> tokens. A language that is missing here has none
+    target: dict[str, LanguageTokens] = {}  # target language -> tokens. A language that is missing here has none
+    text_prefix: str = ""  # text before each source text
+    # source language -> target language -> text, in place of `text_prefix`. If there are any, the model translates
+    # between these pairs only
     pair_prefixes: dict[str, dict[str, str]] = {}
 
 
@@ -240,23 +228,15 @@ class Graph(_Model):
 
 
 class Graphs(_Model):
-    """The encoder and decoder graphs, and the graphs that only some bundles have.
+    """The encoder and decoder graphs, and the graphs that only some bundles have."""
 
-    Attributes:
-        encoder: maps sources to the keys and values of cross-attention.
-        decoder: runs one decode step with all its possible results.
-        greedy: runs one decode step and returns only the best token of each row.
-        alignment: maps the query of a decode step to attention weights.
-        shortlist: runs one decode step over the tokens of shortlists alone.
-        vocabulary_blocks: upper bound of the decoder's input num_blocks, if the decoder has this input. The decoder
-            searches the vocabulary by min(vocabulary_blocks, num_candidates) blocks.
-    """
-
-    encoder: Graph
-    decoder: Graph
-    greedy: Graph | None = None
-    alignment: Graph | None = None
-    shortlist: Graph | None = None
+    encoder: Graph  # maps sources to the keys and values of cross-attention
+    decoder: Graph  # runs one decode step with all its possible results
+    greedy: Graph | None = None  # runs one decode step and returns only the best token of each row
+    alignment: Graph | None = None  # maps the query of a decode step to attention weights
+    shortlist: Graph | None = None  # runs one decode step over the tokens of shortlists alone
+    # upper bound of the decoder's input num_blocks, if the decoder has this input. The decoder searches the vocabulary
+    # by min(vocabulary_blocks, num_candidates) blocks
     vocabulary_blocks: int | None = Field(default=None, ge=1)
 
     @property
@@ -318,58 +298,34 @@ class Parity(_Model):
 
 
 class Quality(_Model):
-    """The comparison of an int8 bundle's translations with those of its fp32 original.
+    """The comparison of an int8 bundle's translations with those of its fp32 original."""
 
-    Attributes:
-        sentences: number of sentences that both have translated.
-        unchanged: number of sentences whose two translations have equal tokens.
-        tested: number of sentences with a reference translation.
-        bleu: BLEU of the int8 translations of the tested sentences, 0 … 100.
-        fp32_bleu: BLEU of the fp32 translations of the tested sentences, 0 … 100.
-    """
-
-    sentences: int
-    unchanged: int
-    tested: int = 0
-    bleu: float | None = None
-    fp32_bleu: float | None = None
+    sentences: int  # number of sentences that both have translated
+    unchanged: int  # number of sentences whose two translations have equal tokens
+    tested: int = 0  # number of sentences with a reference translation
+    bleu: float | None = None  # BLEU of the int8 translations of the tested sentences, 0 … 100
+    fp32_bleu: float | None = None  # BLEU of the fp32 translations of the tested sentences, 0 … 100
 
 
 class QualityEstimation(_Model):
-    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `quality_estimate`.
+    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `quality_estimate`."""
 
-    Attributes:
-        weight: of the mean probability's log-odds.
-        bias: what is added to them. The sum is the log-odds of the estimate.
-        fitted: number of sentences on which weight and bias were found.
-        tested: number of other sentences, on which the estimates were compared with chrF.
-        correlation: Pearson's correlation of estimate and chrF there.
-        mean_error: mean distance of estimate and chrF there, both 0 … 1.
-    """
-
-    weight: float = Field(gt=0, le=10)
-    bias: float = Field(ge=-100, le=100)
-    fitted: int = Field(ge=1)
-    tested: int = Field(ge=1)
-    correlation: float = Field(ge=-1, le=1)
-    mean_error: float = Field(ge=0, le=1)
+    weight: float = Field(gt=0, le=10)  # of the mean probability's log-odds
+    bias: float = Field(ge=-100, le=100)  # what is added to them. The sum is the log-odds of the estimate
+    fitted: int = Field(ge=1)  # number of sentences on which weight and bias were found
+    tested: int = Field(ge=1)  # number of other sentences, on which the estimates were compared with chrF
+    correlation: float = Field(ge=-1, le=1)  # Pearson's correlation of estimate and chrF there
+    mean_error: float = Field(ge=0, le=1)  # mean distance of estimate and chrF there, both 0 … 1
 
 
 class Provenance(_Model):
-    """Where a model comes from.
-
-    Attributes:
-        attribution: whom to credit for the data.
-        training: what the checkpoint says of its training.
-        model: the model's whole configuration, of which `translane export` makes the model again.
-        exporter: the versions of the programs that wrote the bundle.
-    """
+    """Where a model comes from."""
 
     checkpoint: str
-    attribution: str
-    training: dict[str, Any]
-    model: dict[str, Any]
-    exporter: dict[str, str]
+    attribution: str  # whom to credit for the data
+    training: dict[str, Any]  # what the checkpoint says of its training
+    model: dict[str, Any]  # the model's whole configuration, of which `translane export` makes the model again
+    exporter: dict[str, str]  # the versions of the programs that wrote the bundle
 
 
 class FileEntry(_Model):

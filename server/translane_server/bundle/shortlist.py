@@ -36,20 +36,13 @@ class Shortlist:
     """The target tokens of n-grams of source tokens.
 
     An n-gram is a number in base `source_size` + 1 whose digits are its ids, plus 1.
-
-    Attributes:
-        source_size: number of source ids.
-        always: tokens that every translation may use, ascending, [A].
-        keys: the n-grams, ascending, [N].
-        starts: where each n-gram's tokens start in `targets`, and the end, [N + 1].
-        targets: the tokens of the n-grams, one n-gram after the other.
     """
 
-    source_size: int
-    always: IntArray
-    keys: IntArray
-    starts: IntArray
-    targets: IntArray
+    source_size: int  # number of source ids
+    always: IntArray  # tokens that every translation may use, ascending, [A]
+    keys: IntArray  # the n-grams, ascending, [N]
+    starts: IntArray  # where each n-gram's tokens start in `targets`, and the end, [N + 1]
+    targets: IntArray  # the tokens of the n-grams, one n-gram after the other
 
     @classmethod
     def of(cls, rules: Mapping[tuple[int, ...], Sequence[int]], always: Sequence[int], source_size: int) -> Shortlist:

@@ -58,15 +58,11 @@ class _PassingError(DownloadError):
 
 
 class Link(NamedTuple):
-    """The address of a file, and the headers of requests for it. Both may hold secrets.
-
-    Attributes:
-        is_pinned: whether a digest says what the file is, so that others who can change what comes do no harm.
-    """
+    """The address of a file, and the headers of requests for it. Both may hold secrets."""
 
     url: str
     headers: Mapping[str, str]
-    is_pinned: bool
+    is_pinned: bool  # whether a digest says what the file is, so that others who can change what comes do no harm
 
 
 def download(

@@ -27,17 +27,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _File:
-    """A file that was read.
+    """A file that was read."""
 
-    Attributes:
-        stamp: the stamp of what was read.
-        stored: the glossary; of a file that is bad now, the last good one, or None if it was never good.
-        is_bad: whether what was read last is bad, maybe only because other files have many terms.
-    """
-
-    stamp: Stamp
+    stamp: Stamp  # the stamp of what was read
+    # the glossary; of a file that is bad now, the last good one, or None if it was never good
     stored: StoredGlossary | None = None
-    is_bad: bool = False
+    is_bad: bool = False  # whether what was read last is bad, maybe only because other files have many terms
 
     @property
     def terms(self) -> int:
@@ -51,13 +46,10 @@ class GlossaryFolder:
     and lines.
 
     Without a folder there are none. From one look at the files to the next it is `interval` seconds.
-
-    Attributes:
-        current: the glossaries for new requests.
     """
 
     def __init__(self, folder: Path | None = None, interval: float = INTERVAL) -> None:
-        self.current = StoredGlossaries()
+        self.current = StoredGlossaries()  # the glossaries for new requests
         self._folder = folder
         self._interval = interval
         self._files: dict[str, _File] = {}

@@ -45,16 +45,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """A model as callers see it: the version that is loaded, or the last one that was, or the first one to be.
+    """A model as callers see it: the version that is loaded, or the last one that was, or the first one to be."""
 
-    Attributes:
-        name: the name under which the model is served.
-        version: the name of the version's folder; of a model without versions, what the manifest says.
-        digest: identifies the bundle: the first digits of the sha256 of its manifest, which has that of all its files.
-    """
-
-    name: str
-    version: str
+    name: str  # the name under which the model is served
+    version: str  # the name of the version's folder; of a model without versions, what the manifest says
+    # identifies the bundle: the first digits of the sha256 of its manifest, which has that of all its files
     digest: str
     manifest: Manifest
     device: Device
@@ -109,27 +104,19 @@ class CheckedModel(NamedTuple):
 
 @dataclass
 class ModelLoader:
-    """Loads the versions of one model.
+    """Loads the versions of one model."""
 
-    Attributes:
-        name: the name under which the model is served.
-        folder: see `folders`.
-        cpus: returns the number of CPUs of this model.
-        shared: the CPUs of all models.
-        named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
-        remote: brings new versions from a URL into the folder; None if other people bring them.
-    """
-
-    name: str
-    folder: Path
+    name: str  # the name under which the model is served
+    folder: Path  # see `folders`
     settings: ModelSettings
     metrics: ModelMetrics
-    cpus: Callable[[], int]
-    shared: SharedCpus
+    cpus: Callable[[], int]  # returns the number of CPUs of this model
+    shared: SharedCpus  # the CPUs of all models
     pool: TokenizerPool
+    # whether `name` is the name in the manifest. A version with another name is then refused
     named_by_manifest: bool = False
     stored: Callable[[], StoredGlossaries] = StoredGlossaries
-    remote: RemoteModel | None = None
+    remote: RemoteModel | None = None  # brings new versions from a URL into the folder; None if other people bring them
 
     def __post_init__(self) -> None:
         self._wanted = self.settings.model_version  # the only version to load; "" for the highest that is good

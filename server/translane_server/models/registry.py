@@ -46,32 +46,23 @@ def naming(model: str, models: Collection[str]) -> Iterator[None]:
 
 @dataclass(eq=False)
 class Registry:
-    """The models of a server. All calls come from one event loop.
+    """The models of a server. All calls come from one event loop."""
 
-    Attributes:
-        find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
-        serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
-        pivots: whether two models may translate one after the other.
-        most_texts: maximum number of texts of a request.
-        needs_all: whether all models have to translate before the server is ready.
-        idle_timeout: time without requests after which a model is unloaded [seconds]; 0 is never.
-        changed: called when the state of any model has changed.
-        choice: finds the model of a request. After each change of the models it is another one.
-    """
-
+    # returns the folder of each model, by the models' names. It may block, and is called on a thread
     find: Callable[[], Mapping[str, Path]]
+    # makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread
     serve: Callable[[str, Path], ServedModel]
-    pivots: bool = True
-    needs_all: bool = True
-    most_texts: int = sys.maxsize
-    idle_timeout: float = 0.0
+    pivots: bool = True  # whether two models may translate one after the other
+    needs_all: bool = True  # whether all models have to translate before the server is ready
+    most_texts: int = sys.maxsize  # maximum number of texts of a request
+    idle_timeout: float = 0.0  # time without requests after which a model is unloaded [seconds]; 0 is never
     glossaries: GlossaryFolder = field(default_factory=GlossaryFolder)
 
     def __post_init__(self) -> None:
         self.models: dict[str, ServedModel] = {}
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Callable[[], None] = lambda: None  # called when the state of any model has changed
         self.pool = TokenizerPool()
-        self.choice = Choice({})
+        self.choice = Choice({})  # finds the model of a request. After each change of the models it is another one
         self._by_language = ByLanguage(
             lambda name, target: self.choice.source_languages(name, target),
             lambda name, source, target: self.choice.route(name, source, target),

@@ -35,12 +35,10 @@ class RemoteModel:
     """A model at a URL. Its methods block, but for `close`, and any thread may call them.
 
     A URL with a digest has one version. A URL without a digest is asked for its version by each `refresh`.
-
-    Attributes:
-        folder: the newest version, once it is in the cache. Without a digest this is a link, which moves.
     """
 
     def __init__(self, url: ModelUrl, cache: ModelCache) -> None:
+        # the newest version, once it is in the cache. Without a digest this is a link, which moves
         self.folder = cache.bundle(url.digest) if url.digest else cache.link(url.key)
         self._url = url
         self._cache = cache

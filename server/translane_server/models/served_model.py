@@ -40,25 +40,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class LoadedModel:
-    """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end.
-
-    Attributes:
-        dispatcher: decodes with the model; it is not started.
-        pids: the processes of the replicas.
-        cache: of this version's translations; None without one.
-        release: called when the files of the version are not needed any more.
-        users: number of requests that use the model now.
-        last_used: when the last request ended [seconds, monotonic].
-    """
+    """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end."""
 
     model: CheckedModel
-    dispatcher: Dispatcher
+    dispatcher: Dispatcher  # decodes with the model; it is not started
     metrics: ModelMetrics
     pool: TokenizerPool
-    pids: Pids = ()
+    pids: Pids = ()  # the processes of the replicas
     stored: Callable[[], StoredGlossaries] = StoredGlossaries
-    cache: TranslationCache | None = None
-    release: Callable[[], None] = lambda: None
+    cache: TranslationCache | None = None  # of this version's translations; None without one
+    release: Callable[[], None] = lambda: None  # called when the files of the version are not needed any more
 
     def __post_init__(self) -> None:
         self.description = described = self.model.description
@@ -74,10 +65,10 @@ class LoadedModel:
             stored=self.stored,
             cache=self.cache,
         )
-        self.users = 0
+        self.users = 0  # number of requests that use the model now
         self._unused = asyncio.Event()
         self._unused.set()
-        self.last_used = time.monotonic()
+        self.last_used = time.monotonic()  # when the last request ended [seconds, monotonic]
 
     async def start(self) -> None:
         """Load the model in its replicas, and warm them up. Raises StartupError."""
@@ -143,23 +134,19 @@ class ServedModel:
 
     Changes wait for each other: at any time, at most one version is loading, and at most two are in memory. All calls
     come from one event loop.
-
-    Attributes:
-        description: the model as callers see it: of the version that was loaded last, or of the first one to be.
-        metrics: where its requests are counted.
-        changed: called when the state has changed.
-        ready: the version that new requests get; None if requests have to wait, or are refused.
     """
 
     def __init__(self, description: ModelDescription, loader: ModelLoader, metrics: ModelMetrics) -> None:
         self.name = description.name
+        # the model as callers see it: of the version that was loaded last, or of the first one to be
         self.description = description
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Callable[[], None] = lambda: None  # called when the state has changed
+        # the version that new requests get; None if requests have to wait, or are refused
         self.ready: LoadedModel | None = None
         self._state = ModelState.LOADING
         self._loader = loader
         self._metrics = metrics
-        self.metrics = (metrics,)
+        self.metrics = (metrics,)  # where its requests are counted
         self._clock = time.monotonic
         self._turn = asyncio.Lock()
         self._retirement: asyncio.Task[None] | None = None  # of the version before
