@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from translane.options import Term
-from translane_server.core.errors import GlossaryError, SettingsError
+from translane_server.core.errors import GlossaryError, SettingsError, StartupError
 from translane_server.core.file_changes import INTERVAL, follow
-from translane_server.core.files import Stamp, read_regular
+from translane_server.core.files import Stamp, read_regular, stamp_of
 from translane_server.text.glossaries import MOST_BYTES, SUFFIX, StoredGlossaries, StoredGlossary, read_name, read_terms
 from translane_server.text.glossary import Glossary
 
@@ -29,7 +28,7 @@ _log = logging.getLogger(__name__)
 class _File:
     """A file that was read."""
 
-    stamp: Stamp  # the stamp of what was read
+    stamp: Stamp | None  # the stamp of what was read
     # the glossary; of a file that is bad now, the last good one, or None if it was never good
     stored: StoredGlossary | None = None
     is_bad: bool = False  # whether what was read last is bad, maybe only because other files have many terms
@@ -53,7 +52,7 @@ class GlossaryFolder:
         self._folder = folder
         self._interval = interval
         self._files: dict[str, _File] = {}
-        self._seen: Mapping[str, Stamp] = {}
+        self._seen: Mapping[str, Stamp | None] = {}
         self._problem = ""  # of the folder
 
     def load(self) -> None:
@@ -65,10 +64,7 @@ class GlossaryFolder:
         """
         if self._folder is None:
             return
-        try:
-            self._seen = self._stamps()
-        except OSError as error:
-            raise SettingsError(f"--glossaries {self._folder}: the folder cannot be read: {error.strerror}") from None
+        self._seen = self._stamps()
         for name, stamp in self._seen.items():
             self._files[name] = _File(stamp, self._read(name))
         self._take()
@@ -85,11 +81,10 @@ class GlossaryFolder:
         """
         try:
             seen, self._seen = self._seen, self._stamps()
-        except OSError as error:
-            self._tell(f"{self._folder}: the glossaries cannot be read: {error.strerror}")
-            return
-        except GlossaryError as error:
-            self._tell(str(error))
+        except StartupError as error:
+            if str(error) != self._problem:
+                _log.error("%s; the glossaries before go on", error)
+            self._problem = str(error)
             return
         self._problem = ""
         files = self._files
@@ -105,7 +100,7 @@ class GlossaryFolder:
                 self._read_again(name, rested[name])
             self._take()
 
-    def _read_again(self, name: str, stamp: Stamp) -> None:
+    def _read_again(self, name: str, stamp: Stamp | None) -> None:
         file = self._files.setdefault(name, _File(stamp))
         was_bad = file.is_bad and file.stamp == stamp
         file.stamp = stamp
@@ -116,24 +111,23 @@ class GlossaryFolder:
             if not was_bad:
                 _log.error("%s%s", error, "; the version before goes on" if file.stored else "")
 
-    def _stamps(self) -> dict[str, Stamp]:
+    def _stamps(self) -> dict[str, Stamp | None]:
         """Return the stamp of each file in the folder, in the order of their names.
 
-        Raises OSError, or GlossaryError if there are too many files.
+        Raises SettingsError if the folder cannot be read, and GlossaryError if there are too many files.
         """
-        found = {}
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
-                    try:
-                        found[entry.name] = Stamp.of(entry.stat())
-                    except OSError:  # a link to nothing, or the file is gone
-                        found[entry.name] = Stamp(0, 0, 0, 0, 0)
+        assert self._folder is not None
+        try:
+            paths = sorted(self._folder.iterdir())
+        except OSError as error:
+            raise SettingsError(f"--glossaries {self._folder}: the folder cannot be read: {error.strerror}") from None
+        names = [path.name for path in paths if path.name.endswith(SUFFIX) and not path.name.startswith(".")]
+        found = {name: stamp_of(self._folder / name) for name in names}  # None: a link to nothing, or it is gone
         if len(found) > MOST_FILES:
             raise GlossaryError(
                 f"glossaries {self._folder}: there are {len(found)} files, at most {MOST_FILES} are accepted"
             )
-        return dict(sorted(found.items()))
+        return found
 
     def _read(self, name: str) -> StoredGlossary:
         """Read a file of the folder. Raises GlossaryError, which names the file and the line."""
@@ -157,12 +151,6 @@ class GlossaryFolder:
         self.current = StoredGlossaries(file.stored for file in self._files.values() if file.stored)
         terms = sum(file.terms for file in self._files.values())
         _log.info("glossaries: %d, of %d terms together", len(self.current), terms)
-
-    def _tell(self, problem: str) -> None:
-        """Log what is wrong with the folder, once."""
-        if problem != self._problem:
-            _log.error("%s; the glossaries before go on", problem)
-        self._problem = problem
 
 
 def _giving_way(terms: Iterable[Term]) -> Iterator[Term]:
