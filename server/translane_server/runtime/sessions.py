@@ -178,17 +178,17 @@ class Sessions:
             self.run_options = onnxruntime.RunOptions()
             self.run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         graphs = bundle.manifest.graphs
-        self.encoder: Any = self._load(graphs.encoder, profile and f"{profile}-encoder")
-        self.decoder: Any = self._load(graphs.decoder, profile and f"{profile}-decoder")
-        self.greedy: Any = None
-        if graphs.greedy:
-            self.greedy = self._load(graphs.greedy, profile and f"{profile}-greedy")
-        self.alignment: Any = None
-        if graphs.alignment and not plain_steps_only:
-            self.alignment = self._load(graphs.alignment, profile and f"{profile}-alignment")
+
+        def load(name: str, graph: Graph | None) -> Any:
+            return self._load(graph, profile and f"{profile}-{name}") if graph else None
+
+        self.encoder = load("encoder", graphs.encoder)
+        self.decoder = load("decoder", graphs.decoder)
+        self.greedy = load("greedy", graphs.greedy)
+        self.alignment: Any = None if plain_steps_only else load("alignment", graphs.alignment)
         self.shortlist: tuple[Any, Shortlist] | None = None
         if graphs.shortlist and not plain_steps_only:
-            self.shortlist = self._load(graphs.shortlist, profile and f"{profile}-shortlist"), load_shortlist(bundle)
+            self.shortlist = load("shortlist", graphs.shortlist), load_shortlist(bundle)
         keep_mapped([bundle.path(name) for name in bundle.manifest.model_files])
 
     def close(self) -> None:

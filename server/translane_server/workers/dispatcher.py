@@ -234,7 +234,7 @@ class Dispatcher:
         if not sentences:
             return request
         self.check_room(len(sentences), caller)
-        if self._quarantine.knows_any(sentences):
+        if self._quarantine.was_used and self._quarantine.knows_any(sentences):
             raise PoisonedError(_POISONED)
         self._requests.add(request)
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))

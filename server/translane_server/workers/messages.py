@@ -67,7 +67,7 @@ class WorkerSetup:
 RECEIVED_AT_ONCE = 1 << 16
 """Most bytes of one read from a socket."""
 
-_LENGTH = struct.Struct("<I")
+_NUMBER = struct.Struct("<I")
 
 
 class Ready(NamedTuple):
@@ -77,7 +77,7 @@ class Ready(NamedTuple):
 def framed(message: object) -> bytes:
     """The bytes of a message: its length and its pickle."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return _LENGTH.pack(len(body)) + body
+    return _NUMBER.pack(len(body)) + body
 
 
 class Frames:
@@ -91,12 +91,12 @@ class Frames:
         messages, received = [], self._received
         received += data
         start = 0
-        while len(received) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(received, start)
-            end = start + _LENGTH.size + length
+        while len(received) - start >= _NUMBER.size:
+            (length,) = _NUMBER.unpack_from(received, start)
+            end = start + _NUMBER.size + length
             if end > len(received):
                 break
-            messages.append(pickle.loads(received[start + _LENGTH.size : end]))  # noqa: S301 from this program
+            messages.append(pickle.loads(received[start + _NUMBER.size : end]))  # noqa: S301 from this program
             start = end
         del received[:start]
         return messages
@@ -157,8 +157,6 @@ def _unpacked(alignment: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, .
 
 
 PID, CODE = "pid", "code"
-
-_NUMBER = struct.Struct("<I")
 
 
 def send_connection(control: socket.socket, number: int, connection: socket.socket) -> None:

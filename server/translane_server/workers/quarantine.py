@@ -22,6 +22,7 @@ class Quarantine:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.was_used = False  # whether any sentence was refused
         self._key = os.urandom(16)
         self._sentences = _Recent(_KNOWN_FOR, clock)
         self._callers = _Recent(_CALLER_KNOWN_FOR, clock)
@@ -33,6 +34,7 @@ class Quarantine:
 
     def add(self, sentence: Sentence, caller: str) -> None:
         """Remember a sentence that is refused, and its caller."""
+        self.was_used = True
         self._sentences.add(self.name(sentence))
         self._callers.add(caller)
 
