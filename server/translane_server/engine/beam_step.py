@@ -16,11 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.core.arrays import FloatArray, IntArray
-from translane_server.engine.hypotheses import beam_hypothesis, coverage_penalty, unrolled
 from translane_server.engine.phrases import RequiredPhrases
 from translane_server.engine.processors import RankedTokens
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import LiveBeams, Path, Search
+from translane_server.engine.search import LiveBeams, Path, Search, beam_hypothesis, coverage_penalty, unrolled
 from translane_server.runtime.backend import Align, RowMove
 
 # number of the beam, its next token, its score with that token, and the token's natural log-probability

@@ -16,9 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from translane_server.engine.hypotheses import returned_hypotheses
 from translane_server.engine.running_batch import RunningBatch
-from translane_server.engine.search import Search
+from translane_server.engine.search import Search, returned_hypotheses
 from translane_server.engine.sequence import (
     EngineInput,
     EngineOutput,

@@ -24,11 +24,10 @@ import numpy as np
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.engine.beam_step import BeamStep
 from translane_server.engine.general_step import GeneralStep
-from translane_server.engine.hypotheses import new_committed_tokens, row_hypothesis
 from translane_server.engine.options import Kind
 from translane_server.engine.processors import RankedTokens, rank_tokens
 from translane_server.engine.rows import RowTable
-from translane_server.engine.search import Search, SearchFactory
+from translane_server.engine.search import Search, SearchFactory, new_committed_tokens, row_hypothesis
 from translane_server.engine.sequence import CommittedTokens, Sequence, TargetVocabulary
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Align, Candidates, RowMove, StepNeeds
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.engine.hypotheses import LEAST_COVERAGE, aligned_tokens, coverage_penalty
+from translane_server.engine.search import LEAST_COVERAGE, aligned_tokens, coverage_penalty
 from translane_server.engine.sequence import AlignedToken
 
 

@@ -13,9 +13,9 @@ from fakes import sequences
 from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.sequences import enter, step
 from helpers import reference_decoding
-from translane_server.engine.hypotheses import returned_hypotheses
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.running_batch import RunningBatch
+from translane_server.engine.search import returned_hypotheses
 from translane_server.engine.sequence import AlignedToken, Sentence
 
 MODEL = RandomModel()
