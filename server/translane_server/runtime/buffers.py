@@ -15,14 +15,11 @@ from translane_server.runtime.backend import Candidates, StepNeeds
 class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
 
-    Inputs are allocated at the start. An output is allocated for all rows when a step first needs it. Graphs of older
-    bundles compute log-probabilities at every step, and have no input that asks for log-probabilities. A graph in CUDA
-    form has an input that says how many of its `vocabulary_blocks` to search.
+    Inputs are allocated at the start. An output is allocated for all rows when a step first needs it. A graph in CUDA
+    form has an input that says how many of its `vocabulary_blocks` to search, and none that asks for log-probabilities.
     """
 
-    def __init__(
-        self, rows: int, vocab_size: int, *, asks_for_log_probs: bool, vocabulary_blocks: int | None = None
-    ) -> None:
+    def __init__(self, rows: int, vocab_size: int, vocabulary_blocks: int | None = None) -> None:
         self.source_lengths: Int32Array = np.ones(rows, np.int32)
         self._rows = rows
         self._vocab_size = vocab_size
@@ -31,7 +28,7 @@ class StepBuffers:
         self._num_candidates: IntArray = np.zeros(1, np.int64)
         self._num_blocks: IntArray = np.zeros(1, np.int64)
         self._vocabulary_blocks = vocabulary_blocks
-        self._asks = {asked: np.array(asked) for asked in (False, True)} if asks_for_log_probs else {}
+        self._asks = {asked: np.array(asked) for asked in (False, True)}
         self._candidate_ids: IntArray = np.zeros(0, np.int64)
         self._log_probs: FloatArray = np.zeros(0, np.float32)
         self._logits: FloatArray = np.zeros(0, np.float32)
@@ -68,24 +65,18 @@ class StepBuffers:
             self._logits = np.zeros(self._rows * self._vocab_size, np.float32)
         return moved
 
-    def bind_greedy_inputs(self, binding: Any, n: int) -> None:
-        """Bind the inputs that every step over n rows has."""
-        bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
-        bind_host(binding.bind_input, "positions", self._positions, (n,))
-        bind_host(binding.bind_input, "source_lengths", self.source_lengths, (n,))
-
-    def bind_shortlist_inputs(self, binding: Any, n: int) -> None:
-        """Bind the inputs of a step over n rows that also says how many candidates there are."""
-        self.bind_greedy_inputs(binding, n)
-        bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
-
-    def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind the inputs of a step over n rows, including the inputs that tell the graph its needs."""
-        self.bind_shortlist_inputs(binding, n)
-        if self._vocabulary_blocks:
-            bind_host(binding.bind_input, "num_blocks", self._num_blocks, (1,))
-        if self._asks:
-            bind_host(binding.bind_input, "with_log_probs", self._asks[needs.log_probs], ())
+    def bind_inputs(self, session: Any, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind what the graph of a session has of the inputs of a step over n rows with these needs."""
+        inputs: dict[str, tuple[npt.NDArray[Any], tuple[int, ...]]] = {
+            "token_ids": (self._token_ids, (n,)),
+            "positions": (self._positions, (n,)),
+            "source_lengths": (self.source_lengths, (n,)),
+            "num_candidates": (self._num_candidates, (1,)),
+            "num_blocks": (self._num_blocks, (1,)),
+            "with_log_probs": (self._asks[needs.log_probs], ()),
+        }
+        for name in [each.name for each in session.get_inputs() if each.name in inputs]:
+            bind_host(binding.bind_input, name, *inputs[name])
 
     def bind_outputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
         """Bind the outputs of a step over n rows with these needs. `reserve` has allocated them."""

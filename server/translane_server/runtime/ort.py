@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -82,10 +82,7 @@ class OrtBackend(GraphBackend):
         cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
-        asks = any(tensor.name == "with_log_probs" for tensor in graphs.decoder.inputs)
-        self._buffers = StepBuffers(
-            self.rows, self._vocab_size, asks_for_log_probs=asks, vocabulary_blocks=graphs.vocabulary_blocks
-        )
+        self._buffers = StepBuffers(self.rows, self._vocab_size, graphs.vocabulary_blocks)
         self._source_lengths = self._buffers.source_lengths
         self._alignment = sessions.alignment
         alignment = bundle.manifest.alignment
@@ -200,7 +197,7 @@ class OrtBackend(GraphBackend):
         sessions = graphs.sessions
         is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps  # it returns no query
         session = sessions.greedy if is_greedy else sessions.decoder
-        binding = self._bind(session, n, available, is_greedy=is_greedy, keeps=keeps)
+        binding = self._bind(session, n, available, keeps=keeps)
         step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
         graphs.steps[n, needs, keeps] = step
         return step
@@ -252,7 +249,7 @@ class OrtBackend(GraphBackend):
             vocab_size=self._vocab_size,
             special=[id_ for id_ in (ids.unk, ids.bos, ids.eos) if id_ < self._vocab_size],
             threads=sessions.threads,
-            bind_rows=self._bind_limited,
+            bind_rows=partial(self._bind_limited, session),
         )
 
     def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
@@ -274,20 +271,17 @@ class OrtBackend(GraphBackend):
         graphs.runs[sources, longest, start] = binding
         return binding
 
-    def _bind(self, session: Any, n: int, needs: StepNeeds, *, is_greedy: bool, keeps: bool) -> Any:
+    def _bind(self, session: Any, n: int, needs: StepNeeds, *, keeps: bool) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""
         binding = session.io_binding()
-        if is_greedy:
-            self._buffers.bind_greedy_inputs(binding, n)
-        else:
-            self._buffers.bind_inputs(binding, n, needs)
+        self._buffers.bind_inputs(session, binding, n, needs)
         self._buffers.bind_outputs(binding, n, needs)
         self._bind_rows(binding, n, keeps=keeps)
         return binding
 
-    def _bind_limited(self, binding: Any, n: int) -> None:
+    def _bind_limited(self, session: Any, binding: Any, n: int) -> None:
         """Bind what a step over shortlists has in common with the plain step."""
-        self._buffers.bind_shortlist_inputs(binding, n)
+        self._buffers.bind_inputs(session, binding, n, BEST_TOKEN)
         self._bind_rows(binding, n, keeps=self.has_attention)
 
     def _bind_rows(self, binding: Any, n: int, *, keeps: bool) -> None:
