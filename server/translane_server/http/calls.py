@@ -1,29 +1,35 @@
-"""RPCs over HTTP: a POST of JSON, and JSON for an answer; or a line of JSON for each message of a stream."""
+"""RPCs over HTTP: a POST of JSON, and JSON for an answer; or a line of JSON for each message of a stream.
+
+The body of a document is the file, and so is the answer. The query has the other fields of the request.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, NoReturn
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from translane.v1 import translation_pb2 as pb
 from translane_server.api.answering import Answering, Handler, ended_at_deadline
-from translane_server.api.call import Call, Method, request_id_in
+from translane_server.api.call import Call, Method, Write, request_id_in
 from translane_server.core.budget import UNLIMITED, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError, MessageTooLargeError
 from translane_server.http.errors import JSON_TYPE, RefusedError, wrong
-from translane_server.http.json_messages import read_json, write_json
+from translane_server.http.json_messages import message_of, read_json, write_json
 from translane_server.http.server import Connection
+from translane_server.text.documents import KINDS
 from translane_server.translation.tokenizer_pool import TokenizerPool
 
 LINES_TYPE = "application/x-ndjson"
@@ -44,6 +50,19 @@ _BYTES_OF_A_HEADER = 32
 
 # Longest time that a caller may give a call [seconds]. `request_timeout` ends calls sooner.
 _LONGEST_TIMEOUT = 1e9
+
+_MOST_FIELDS = 256  # of a query
+_BOOLEANS = {"true": True, "false": False}
+
+
+def _fields(message: Any, without: tuple[str, ...] = ()) -> dict[str, FieldDescriptor]:
+    """The fields of a message that a text can set, by both of their names."""
+    fields = [each for each in message.DESCRIPTOR.fields if each.message_type is None and each.name not in without]
+    return {name: field for field in fields for name in (field.name, field.json_name)}
+
+
+_FIELDS: Mapping[str, FieldDescriptor] = _fields(pb.TranslateDocumentRequest, ("content", "mime_type"))
+_OPTIONS: Mapping[str, FieldDescriptor] = _fields(pb.DecodingOptions)
 
 
 @dataclass(frozen=True)
@@ -131,6 +150,33 @@ class Rpc:
         return await self.rpcs.write(answer, call.caller) if isinstance(answer, Message) else answer
 
 
+class DocumentRpc(Rpc):
+    """TranslateDocument at a path. A caller that accepts lines of JSON gets the messages of the stream."""
+
+    expansion = 1
+
+    def prepared(self, scope: Scope) -> tuple[Handler, str]:
+        """See `Rpc.prepared`. The answer is of the body's type."""
+        kind, fields = _kind(scope), _fields_in(scope["query_string"])
+        as_lines = LINES_TYPE in Headers(scope=scope).get("accept", "")
+
+        async def handle(body: bytes, call: Call, write: Write) -> bytes | None:
+            request = message_of(fields, pb.TranslateDocumentRequest)
+            request.content, request.mime_type = body, kind
+            if as_lines:
+                await self.handler(request, call, write)
+                return None
+            content = bytearray()
+
+            async def keep(response: pb.TranslateDocumentResponse) -> None:
+                content.extend(response.content)
+
+            await self.handler(request, call, keep)
+            return bytes(content)
+
+        return handle, kind
+
+
 class _EndedError(Exception):
     """The caller of a stream has been told of its error."""
 
@@ -206,10 +252,10 @@ def _check_type(scope: Scope) -> None:
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if kind.strip() != JSON_TYPE or charset not in ("", "charset=utf-8"):
         raise wrong("content-type", "must be application/json, in UTF-8", status, {"accept-post": JSON_TYPE})
-    check_encoding(headers)
+    _check_encoding(headers)
 
 
-def check_encoding(headers: Headers) -> None:
+def _check_encoding(headers: Headers) -> None:
     """Refuse a body that is compressed."""
     if headers.get("content-encoding", "").lower() not in ("", "identity"):
         problem = "must be identity: compressed requests are not taken"
@@ -242,3 +288,37 @@ def _timeout(scope: Scope) -> float | None:
     if not 0 < seconds <= _LONGEST_TIMEOUT:
         raise wrong("request-timeout", "must be a number of seconds above 0", HTTPStatus.BAD_REQUEST)
     return seconds
+
+
+def _kind(scope: Scope) -> str:
+    """Return what the body is. RefusedError: the body is compressed, or no document."""
+    headers = Headers(scope=scope)
+    kind = headers.get("content-type", "").lower().partition(";")[0].strip()
+    if kind not in KINDS:
+        kinds, status = ", ".join(KINDS), HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        raise wrong("content-type", f"must be one of {kinds}", status, {"accept-post": kinds})
+    _check_encoding(headers)
+    return kind
+
+
+def _fields_in(query: bytes) -> dict[str, Any]:
+    """Return what a query sets of a request, as its JSON has it."""
+    try:
+        named = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError:  # UnicodeDecodeError is one, too
+        raise wrong("query", f"must be at most {_MOST_FIELDS} fields in UTF-8", HTTPStatus.BAD_REQUEST) from None
+    request: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, text in named:
+        field = _FIELDS.get(name) or _OPTIONS.get(name)
+        if field is None:
+            raise wrong(name[:64], "is no field of a document's query", HTTPStatus.BAD_REQUEST)
+        into = request if name in _FIELDS else options
+        if field.is_repeated:
+            into.setdefault(field.name, []).append(text)
+        elif field.name in into:
+            raise wrong(field.name, "is in the query twice", HTTPStatus.BAD_REQUEST)
+        else:
+            is_boolean = field.cpp_type == FieldDescriptor.CPPTYPE_BOOL
+            into[field.name] = _BOOLEANS.get(text, text) if is_boolean else text
+    return {**request, "options": options} if options else request

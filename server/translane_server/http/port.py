@@ -30,8 +30,7 @@ from translane_server.api.health import HealthService
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.api.status import internal, status_of
 from translane_server.core.errors import UnknownMethodError
-from translane_server.http.calls import BYTES_OF_JSON, Rpc, Rpcs, refusal
-from translane_server.http.documents import DocumentRpc
+from translane_server.http.calls import BYTES_OF_JSON, DocumentRpc, Rpc, Rpcs, refusal
 from translane_server.http.errors import RefusedError, wrong
 from translane_server.http.server import Bounds, HttpServer
 from translane_server.models.registry import Registry
