@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from pydantic import ConfigDict, TypeAdapter
 
-from translane.options import Options
 from translane.requests import TranslationRequest
 from translane.results import Translation
 from translane_server.text.glossaries import StoredGlossaries
@@ -21,7 +20,7 @@ from translane_server.translation.terms import most_reports
 _KEY_BYTES = 32  # of a digest: nobody finds two texts with the same one
 _LENGTH_BYTES = 8
 
-_WRITTEN = 128  # options that are remembered as they are written into keys
+_written = lru_cache(128)(repr)  # options, as they are written into keys
 
 # What one request may get from the cache [bytes]. A short text may have a long translation, and may come many times in
 # a request. The texts beyond count as unknown.
@@ -38,7 +37,8 @@ _LARGEST = 1 << 20
 
 _NO_GLOSSARIES = StoredGlossaries()
 
-# A list, because the settings of a dataclass are its own. JSON has no infinity, which a log-probability may be.
+# What writes and reads kept translations. Bytes are smaller than objects, and no work for the garbage collector. It is
+# one of lists, because the settings of a dataclass are its own. JSON has no infinity, which a log-probability may be.
 _TRANSLATIONS = TypeAdapter(list[Translation], config=ConfigDict(ser_json_inf_nan="constants"))
 
 CountTexts = Callable[[int, int], None]
@@ -126,10 +126,10 @@ class Recalled:
         known, whole = self._known, []
         for number, (key, translation) in enumerate(zip(self._keys, translations, strict=True)):
             if (packed := known.get(number)) is None:
-                self._new.append((key, _packed(translation)))
+                self._new.append((key, _TRANSLATIONS.dump_json([translation], exclude_defaults=True)))
                 whole.append(translation)
             else:
-                whole.append(_unpacked(packed))
+                whole += _TRANSLATIONS.validate_json(packed)
         return whole
 
     def keep(self) -> None:
@@ -226,18 +226,3 @@ class TranslationCache:
             self._glossaries = stored
             self._changes += 1
         return self._changes
-
-
-@lru_cache(_WRITTEN)
-def _written(options: Options) -> str:
-    return repr(options)
-
-
-def _packed(translation: Translation) -> bytes:
-    """Return a translation as bytes. They are smaller than the objects, and no work for the garbage collector."""
-    return _TRANSLATIONS.dump_json([translation], exclude_defaults=True)
-
-
-def _unpacked(packed: bytes) -> Translation:
-    (translation,) = _TRANSLATIONS.validate_json(packed)
-    return translation

@@ -63,29 +63,12 @@ def limits_of(settings: ModelSettings, manifest: Manifest) -> RequestLimits:
     Raises:
         SettingsError: a setting exceeds the limit of the model.
     """
-    return RequestLimits(
-        settings.max_request_texts,
-        settings.max_queue_size,
-        token_limits(settings, manifest),
-        settings.beam_limit,
-        _search(settings, manifest),
-    )
-
-
-def token_limits(settings: ModelSettings, manifest: Manifest) -> TokenLimits:
-    """The limits that both `settings` and the model allow.
-
-    Raises:
-        SettingsError: a setting exceeds the limit of the model.
-    """
+    search = manifest.decoding_defaults.search if settings.decoding_defaults else SearchDefaults()
     source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
     target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
     default = min(manifest.decoding_defaults.max_length, target)
-    return TokenLimits(source, target, default, min(_search(settings, manifest).min_length or 0, default))
-
-
-def _search(settings: ModelSettings, manifest: Manifest) -> SearchDefaults:
-    return manifest.decoding_defaults.search if settings.decoding_defaults else SearchDefaults()
+    tokens = TokenLimits(source, target, default, min(search.min_length or 0, default))
+    return RequestLimits(settings.max_request_texts, settings.max_queue_size, tokens, settings.beam_limit, search)
 
 
 def _limit(flag: str, asked: int | None, possible: int) -> int:

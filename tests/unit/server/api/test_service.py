@@ -17,7 +17,7 @@ from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence,
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
-from translane_server.translation.limits import RequestLimits, token_limits
+from translane_server.translation.limits import RequestLimits, limits_of
 
 
 class Asked(NamedTuple):
@@ -87,7 +87,9 @@ async def make_service(engine):
 
 
 def make_service_of(model, engine, *, most_texts, glossaries=None):
-    limits = RequestLimits(most_texts, 2 * most_texts, token_limits(make_settings().of_model("m"), model.manifest), 6)
+    limits = RequestLimits(
+        most_texts, 2 * most_texts, limits_of(make_settings().of_model("m"), model.manifest).tokens, 6
+    )
     registry = make_registry(
         model, limits, Metrics(), lambda _metrics: engine, most_texts=most_texts, glossaries=glossaries
     )

@@ -6,7 +6,7 @@ from fakes.serving import make_manifest, make_settings
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import load_settings
 from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
-from translane_server.translation.limits import token_limits
+from translane_server.translation.limits import limits_of
 
 
 def load(*argv, **environ):
@@ -60,20 +60,20 @@ def test_an_origin_that_is_none_is_quoted_alone():
 
 
 def test_token_limits():
-    limits = token_limits(make_settings().of_model("m"), make_manifest())
+    limits = limits_of(make_settings().of_model("m"), make_manifest()).tokens
     assert (limits.source, limits.target, limits.default_max_length) == (32, 24, 20)
-    limits = token_limits(make_settings(max_source_tokens=8, max_target_tokens=9).of_model("m"), make_manifest())
+    limits = limits_of(make_settings(max_source_tokens=8, max_target_tokens=9).of_model("m"), make_manifest()).tokens
     assert (limits.source, limits.target, limits.default_max_length) == (8, 9, 9)
     large = make_manifest(limits={"source_tokens": 5000, "target_tokens": 5000})
-    assert token_limits(make_settings().of_model("m"), large).source == 256
-    assert token_limits(make_settings(max_source_tokens=5000).of_model("m"), large).source == 5000
+    assert limits_of(make_settings().of_model("m"), large).tokens.source == 256
+    assert limits_of(make_settings(max_source_tokens=5000).of_model("m"), large).tokens.source == 5000
 
 
 @pytest.mark.parametrize("name", ["max_source_tokens", "max_target_tokens"])
 def test_limits_beyond_the_model_are_refused(name):
     flag = "--" + name.replace("_", "-")
     with pytest.raises(SettingsError, match=f"{flag} is 33, and the model takes .. at most"):
-        token_limits(make_settings(**{name: 33}).of_model("m"), make_manifest())
+        limits_of(make_settings(**{name: 33}).of_model("m"), make_manifest())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, Hypothesis, SentenceResult, Timing
 from translane_server.text.glossary import Glossary
 from translane_server.translation import plan
-from translane_server.translation.limits import RequestLimits, TokenLimits, token_limits
+from translane_server.translation.limits import RequestLimits, TokenLimits, limits_of
 from translane_server.translation.options import check_options
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.translations import surfaces
@@ -34,7 +34,7 @@ def planned(monkeypatch):
 @pytest.fixture
 def prepare():
     manifest = make_manifest(target_languages=["en", "fr"])
-    limits = RequestLimits(4, 8, token_limits(make_settings().of_model("m"), manifest), max_beam_size=6)
+    limits = RequestLimits(4, 8, limits_of(make_settings().of_model("m"), manifest).tokens, max_beam_size=6)
     reader = TranslateReader(manifest, FakeTokenizer(), limits)
 
     def prepare(text="x", target="en", *, streamed=False, **options):
