@@ -110,6 +110,10 @@ def caller_of_peer(peer: str) -> str:
     return str(address)
 
 
+class ToldError(Exception):
+    """A call has failed, and its caller has been told."""
+
+
 class Transport(Protocol):
     """Carries the messages of a call. If the caller has gone, it raises `asyncio.CancelledError`."""
 
@@ -122,7 +126,7 @@ class Transport(Protocol):
         """Send a message, and wait until it is taken."""
 
     async def fail(self, status: Status, /) -> NoReturn:
-        """End the call with an error. What this raises tells the transport's server that the call is answered."""
+        """End the call with an error. What this raises, such as `ToldError`, says that the call is answered."""
 
 
 class Method:

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.answering import Answering, Handler, ended_at_deadline
-from translane_server.api.call import Call, Method, Write, request_id_in
+from translane_server.api.call import Call, Method, ToldError, Write, request_id_in
 from translane_server.core.budget import UNLIMITED, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError, MessageTooLargeError
 from translane_server.http.errors import JSON_TYPE, RefusedError, wrong
@@ -131,7 +131,7 @@ class Rpc:
             await transport.end(answer, kind)
         except RefusedError as error:
             await refusal(error)(scope, receive, send)
-        except _EndedError:
+        except ToldError:
             pass
 
     def prepared(self, scope: Scope) -> tuple[Handler, str]:
@@ -177,10 +177,6 @@ class DocumentRpc(Rpc):
         return handle, kind
 
 
-class _EndedError(Exception):
-    """The caller of a stream has been told of its error."""
-
-
 @dataclass(slots=True)
 class _HttpTransport:
     """Carries the messages of a call; see `Transport`."""
@@ -216,7 +212,7 @@ class _HttpTransport:
         if not self._started:
             raise RefusedError(status)
         await self._send_line(b'{"error":' + write_json(status) + b"}\n", is_last=True)
-        raise _EndedError
+        raise ToldError
 
     async def end(self, answer: bytes | None, kind: str) -> None:
         """Send the answer, of this type; or end the stream, which has been sent."""

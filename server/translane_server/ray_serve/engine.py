@@ -19,7 +19,7 @@ from ray import serve
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.authenticator import keys_of
 from translane_server.api.answering import Answering, ended_at_deadline
-from translane_server.api.call import Call, Method, request_id_in
+from translane_server.api.call import Call, Method, ToldError, request_id_in
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, listening_on
 from translane_server.bundle.manifest import Languages
@@ -103,7 +103,7 @@ class Engine(Ingress):
         metadata = context.invocation_metadata()
         remaining, request_id = _remaining(dict(metadata)), request_id_in(metadata)
         call = Call(method, metadata, context.peer(), timeout=remaining, request_id=request_id)
-        with suppress(_FailedError), ended_at_deadline(call):
+        with suppress(ToldError), ended_at_deadline(call):
             message = await self._answering.answer(call, transport, handler, parse)
             if not method.writes_many:
                 transport.put(message)
@@ -141,10 +141,6 @@ class Engine(Ingress):
         await self._opened.aclose()
 
 
-class _FailedError(Exception):
-    """A call has failed, and its caller is told."""
-
-
 class _Transport:
     """Carries the messages of a call; see `api.call.Transport`."""
 
@@ -167,7 +163,7 @@ class _Transport:
 
     async def fail(self, status: Status, /) -> NoReturn:
         self.answers.put_nowait(Answer(status=status))
-        raise _FailedError
+        raise ToldError
 
 
 def _remaining(metadata: Mapping[str, Any]) -> float | None:
