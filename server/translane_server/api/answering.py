@@ -153,11 +153,7 @@ def ended_at_deadline(call: Call) -> Iterator[None]:
 
 
 async def _write(call: Call, transport: Transport, message: Any) -> None:
-    """Send a message to the caller.
-
-    Raises:
-        RequestError: the server ends the call.
-    """
+    """Send a message to the caller. RequestError: the server ends the call."""
     call.is_writing = True
     try:
         await transport.write(message)

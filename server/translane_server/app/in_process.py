@@ -96,11 +96,7 @@ class AsyncTranslator:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        """Load the models.
-
-        Raises:
-            StartupError: a model is wrong, or cannot be loaded.
-        """
+        """Load the models. StartupError: a model is wrong, or cannot be loaded."""
         cache = self._settings.model_cache or users_cache(os.environ)
         self._settings = self._settings.model_copy(update={"model_cache": cache})
         self._models = await self._opened.enter_async_context(loaded_models(self._settings, cpus=self._cpus))

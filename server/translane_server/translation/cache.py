@@ -7,7 +7,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -37,12 +37,18 @@ _LARGEST = 1 << 20
 
 _NO_GLOSSARIES = StoredGlossaries()
 
-# What writes and reads kept translations. Bytes are smaller than objects, and no work for the garbage collector. It is
-# one of lists, because the settings of a dataclass are its own. JSON has no infinity, which a log-probability may be.
-_TRANSLATIONS = TypeAdapter(list[Translation], config=ConfigDict(ser_json_inf_nan="constants"))
-
 CountTexts = Callable[[int, int], None]
 """Is told how many texts of an answered request were in the cache, and how many were not."""
+
+
+@cache
+def _json() -> TypeAdapter[list[Translation]]:
+    """Return what writes and reads kept translations: bytes are smaller than objects, and no work for the collector.
+
+    To make it takes milliseconds. It is one of lists, because a dataclass has settings of its own. JSON has no
+    infinity, which a log-probability may be.
+    """
+    return TypeAdapter(list[Translation], config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 class TranslationStore:
@@ -126,10 +132,10 @@ class Recalled:
         known, whole = self._known, []
         for number, (key, translation) in enumerate(zip(self._keys, translations, strict=True)):
             if (packed := known.get(number)) is None:
-                self._new.append((key, _TRANSLATIONS.dump_json([translation], exclude_defaults=True)))
+                self._new.append((key, _json().dump_json([translation], exclude_defaults=True)))
                 whole.append(translation)
             else:
-                whole += _TRANSLATIONS.validate_json(packed)
+                whole += _json().validate_json(packed)
         return whole
 
     def keep(self) -> None:
@@ -161,6 +167,7 @@ class TranslationCache:
         count_texts: CountTexts = lambda _known, _others: None,
         count_evictions: Callable[[int], None] = lambda _count: None,
     ) -> None:
+        _json()  # now, and not in a request
         self.store = TranslationStore(limit, count_evictions)
         self._shared = shared
         self._stored = stored

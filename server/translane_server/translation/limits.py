@@ -167,11 +167,7 @@ def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: s
 
 
 def refuse(wrong: Sequence[FieldViolation]) -> None:
-    """Refuse a request with these violations, if there are any.
-
-    Raises:
-        InvalidRequestError: there is a violation.
-    """
+    """Refuse a request with these violations, if there are any. InvalidRequestError: there is a violation."""
     if wrong:
         raise InvalidRequestError(*wrong)
 

@@ -68,11 +68,7 @@ class Translates(Protocol):
         """The name of the model, or the names of both; empty if the texts decide."""
 
     async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
-        """Translate texts.
-
-        Raises:
-            RequestError: the request is refused, or decoding fails.
-        """
+        """Translate texts. RequestError: the request is refused, or decoding fails."""
 
     def stream(self, request: TranslationRequest, ticket: Ticket = FREE) -> AsyncGenerator[Delta]:
         """Translate the one text of a request, and yield the translation while it is decoded.
