@@ -1,5 +1,6 @@
 """Which texts find a translation in the cache: those that would get the same one. What it keeps, and what it takes."""
 
+import math
 import random
 import sys
 import tracemalloc
@@ -129,7 +130,8 @@ def test_a_known_translation_is_the_one_that_was_kept(cache):
             Hypothesis(
                 "one", -0.1, FinishReason.MAX_LENGTH, ("o", "ne"), (-0.1, -1e-30), (AlignmentPoint(0, 1, 0.3),), 0.9
             ),
-            Hypothesis("\N{CAT}", None),
+            Hypothesis("\N{CAT}", -math.inf, token_log_probs=(-math.inf,)),
+            Hypothesis("\0\ufffd", None),
         ),
         source_tokens=7,
         source_pieces=("a", "</s>"),
