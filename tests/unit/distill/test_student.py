@@ -1,15 +1,23 @@
-"""A student's configuration, and the weights that it has from the teacher."""
+"""The student, the text that it learns from, and the settings of both."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
+from sacrebleu.metrics.bleu import BLEU
 
 from helpers.bundles import SMALL_SIZES, random_model
+from translane_export.distill.settings import ENV_PREFIX, DistillSettings
 from translane_export.distill.student import inherited, inherits, spread
+from translane_export.distill.text import LONG, closest, why_unfit
 from translane_export.model import Transformer, TransformerConfig
+from translane_export.train.evaluate import bleu_tokenizer
+from translane_server.core.errors import SettingsError
+from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
+from translane_server.settings.loader import load_settings
 
 TEACHER = TransformerConfig(**{**SMALL_SIZES, "encoder_layers": 3, "decoder_layers": 3, "tie_embeddings": "two-way"})
 
@@ -74,3 +82,75 @@ def test_units_without_weight_are_the_first_to_go(gated: bool) -> None:
 )
 def test_only_layers_and_inner_sizes_may_differ(sizes: dict[str, Any], possible: bool) -> None:
     assert inherits(TEACHER.changed(**sizes), TEACHER) is possible
+
+
+# Which pair of a source a student learns from.
+
+
+ENGLISH = ["It is a dog.", "He has a cat.", "I have a cat.", "I have a cat ."]
+
+
+@pytest.mark.parametrize(
+    ("source", "source_pieces", "translation", "pieces", "reason"),
+    [
+        ("我有一只猫。", 6, "I have a cat.", 5, ""),
+        ("我有一只猫。", 6, "", 0, EMPTY),
+        ("Tom", 2, "Tom", 1, COPY),
+        ("长", 11, "Long.", 10, ""),
+        ("长", 12, "Long.", 10, LONG),
+        ("长", 10, "Long.", 11, LONG),
+        ("好", 2, "That is good.", 5, ""),
+        ("好", 2, "That is good and well.", 6, RATIO),
+        ("这本书很有意思", 7, "Yes", 1, RATIO),
+    ],
+)
+def test_pairs_that_teach_mistakes_are_left_out(
+    source: str, source_pieces: int, translation: str, pieces: int, reason: str
+) -> None:
+    assert why_unfit(source, translation, source_pieces, pieces, 10, 3.0) == reason
+
+
+@pytest.mark.parametrize(
+    ("language", "texts", "reference", "chosen"),
+    [
+        ("en", ENGLISH, "I have a cat.", 2),
+        ("en", ENGLISH, "He has a dog.", 1),
+        ("en", ENGLISH, "Something else entirely", 0),  # the likeliest of equally close ones
+        ("en", ENGLISH[1:2], "", 0),
+        ("zh-Hans", ["我是狗", "我有一只猫。"], "我有一只小猫。", 1),  # by characters
+    ],
+)
+def test_the_closest_translation_is_taken(language: str, texts: list[str], reference: str, chosen: int) -> None:
+    bleu = BLEU(tokenize=bleu_tokenizer(language), effective_order=True)
+    assert closest(bleu, texts, reference) == texts[chosen]
+
+
+# The settings of `translane distill`, and their documentation.
+
+
+NEEDED = ["models/zh-en", "--train=a.tsv", "--output=out"]
+
+
+def _load(argv: list[str], environ: dict[str, str] | None = None) -> DistillSettings:
+    return load_settings(DistillSettings, argv, environ or {}, prog="translane distill", env_prefix=ENV_PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (NEEDED[1:], "TEACHER is required"),
+        (NEEDED[:2], "--output is required"),
+        ([*NEEDED, "--nbest=5"], "--nbest: 5 translations need as many beams, and --beam-size is 4"),
+        ([*NEEDED, "--max-batch-size=5000"], "--max-batch-size: input should be less than or equal to 4096"),
+        ([*NEEDED, "--beam-size=65"], "--beam-size"),
+        ([*NEEDED, "--max-ratio=inf"], "--max-ratio: input should be a finite number"),
+        ([*NEEDED, "--decoder-layers=0"], "--decoder-layers"),
+        ([*NEEDED, "--max-length=0"], "--max-length"),
+        ([*NEEDED, "--threads=0"], "--threads"),
+        ([*NEEDED, "--valid=b.tsv"], "unknown argument --valid"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
+        _load(argv)
+    assert "\n" not in str(caught.value)

@@ -1,11 +1,9 @@
-"""Checkpoints and bundles with a file that is cut off, flipped, of other types, too large or nested without end.
-
-Every case is read, or refused in one printable sentence.
-"""
+"""Checkpoints and bundles with a file that is cut off, flipped, of other types, too large or nested without end."""
 
 import hashlib
 import json
 import shutil
+from collections import Counter
 from random import Random
 
 import pytest
@@ -19,6 +17,7 @@ from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
+from translane_export.sources.weight_files import read_weights
 from translane_server.bundle.devices import choose_bundle
 from translane_server.core.errors import StartupError
 from translane_server.text.tokenizer import load_tokenizer
@@ -124,3 +123,45 @@ def test_a_checkpoint_of_ours_with_complex_weights(folders, tmp_path):
         save_file({**weights, name: weights[name].to(dtype)}, folder / "model.safetensors", metadata=header)
         with pytest.raises(ExportError, match=f"the tensor {name} is {str(dtype).removeprefix('torch.')}, and weights"):
             export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
+
+
+# Files of PyTorch that are cut off anywhere, and memory that ends: one sentence each.
+
+
+NAME = "pytorch_model.bin"
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_that_is_cut_off_anywhere(tmp_path, zipped):
+    """The format before PyTorch 1.6, too, whose tensors follow the pickles with their lengths before them."""
+    path = tmp_path / NAME
+    torch.save({"a": torch.arange(6.0), "b": torch.ones(2, 3)}, path, _use_new_zipfile_serialization=zipped)
+    whole = path.read_bytes()
+    assert set(read_weights(tmp_path)) == {"a", "b"}
+    reasons: Counter[str] = Counter()
+    for size in range(1, len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ExportError) as caught:
+            read_weights(tmp_path)
+        reasons[str(caught.value).removeprefix(f"{path}: ").partition(":")[0]] += 1
+    # half a name in a pickle is another name
+    reasons.pop("it holds more than tensors and plain values, which is not read", None)
+    assert set(reasons) <= {"it is not a PyTorch file", "it is cut off", "it is cut off or damaged"}
+    assert reasons.total() > 0.8 * len(whole)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: not enough memory: you")],
+)
+def test_memory_that_is_not_enough(tmp_path, monkeypatch, error):
+    path = tmp_path / NAME
+    torch.save({"a": torch.ones(1)}, path)
+
+    def load(*_arguments, **_keywords):
+        raise error
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(ExportError) as caught:
+        read_weights(tmp_path)
+    assert str(caught.value) == f"{path}: there is not enough memory to read it, or it is damaged"

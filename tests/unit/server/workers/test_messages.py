@@ -1,9 +1,11 @@
-"""What the server and its replicas tell each other arrives as it was sent, however it is cut."""
+"""Messages between the server and its replicas, and what either notices of the other's end."""
 
 import random
+import socket
 
 import pytest
 
+from translane_server.engine.loop import ServerGoneError
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.sequence import (
     AlignedToken,
@@ -18,6 +20,7 @@ from translane_server.engine.sequence import (
     Timing,
 )
 from translane_server.workers.messages import Frames, framed, pack_input, pack_output, unpack_input, unpack_output
+from translane_server.workers.worker_process import SocketLink
 
 ALIGNMENT = (AlignedToken(0, 0.5), AlignedToken(3, 0.25))
 PLAIN = Sentence([5, 6, 3], DecodingOptions(9))
@@ -78,3 +81,37 @@ def test_messages_are_whole_and_in_order_however_they_are_cut(seed):
         received += frames.feed(data[:size])
         data = data[size:]
     assert received == messages
+
+
+# A replica's end of its socket.
+
+
+INPUT = EngineInput([Sequence(4, 0, 1.5, False, Sentence([7, 3], DecodingOptions(9)))], [4, 9])
+NOTHING = EngineOutput.none()
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(5)
+        yield ours, SocketLink(theirs)
+
+
+def test_the_server_goes(ends):
+    server, connection = ends
+    server.sendall(framed(pack_input(INPUT)))
+    server.close()
+    assert [pack_input(each) for each in connection.inputs(wait=False)] == [pack_input(INPUT)]
+    with pytest.raises(ServerGoneError):
+        connection.inputs(wait=False)
+    with pytest.raises(ServerGoneError):
+        connection.put(NOTHING)
+
+
+def test_the_server_goes_with_something_unread(ends):
+    server, connection = ends
+    connection.put(NOTHING)
+    server.close()
+    with pytest.raises(ServerGoneError):
+        connection.inputs(wait=True)

@@ -1,12 +1,15 @@
-"""The estimated quality, from log-probabilities alone."""
+"""Estimates from numbers alone: quality, suspect pairs, and when work must end."""
 
 import math
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError, WorkEndedError
 from translane_server.core.quality_estimate import UNCALIBRATED, Calibration, combined_quality, estimated_quality
+from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO, suspicion
 
 # Rounding gives a certain token slightly more than 0, and a banned token has no probability at all.
 LOG_PROBS = st.lists(st.floats(max_value=1e-6) | st.just(-math.inf), max_size=40)
@@ -51,3 +54,58 @@ def test_a_text_is_between_its_sentences(parts):
 def test_long_sentences_count_more():
     assert combined_quality([(0.9, 30), (0.3, 10)]) == pytest.approx(0.75)
     assert combined_quality([(estimated_quality([-0.5], UNCALIBRATED), 7)]) == pytest.approx(math.exp(-0.5))
+
+
+# Rules for pairs that look like mistakes.
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "pieces", "max_ratio", "expected"),
+    [
+        ("一", "one", (2, 2), 1.0, ""),
+        ("一", "", (2, 1), math.inf, EMPTY),
+        ("a", "a", (2, 2), math.inf, COPY),
+        ("一", "one two", (2, 4), 2.0, ""),
+        ("一", "one two", (2, 5), 2.0, RATIO),
+        ("一二", "one", (5, 2), 2.0, RATIO),
+        ("一", "one", (2, 0), math.inf, ""),
+    ],
+)
+def test_the_first_rule_that_fits_is_told(source, translation, pieces, max_ratio, expected):
+    of_source, of_translation = pieces
+    assert suspicion(source, translation, of_source, of_translation, max_ratio) == expected
+
+
+# When work must end.
+
+
+def test_work_may_go_on_for_its_seconds_from_its_start():
+    now = 5.0
+    budget = Budget(2.0, clock=lambda: now)
+    now = 100.0
+    budget.start()
+    now = 102.0
+    budget.check()
+    now = 102.1
+    with pytest.raises(OverBudgetError):
+        budget.check()
+
+
+def test_time_in_which_the_thread_waits_does_not_count():
+    budget = Budget(0.2)
+    budget.start()
+    time.sleep(0.3)
+    budget.check()
+
+
+def test_work_that_is_ended_ends_at_its_next_check():
+    budget = Budget()
+    budget.start()
+    budget.check()
+    budget.end()
+    with pytest.raises(WorkEndedError):
+        budget.check()
+
+
+def test_little_work_is_never_ended():
+    UNLIMITED.check()

@@ -1,4 +1,4 @@
-"""The host's and the device's cache do the same; the device's runs here on main memory."""
+"""Rows of the running batch: where sources enter and move, and which lists they have."""
 
 import ctypes
 from typing import cast
@@ -15,6 +15,8 @@ from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels
 from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.graph_backend import group_sources
+from translane_server.runtime.shortlist_step import RowShortlists, log_normalisers
 
 SHAPE = CacheShape(
     layers=2,
@@ -138,3 +140,121 @@ def test_moves_happen_one_after_another(make, moves, small):
     with patch("translane_server.runtime.cache._SMALL", small):
         cache.move(moves)
     assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
+
+
+# The lists of rows are joined so that no row's results depend on another row's list.
+
+
+VOCABULARY = 5000
+
+
+@pytest.fixture
+def draw():
+    return np.random.default_rng(0)
+
+
+def lists_of(draw, rows, size):
+    return [np.sort(draw.choice(VOCABULARY, size, replace=False)) for _ in range(rows)]
+
+
+def test_each_row_may_use_its_own_list(draw):
+    lists = RowShortlists(8, VOCABULARY, threads=1)
+    own = lists_of(draw, 5, 300)
+    for row, tokens in enumerate(own):
+        lists.set(row, tokens)
+    assert lists.join(5, 1)
+    used = lists.tokens[: lists.used]
+    assert used.tolist() == sorted(set(np.concatenate(own).tolist()))
+    assert len(lists.tokens) % 256 == 0
+    for row, tokens in enumerate(own):
+        assert used[lists.outside[row, : lists.used] == 0].tolist() == tokens.tolist()
+        assert (lists.outside[row, lists.used :] == -np.inf).all()
+
+
+def test_a_join_is_made_again_only_where_lists_change(draw):
+    lists = RowShortlists(8, VOCABULARY, threads=1)
+    own = lists_of(draw, 3, 20)
+    for row, tokens in enumerate(own):
+        lists.set(row, tokens)
+    assert lists.join(3, 1)
+    assert not lists.join(3, 1)
+    assert lists.join(2, 1)
+    lists.move(0, 1)
+    assert lists.join(2, 1)
+    lists.move(0, 1)  # beams of a sentence have the same list
+    assert not lists.join(2, 1)
+    assert not lists.join(2, 256)
+    assert lists.join(2, 257)
+    assert len(lists.tokens) == 512
+
+
+def test_rows_without_a_list(draw):
+    lists = RowShortlists(4, VOCABULARY, threads=1)
+    lists.set(1, lists_of(draw, 1, 10)[0])
+    lists.set(2, None)
+    assert lists.limited(4) == [1]
+    assert lists.join(3, 1)
+    assert (lists.outside[2] == 0).sum() == 1
+
+
+def test_every_thread_has_many_columns():
+    lists = RowShortlists(1, VOCABULARY, threads=16)
+    lists.set(0, np.array([1, 2]))
+    lists.join(1, 1)
+    assert len(lists.tokens) >= 128 * 16
+
+
+@pytest.mark.parametrize("scale", [0.1, 1, 10, 60])
+def test_normalisers_do_not_depend_on_what_else_there_is(draw, scale):
+    """Bit for bit: whatever tokens of -inf are between a row's own, and wherever its own are."""
+    own = (draw.standard_normal((6, 400)) * scale).astype(np.float32)
+    alone = log_normalisers(own)
+    expected = np.log(np.exp(own.astype(np.float64) - own.max()).sum(axis=1)) + own.max()
+    np.testing.assert_allclose(alone, expected, atol=1e-5, rtol=1e-6)
+    for size in (401, 512, 1023, 4096):
+        places = draw.choice(size, 400, replace=False)
+        joined = np.full((6, size), -np.inf, np.float32)
+        joined[:, places] = own
+        assert log_normalisers(joined).tobytes() == alone.tobytes()
+        for row in range(6):
+            assert log_normalisers(joined[row : row + 1]).tobytes() == alone[row : row + 1].tobytes()
+
+
+#
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=40), st.integers(20, 2000), st.integers(0, 50))
+@example(lengths=[20, 1, 20, 1, 20, 1], capacity=130, run_cost=0)
+def test_groups_hold_the_first_sources_beside_each_other(lengths, capacity, run_cost):
+    groups = group_sources(lengths, capacity, run_cost)
+    numbers = sorted(number for group in groups for number in group.numbers)
+    assert numbers == list(range(len(numbers)))
+    end = 0
+    for group in groups:
+        assert group.longest == max(lengths[number] for number in group.numbers)
+        assert end <= group.start
+        end = group.start + len(group.numbers) * group.longest
+        assert end <= capacity
+        assert sum(group.longest - lengths[number] for number in group.numbers) <= run_cost
+
+
+def test_all_are_taken_where_there_is_room():
+    assert [group.numbers for group in group_sources([7] * 5, 35, 0)] == [[0, 1, 2, 3, 4]]
+
+
+def test_one_source_is_taken_however_little_room_there_is():
+    assert [group.numbers for group in group_sources([9, 9], 9, 0)] == [[0]]
+
+
+def test_similar_lengths_go_together_and_keep_their_order():
+    groups = group_sources([4, 19, 5, 20, 4], 1000, 6)
+    assert [(group.numbers, group.longest) for group in groups] == [([1, 3], 20), ([0, 2, 4], 5)]
+
+
+def test_where_runs_are_dear_there_is_one():
+    assert [group.numbers for group in group_sources([4, 19, 5], 1000, 1 << 30)] == [[0, 1, 2]]
+
+
+def test_the_room_is_used():
+    (group,) = group_sources([200] * 60, 2048, 6)
+    assert len(group.numbers) == 10

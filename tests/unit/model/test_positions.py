@@ -1,0 +1,121 @@
+"""Positions, by the papers' formulas."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from translane_export.model.positions import RelativePositions, Rotary, bucket_table, sinusoid_table
+from translane_export.model.transformer import Embedding
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 512])
+def test_sinusoids_follow_the_papers_formula(d_model):
+    table = sinusoid_table(1000, d_model)
+
+    assert table.shape == (1000, d_model)
+    for position in (0, 1, 17, 999):
+        for i in range(0, d_model // 2, max(1, d_model // 8)):
+            angle = position / 10000 ** (2 * i / d_model)
+            assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7)
+            assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rotary"])
+def test_positions_up_to_the_limit_and_no_further(make_config, kind):
+    embedding = Embedding(make_config(positions=kind, max_positions=5), vocab_size=13)
+    assert embedding(torch.full((2, 5), 4)).shape == (2, 5, 16)
+    with pytest.raises(ValueError, match="position 5 is past the limit of 5 positions"):
+        embedding(torch.full((2, 6), 4))
+
+
+@pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])
+def test_tokens_are_scaled_by_the_root_of_d_model(make_config, scaled, factor):
+    embedding = Embedding(make_config(d_model=16, scale_embeddings=scaled), vocab_size=13).eval()
+    expected = embedding.tokens.weight[5] * factor + sinusoid_table(1, 16)[0]
+    torch.testing.assert_close(embedding(torch.tensor([[5]]))[0, 0], expected)
+
+
+# Rotary positions are products of complex numbers.
+
+
+B, H = 2, 4
+
+
+def turned_as_complex_numbers(x: Tensor, positions: Tensor, base: float, *, interleaved: bool) -> Tensor:
+    """Su et al. 2021, equation 16: a pair of numbers is one complex number times e^(i · p · base^(-2k/D))."""
+    size = x.shape[-1]
+    pairs = x.unflatten(-1, (-1, 2)) if interleaved else x.unflatten(-1, (2, -1)).transpose(-1, -2)
+    angles = positions[:, None].double() * base ** (-2 * torch.arange(size // 2, dtype=torch.float64) / size)
+    numbers = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.exp(1j * angles))
+    return numbers.flatten(-2) if interleaved else numbers.transpose(-1, -2).flatten(-2)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize(("size", "base"), [(2, 10_000.0), (6, 10_000.0), (10, 500.0)])
+def test_rotary_positions_multiply_complex_numbers(interleaved, size, base):
+    rotary, x = Rotary(size, 64, base, interleaved=interleaved), torch.randn(B, H, 50, size).double()
+    expected = turned_as_complex_numbers(x, torch.arange(50), base, interleaved=interleaved)
+    torch.testing.assert_close(rotary(x), expected, rtol=0, atol=1e-6)  # angles are kept in float32
+    rows = torch.tensor([[3, 40], [17, 0]])
+    picked = torch.stack([x[row, :, at] for row, at in enumerate(rows)])
+    at = torch.stack([expected[row, :, at] for row, at in enumerate(rows)])
+    torch.testing.assert_close(rotary(picked, rows), at, rtol=0, atol=1e-6)
+    assert torch.equal(rotary(x)[0, 0, 0], x[0, 0, 0])
+
+
+# Near keys have scalars of their own, far ones share them, and beyond the limit all are alike.
+
+
+def test_t5s_buckets_of_what_is_behind():
+    """Half for single distances, the others to where log(distance / 16) / log(128 / 16) grows by another sixteenth."""
+    table = bucket_table(32, 128, both_ways=False).tolist()
+    assert table[:21] == [*range(17), 16, 16, 17, 17]
+    assert [table.index(bucket) for bucket in (18, 20, 24, 30, 31)] == [21, 27, 46, 99, 113]
+    assert table[128] == 31
+    assert table == sorted(table)
+
+
+def test_an_encoder_has_half_of_them_for_either_direction():
+    table = bucket_table(32, 128, both_ways=True).tolist()
+    behind, here, ahead = table[129:], table[128], table[127::-1]
+    assert here == 0
+    assert behind[:8] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert behind[-1] == 15
+    assert ahead == [bucket + 16 for bucket in behind]
+
+
+@pytest.mark.parametrize(("buckets", "furthest"), [(4, 3), (6, 17), (8, 20), (32, 17)])
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_any_number_of_them_is_used_to_the_last(buckets, furthest, both_ways):
+    table = bucket_table(buckets, furthest, both_ways=both_ways)
+    assert len(table) == (2 * furthest + 1 if both_ways else furthest + 1)
+    assert table.min() == 0
+    assert table.max() == buckets - 1
+
+
+def among_all(positions: RelativePositions, size: int) -> torch.Tensor:
+    at = torch.arange(size)
+    return positions.between(at[:, None], at)  # [H, T, T]
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_the_bias_is_the_weight_of_the_distances_bucket(make_config, both_ways):
+    config = make_config(relative_buckets=8, relative_max_distance=9)
+    positions = RelativePositions(config, both_ways=both_ways)
+    table = bucket_table(8, 9, both_ways=both_ways)
+    bias = among_all(positions, 30)
+    assert bias.shape == (config.heads, 30, 30)
+    for query, key in ((0, 0), (5, 4), (4, 5), (20, 3), (3, 20), (29, 0), (12, 9)):
+        offset = min(max(query - key, -9 if both_ways else 0), 9) + (9 if both_ways else 0)
+        assert torch.equal(bias[:, query, key], positions.weight[table[offset]])
+
+
+def test_a_row_at_its_own_position_has_that_positions_bias(make_config):
+    positions = RelativePositions(make_config(relative_buckets=8, relative_max_distance=9), both_ways=False)
+    at = torch.tensor([7, 0, 15])
+    rows = positions.between(at[:, None, None], torch.arange(16))  # [B, H, 1, T]
+    assert torch.equal(rows[:, :, 0], among_all(positions, 16)[:, at].transpose(0, 1))

@@ -1,0 +1,138 @@
+"""The server's start: its command, its ports and descriptors, and what a service manager hears."""
+
+import contextlib
+import logging
+import resource
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from translane_server.app.lifetime import tell_manager
+from translane_server.app.ports import connection_limit
+
+
+def run(*argv, without=None):
+    """Runs `translane serve` in an interpreter that cannot import the package `without`."""
+    code = f"import sys; sys.modules.update({dict.fromkeys([without] if without else [])})\n"
+    code += "from translane.__main__ import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, "serve", *argv], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("package", ["grpc", "pydantic", "numpy", "onnxruntime"])
+def test_a_missing_package_is_one_sentence(package):
+    ended = run("bundle", without=package)
+    sentence = f"{package} is not installed: pip install 'translane[server]', or 'translane[server-cuda]' for GPUs"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"translane serve: {sentence}\n")
+
+
+def test_the_version():
+    ended = run("--version")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"translane serve {version('translane')}\n", "")
+
+
+# Connections by file descriptors.
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Stands for the process's limits: a list of the soft one and the hard one."""
+    values = [1024, 1024]
+
+    def change(_which, both):
+        values[:] = both
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: tuple(values))
+    monkeypatch.setattr(resource, "setrlimit", change)
+    return values
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "connections"),
+    [
+        (256, 256, 256, 128),
+        (64, 64, 64, 1),
+        (1024, 1024, 1024, 768),
+        (1024, 4096, 4096, 3072),
+        (1024, resource.RLIM_INFINITY, 65536, 4096),
+        (1024, 2**30, 65536, 4096),
+        (100000, 2**30, 100000, 4096),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY, 4096),
+    ],
+)
+def test_connections_leave_descriptors_to_the_rest(limits, soft, hard, raised, connections):
+    limits[:] = [soft, hard]
+    assert connection_limit(None) == connections
+    assert limits == [raised, hard]
+
+
+def test_fewer_connections_than_possible(limits):
+    assert connection_limit(10) == 10
+    limits[1] = 20000
+    assert connection_limit(10000) == 10000
+
+
+def test_more_connections_than_possible(limits, caplog):
+    limits[:] = [1024, 1024]
+    assert connection_limit(1000) == 768
+    assert "at most 768 connections" in caplog.text
+
+
+def test_a_limit_that_cannot_be_raised(limits, monkeypatch):
+    def refuse(_which, _both):
+        raise ValueError
+
+    limits[:] = [1024, 4096]
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert connection_limit(None) == 768
+
+
+# A service manager hears over a real datagram socket when the server translates and when it stops.
+
+
+@contextlib.contextmanager
+def listening(address):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(5)
+        yield manager
+
+
+def test_a_manager_hears(tmp_path):
+    path = str(tmp_path / "notify")
+    with listening(path) as manager:
+        tell_manager(path, "READY=1")
+        assert manager.recv(4096) == b"READY=1"
+
+
+def test_an_abstract_socket_is_one(tmp_path):
+    name = f"translane-{tmp_path.name}-{id(tmp_path)}"
+    with listening("\0" + name) as manager:
+        tell_manager(f"@{name}", "READY=1")
+        assert manager.recv(4096) == b"READY=1"
+
+
+@pytest.mark.parametrize("address", [None, ""])
+def test_without_an_address_nobody_is_told(address, caplog):
+    tell_manager(address, "READY=1")
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("address", ["/nowhere/notify", "x" * 200, "a\0b"])
+def test_a_manager_that_is_gone_is_a_warning(address, caplog):
+    with caplog.at_level(logging.WARNING):
+        tell_manager(address, "READY=1")
+    (record,) = caplog.records
+    assert "NOTIFY_SOCKET" in record.getMessage()
+
+
+def test_a_manager_that_does_not_read_holds_nobody_up(tmp_path, caplog):
+    path = str(tmp_path / "notify")
+    with listening(path):
+        while not caplog.records:  # until the socket's queue is full
+            tell_manager(path, "READY=1")
+    assert "cannot be told" in caplog.records[0].getMessage()
