@@ -7,9 +7,8 @@ from collections import abc
 from dataclasses import dataclass, field
 
 from fakes.language_model import RandomBackend, RandomModel
-from translane_server.engine.search import returned_hypotheses
 from translane_server.engine.running_batch import RunningBatch, Update
-from translane_server.engine.search import Search
+from translane_server.engine.search import Search, returned_hypotheses
 from translane_server.engine.sequence import Hypothesis, Sentence, Sequence
 from translane_server.runtime.backend import Backend
 
