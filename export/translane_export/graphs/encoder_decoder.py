@@ -173,7 +173,8 @@ class DecoderGraph(nn.Module):
     ) -> list[tuple[Residual, Sublayer]]:
         """Return each layer's self-attention, or its recurrent unit; the updated caches will join `present`."""
         if not self._attentions:
-            units, places = [layer.ssru for layer in self._layers if layer.ssru is not None], CellPlaces.at(positions)
+            units = [layer.ssru for layer in self._layers if layer.ssru is not None]
+            places = CellPlaces.at(positions, caches[0])
             steps = [partial(run_step, unit, past, places, present) for unit, past in zip(units, caches, strict=True)]
             return [(layer.ssru_residual, step) for layer, step in zip(self._layers, steps, strict=True)]
         keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]

@@ -16,22 +16,22 @@ from translane_export.model.ssru import SSRU
 
 
 class CellPlaces(NamedTuple):
-    """Which rows of the cache a step reads and writes; the layers share it.
+    """Which places of the cache a step reads and writes; the layers share it.
 
-    ``rows`` and ``places``, [B], say where it writes, and ``earlier`` [B] where it reads, in a cache of [2·B, M].
-    ``begun`` [B, 1] is False where there is no earlier cell.
+    ``earlier`` [B] says where it reads in a cache of [2·B, M], and ``begun`` [B, 1] whether there is anything to read.
+    ``own`` [B, 1, 2, 1] is True where it writes.
     """
 
-    rows: Tensor
-    places: Tensor
     earlier: Tensor
     begun: Tensor
+    own: Tensor
 
     @classmethod
-    def at(cls, positions: Tensor) -> CellPlaces:
-        """Return the places of a step at positions [B]."""
-        rows, places = ordinals(positions), positions.long() % 2
-        return cls(rows, places, 2 * rows + 1 - places, positions[:, None] > 0)
+    def at(cls, positions: Tensor, past: Tensor) -> CellPlaces:
+        """Return the places of a step at positions [B] in a cache [B, 1, 2, M]."""
+        places = positions.long() % 2
+        own = places[:, None] == ordinals(past[0, 0, :, 0])  # [B, 2]
+        return cls(2 * ordinals(positions) + 1 - places, positions[:, None] > 0, own[:, None, :, None])
 
 
 def run_step(ssru: SSRU, past: Tensor, places: CellPlaces, present: list[Tensor], x: Tensor) -> tuple[Tensor, None]:
@@ -40,5 +40,5 @@ def run_step(ssru: SSRU, past: Tensor, places: CellPlaces, present: list[Tensor]
     earlier = torch.where(places.begun, earlier, torch.zeros((), dtype=past.dtype))
     added = project(ssru.cell_proj, x)
     cell = added + torch.sigmoid(project(ssru.forget_proj, x)) * (earlier - added)
-    present.append(past.index_put((places.rows, torch.zeros_like(places.rows), places.places), cell))
+    present.append(torch.where(places.own, cell[:, None, None], past))
     return cell.relu(), None
