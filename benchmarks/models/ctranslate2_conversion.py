@@ -19,6 +19,7 @@ _ATTENTION = (
     "proximal_bias",
     "block_length",
     "window_size",
+    "decoder_unit",
 )
 END, UNKNOWN, START = "</s>", "<unk>", "<s>"
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}

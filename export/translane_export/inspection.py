@@ -120,8 +120,9 @@ def _composition(model: Any) -> dict[str, Any]:
         return {}
     gated = "gated " if config.gated else ""
     biases = "" if config.biases else ", without biases"
+    unit = "" if config.decoder_unit == "self-attention" else f", {config.decoder_unit} decoder"
     return {
-        "layers": f"{config.norm}-norm, {config.norm_kind} norms, {gated}{config.activation}{biases}",
+        "layers": f"{config.norm}-norm, {config.norm_kind} norms, {gated}{config.activation}{biases}{unit}",
         "embeddings": f"{config.tie_embeddings} tying",
         "attention": list(_attention(config)),
     }

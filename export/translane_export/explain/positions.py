@@ -58,6 +58,8 @@ def position_tables(model: Transformer) -> tuple[PositionTable, ...]:
     for name, stack in stacks.items():
         if stack.biases:
             tables.append(_biases(name, stack))
+    if config.decoder_unit != "self-attention":
+        return tuple(tables)
     attention = model.decoder.layers[0].get_submodule("self_attention")
     assert isinstance(attention, MultiHeadAttention)
     if attention.rotary is not None:

@@ -64,7 +64,10 @@ class AttentionWeights:
 
 @dataclass(frozen=True)
 class Attention:
-    """The three kinds of attention, and the natural log-probability of each chosen token as PyTorch has it, [T]."""
+    """The three kinds of attention, and the natural log-probability of each chosen token as PyTorch has it, [T].
+
+    A decoder with a recurrent unit has no self-attention to show.
+    """
 
     kinds: tuple[AttentionWeights, ...]
     log_probs: tuple[float, ...]
@@ -105,23 +108,18 @@ def record_translation(model: Transformer, translated: Translated) -> Attention:
         stacked: npt.NDArray[np.float32] = torch.cat(recorded[kind]).numpy()
         return stacked
 
-    return Attention(
-        (
-            AttentionWeights("Cross-attention", step, seen, chosen, pieces, weights("decoder cross_attention")),
-            AttentionWeights(
-                "Encoder self-attention", "source piece", seen, pieces, pieces, weights("encoder self_attention")
-            ),
-            AttentionWeights(
-                "Decoder self-attention",
-                step,
-                seen_target,
-                chosen,
-                translated.fed_pieces,
-                weights("decoder self_attention"),
-            ),
+    kinds = [
+        AttentionWeights("Cross-attention", step, seen, chosen, pieces, weights("decoder cross_attention")),
+        AttentionWeights(
+            "Encoder self-attention", "source piece", seen, pieces, pieces, weights("encoder self_attention")
         ),
-        tuple(log_probs.tolist()),
-    )
+    ]
+    if model.config.decoder_unit == "self-attention":
+        of_decoder = weights("decoder self_attention")
+        kinds.append(
+            AttentionWeights("Decoder self-attention", step, seen_target, chosen, translated.fed_pieces, of_decoder)
+        )
+    return Attention(tuple(kinds), tuple(log_probs.tolist()))
 
 
 @dataclass(frozen=True)
@@ -255,6 +253,11 @@ def _rows_of_modules(config: TransformerConfig) -> Mapping[str, _Row]:
         "embedding.norm": _Row("norm", "B Q M", "The sum is normalised.", "norm(x)"),
         "_residual.norm": _Row(
             "norm", "B Q M", "Every token gets one scale.", "norm(x)" if pre else "norm(x + output)"
+        ),
+        "ssru.forget_proj": _Row("recurrent unit: gate", "B Q M", "How much of the cell stays.", f"F = x W_f{b}"),
+        "ssru.cell_proj": _Row("recurrent unit: input", "B Q M", "What the token adds to the cell.", "x W"),
+        ".ssru": _Row(
+            "recurrent unit: output", "B Q M", "The cell of all tokens so far.", "ReLU(σ(F) c + (1 - σ(F)) x W)"
         ),
         "feed_forward.up_proj": _Row("feed-forward: up", "B Q F", "Each token by itself becomes wider.", f"x W₁{b}"),
         "feed_forward.gate_proj": _Row("feed-forward: gate", "B Q F", "The same once more.", f"x W_gate{b}"),

@@ -50,6 +50,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
         "attention_normalizer": "softmax1",
         "attention_biases": False,
     },
+    "recurrent unit, batch norm": {"decoder_unit": "ssru", "norm_kind": "batch", "positions": "none"},
     "T5's biases, sizes of no power of two": {
         "positions": "none",
         "relative_buckets": 8,

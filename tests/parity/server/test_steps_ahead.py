@@ -16,10 +16,11 @@ pytestmark = pytest.mark.slow
 STEPS = 9
 
 
-@pytest.fixture(scope="module", params=["fp32", "int8"])
+@pytest.fixture(scope="module", params=[("fp32", "self-attention"), ("int8", "self-attention"), ("int8", "ssru")])
 def bundle(request, tmp_path_factory):
+    precision, unit = request.param
     folder = tmp_path_factory.mktemp("ahead") / "bundle"
-    return load_bundle(random_bundle(folder, export={"precision": request.param}))
+    return load_bundle(random_bundle(folder, export={"precision": precision}, decoder_unit=unit))
 
 
 @pytest.mark.parametrize("n", [1, 3])

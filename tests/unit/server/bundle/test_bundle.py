@@ -363,6 +363,7 @@ TYPES = "encoder.outputs: keys and values are all float32, float16, bfloat16 or 
 WRONG = [
     (manifest, "architecture/head_size", GONE, "architecture.head_size: Field required"),
     (manifest, "architecture/kv_heads", 3, "kv_heads: 3 does not divide 2 heads"),
+    (manifest, "architecture/decoder_unit", "lstm", "architecture.decoder_unit: Input should be 'self-attention' or"),
     *(
         (manifest, f"architecture/{name}", 8 * 10**8, f"architecture.{name}: Input should be less than or equal to")
         for name in ("encoder_layers", "heads", "head_size", "d_model", "target_vocab_size")

@@ -1,6 +1,7 @@
 """Rows of the running batch: where sources enter and move, and which lists they have."""
 
 import ctypes
+from dataclasses import replace
 from typing import cast
 from unittest.mock import patch
 
@@ -32,13 +33,16 @@ SHAPE = CacheShape(
 STAGING_TOKENS = 20
 
 
-def host():
-    return HostCache(SHAPE, STAGING_TOKENS)
+CELLS = replace(SHAPE, cell_size=16)
 
 
-def device():
+def host(shape=SHAPE):
+    return HostCache(shape, STAGING_TOKENS)
+
+
+def device(shape=SHAPE):
     memory = CpuDevice(kernels_library())
-    return CudaCache(SHAPE, STAGING_TOKENS, cast(CudaRuntime, memory), Kernels(memory))
+    return CudaCache(shape, STAGING_TOKENS, cast(CudaRuntime, memory), Kernels(memory))
 
 
 def view(pointer, dtype, *shape):
@@ -139,6 +143,26 @@ def test_moves_happen_one_after_another(make, moves, small):
             block[move.target, :, positions] = block[move.source, :, positions]
     with patch("translane_server.runtime.cache._SMALL", small):
         cache.move(moves)
+    assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
+
+
+@pytest.mark.parametrize("make", [host, device])
+@given(moves=st.lists(moves(), max_size=4).map(lambda several: [move for some in several for move in some]))
+@example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(1, 0, 4, 0), RowMove(3, 1, 2, 0, 2)])
+def test_a_moved_row_has_the_cell_of_its_sources_last_position(make, moves):
+    """Unless all positions are the same already: then the cell is, too."""
+    cache, random = make(CELLS), np.random.default_rng(0)
+    blocks = [view(pointer, CELLS.dtype, CELLS.rows, 2, 16) for pointer in cache.self_pointers()]
+    assert len(blocks) == len(CELLS.names("self")) == CELLS.layers
+    for block in blocks:
+        block[:] = random.integers(-128, 128, block.shape)
+    expected = [block.copy() for block in blocks]
+    for move in moves:
+        for block in expected:
+            if move.start < move.target_length:
+                place = (move.target_length - 1) % 2
+                block[move.target, place] = block[move.source, place]
+    cache.move(moves)
     assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
 
 
