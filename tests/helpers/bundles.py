@@ -110,7 +110,7 @@ def random_checkpoint(
 
 def random_bundle(folder: Path, *, export: dict[str, Any] | None = None, **checkpoint: Any) -> Path:
     """Write a bundle of random weights to `folder`; `export` has settings of the exporter; see `random_checkpoint`."""
-    return Path(shutil.copytree(_stored_bundle(export or {}, checkpoint), folder))
+    return Path(shutil.copytree(stored_bundle(export or {}, checkpoint), folder))
 
 
 def bundle_model(**checkpoint: Any) -> Transformer:
@@ -143,7 +143,9 @@ def _stored_checkpoint(checkpoint: dict[str, Any]) -> Path:
     return stored(key, lambda folder: random_checkpoint(folder / "checkpoint", **checkpoint)) / "checkpoint"
 
 
-def _stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
+def stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
+    """Return what `random_bundle` copies, which must not be written to."""
+
     def make(folder: Path) -> None:
         source = _stored_checkpoint(checkpoint)
         with no_decomposition():

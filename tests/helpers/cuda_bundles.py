@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
+from helpers.bundles import stored_bundle
 from helpers.hugging_face import MODELS, export_drawn
-from translane_server.bundle.bundle import Bundle
+from translane_server.bundle.bundle import Bundle, load_bundle
 
 _UNITS = 32  # of the models of `MODELS`
 BY_BLOCKS = {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959}  # 960: enough to search by blocks
@@ -35,6 +37,24 @@ class Drawn:
         return self.model_and_bundle()[1]
 
 
+class Recurrent:
+    """A random model with a recurrent unit, which no model of transformers has; as `Drawn` otherwise."""
+
+    precision = "fp16"
+
+    def model_and_bundle(self) -> tuple[Any, Bundle]:
+        """Return what tests ask of a model of transformers, and the bundle."""
+        bundle = self.bundle()
+        ids, sizes = bundle.manifest.special_ids, bundle.manifest.architecture
+        names = {"pad_token_id": ids.pad, "eos_token_id": ids.eos, "vocab_size": sizes.source_vocab_size}
+        return SimpleNamespace(config=SimpleNamespace(**names)), bundle
+
+    def bundle(self) -> Bundle:
+        """Return only the bundle."""
+        checkpoint = {"decoder_unit": "ssru", "d_model": 32, "max_positions": 24}
+        return load_bundle(stored_bundle({"precision": self.precision}, checkpoint))
+
+
 def _one_layer(name: str) -> dict[str, Any]:
     """One layer, because all layers are alike, and heads of 64, because CUDA has other kernels for small heads."""
     if "T5" in MODELS[name].kind:
@@ -51,8 +71,10 @@ _SEVERAL_LAYERS: dict[str, dict[str, Any]] = {
     "T5": {},
 }
 
-DECODED = tuple(_SEVERAL_LAYERS)
-CUDA_MODELS = {
+_RECURRENT = "recurrent unit"
+DECODED = (*_SEVERAL_LAYERS, _RECURRENT)
+CUDA_MODELS: dict[str, Drawn | Recurrent] = {
+    _RECURRENT: Recurrent(),
     **{name: Drawn(name, _SEVERAL_LAYERS[name] if name in _SEVERAL_LAYERS else _one_layer(name)) for name in MODELS},
     "Marian in bf16": Drawn("Marian", {**BY_BLOCKS, **_one_layer("Marian")}, "bf16"),
 }

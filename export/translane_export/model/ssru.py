@@ -1,7 +1,7 @@
 """The simpler simple recurrent unit: what a decoder layer may have in place of self-attention.
 
 Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine Translation"
-(https://aclanthology.org/D19-5632), section 3.1; Marian's `dec-cell: ssru`:
+(https://aclanthology.org/D19-5632); Marian's `dec-cell: ssru`:
 
     f_t = σ(W_f x_t + b_f)                          the forget gate
     c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ W x_t         the cell, of which c_{-1} = 0
