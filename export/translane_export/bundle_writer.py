@@ -15,7 +15,7 @@ from translane_export.checks.float32_twin import float32_twin
 from translane_export.checks.recording import Decode
 from translane_export.checks.running import Log, decode_sources, every_tenth, try_out
 from translane_export.checks.verify import compare, passes, verification_sources
-from translane_export.combinations import check_checkpoint, check_settings, complete
+from translane_export.combinations import check_checkpoint, check_settings, complete, own_shortlist
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_text
 from translane_export.graphs.numerics import Numerics, as_stored, check_range, verified_as
@@ -226,7 +226,7 @@ def _with_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpo
 
 def _read_shortlist(settings: ExportSettings, checkpoint: Checkpoint, log: Log) -> Shortlist | None:
     if settings.shortlist is None:
-        return None
+        return own_shortlist(settings, checkpoint)
     config = checkpoint.config
     tokenizer = checkpoint.tokenizer.load(config, checkpoint.languages)
     pieces = (

@@ -27,6 +27,7 @@ from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
+from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.files import flush, parse_json, replaced_whole
 from translane_server.core.terminal import shown
 from translane_server.translation.languages import LanguagePairs
@@ -51,6 +52,7 @@ class Checkpoint:
     the exporter's settings by name, which hold where none are given. Empty: the folder's name, and the defaults.
     ``ranges`` and ``quality`` are what a model that has been quantized was quantized with, and what came of it: its
     weights are rounded already, and quantized again with these ranges it translates as before.
+    ``shortlist`` is the checkpoint's own.
     ``left_out_search`` names what the checkpoint's own search does and the server's does not.
     ``quality_estimation`` is the calibration of a model that has been exported before.
     ``origins`` says for weights where in the checkpoint they are, as errors name them: file, and the name there.
@@ -69,6 +71,7 @@ class Checkpoint:
     quality_estimation: QualityEstimation | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     left_out_search: tuple[str, ...] = ()
+    shortlist: Shortlist | None = None
 
 
 def save_checkpoint(

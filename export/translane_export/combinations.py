@@ -6,7 +6,8 @@ from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics, choose_numerics
 from translane_export.settings import ExportSettings
-from translane_server.bundle.manifest import Precision
+from translane_server.bundle.manifest import Precision, SearchDefaults
+from translane_server.bundle.shortlist import Shortlist
 
 _ONNX_ONLY: tuple[Precision, ...] = ("int8", "bf16")
 
@@ -30,8 +31,6 @@ def check_settings(settings: ExportSettings) -> Numerics:
     if settings.shortlist and (settings.format == "torchscript" or precision not in ("fp32", "int8")):
         form = "TorchScript files" if settings.format == "torchscript" else f"{precision} bundles"
         raise ExportError(f"--shortlist is for fp32 and int8 bundles, and {form} have none; leave it out")
-    if settings.decoding_defaults and settings.decoding_defaults.use_shortlist and not settings.shortlist:
-        raise ExportError("--decoding-defaults use_shortlist needs a --shortlist")
     return numerics
 
 
@@ -46,6 +45,9 @@ def check_checkpoint(settings: ExportSettings, checkpoint: Checkpoint) -> None:
             f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"
             " it is; leave it out"
         )
+    search = settings.decoding_defaults
+    if search and search.use_shortlist and not settings.shortlist and not own_shortlist(settings, checkpoint):
+        raise ExportError("--decoding-defaults use_shortlist needs a --shortlist")
     languages = checkpoint.languages
     if settings.quality_data and len(languages.source) * len(languages.target) > 1:
         raise ExportError(
@@ -58,6 +60,12 @@ def check_checkpoint(settings: ExportSettings, checkpoint: Checkpoint) -> None:
         )
 
 
+def own_shortlist(settings: ExportSettings, checkpoint: Checkpoint) -> Shortlist | None:
+    """The checkpoint's shortlist, unless another one is given or these bundles have none."""
+    fits = settings.format == "onnx" and settings.precision in ("fp32", "int8") and not settings.vocabulary_from
+    return checkpoint.shortlist if fits and settings.shortlist is None else None
+
+
 def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:
     """Take what is not set from a checkpoint that has been exported before."""
     defaults = {name: value for name, value in checkpoint.settings.items() if name not in settings.model_fields_set}
@@ -65,4 +73,9 @@ def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings
         defaults["precision"] = "fp32"  # the bundle's own has neither
     if "precision" in settings.model_fields_set or settings.format == "torchscript":
         defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
-    return settings.model_copy(update=defaults)
+    completed = settings.model_copy(update=defaults)
+    if "decoding_defaults" not in settings.model_fields_set and own_shortlist(completed, checkpoint):
+        search = completed.decoding_defaults or SearchDefaults()
+        search = search.model_copy(update={"use_shortlist": True})
+        completed = completed.model_copy(update={"decoding_defaults": search})
+    return completed

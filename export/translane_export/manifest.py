@@ -128,7 +128,9 @@ def _build(
 def _decoding_defaults(settings: ExportSettings, limits: ModelLimits) -> DecodingDefaults:
     search = settings.decoding_defaults or SearchDefaults()
     return DecodingDefaults(
-        max_length=min(settings.default_max_length, limits.target_tokens), **search.model_dump(exclude_none=True)
+        max_length=min(settings.default_max_length, limits.target_tokens),
+        length_factor=settings.default_length_factor,
+        **search.model_dump(exclude_none=True),
     )
 
 

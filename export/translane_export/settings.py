@@ -126,6 +126,13 @@ class ExportSettings(Settings):
     default_max_length: int = Field(
         default=256, ge=1, description="Longest translation where a request sets none [tokens]."
     )
+    default_length_factor: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000,
+        description="Longest translation where a request sets none, as tokens for each token of the source; by default"
+        " what the checkpoint says.",
+    )
     decoding_defaults: Annotated[SearchDefaults | None, BeforeValidator(read_defaults), Flag("NAME=VALUE,…")] = Field(
         default=None,
         description="Search of requests that set no search, such as beam_size=4,length_penalty=0.6;"

@@ -122,6 +122,7 @@ def _with_vocabulary(checkpoint: Checkpoint, languages: Languages, vocabulary: S
         tokenizer=vocabulary.tokenizer,
         languages=_renumbered(languages, source, target),
         metadata=_metadata(checkpoint.metadata) | {"pruned_from": sizes},
+        shortlist=None,
     )
 
 

@@ -192,6 +192,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         "max_source_tokens": manifest.limits.source_tokens,
         "max_target_tokens": manifest.limits.target_tokens,
         "default_max_length": manifest.decoding_defaults.max_length,
+        "default_length_factor": manifest.decoding_defaults.length_factor,
         "decoding_defaults": manifest.decoding_defaults.search,
     }
 

@@ -1,9 +1,10 @@
-"""Reads Transformers that Marian trained, as Marian saves them: the native files of OPUS-MT.
+"""Reads Transformers that Marian trained, as Marian saves them: the native files of OPUS-MT, and Firefox's students.
 
-A folder has the model (``.npz``, with its settings inside), a vocabulary (``vocab.yml``) or SentencePiece models as
-vocabularies, the SentencePiece models that split the texts, and often ``decoder.yml``. What differs from the paper's
-Transformer: the decoder starts with a vector of zeros, sinusoids are all sines before all cosines with fairseq's
-frequencies, norms add 1e-6, and ``gelu`` is x · sigmoid(1.702 x). An unknown word is not generated.
+A folder has the model (``.npz``, or ``.bin`` as Firefox ships it, with its settings inside), a vocabulary
+(``vocab.yml``) or SentencePiece models as vocabularies, the SentencePiece models that split the texts, and often
+``decoder.yml`` or a shortlist. What differs from the paper's Transformer: the decoder starts with a vector of zeros,
+sinusoids are all sines before all cosines with fairseq's frequencies, norms add 1e-6, and ``gelu`` is
+x · sigmoid(1.702 x). A decoder may have an SSRU in place of self-attention. An unknown word is not generated.
 
 https://marian-nmt.github.io, https://github.com/marian-nmt/marian-dev (src/models/transformer.h)
 """
@@ -25,6 +26,8 @@ from translane_export.file_readers import is_there, load_sentencepiece, read_jso
 from translane_export.model.config import Activation
 from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.generation_config import read_search
+from translane_export.sources.marian_bin import is_container, read_container
+from translane_export.sources.marian_shortlist import read_lexicon
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.npz_files import read_npz
 from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces
@@ -32,6 +35,7 @@ from translane_export.sources.placed_tensors import POSITIONS, find_table, place
 from translane_export.sources.weight_files import stored_tensors
 from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_server.bundle.manifest import MOST_PIECES, Languages, LanguageTemplates, LanguageTokens
+from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.terminal import printable, shown
 from translane_server.text.language_tags import UNDETERMINED
 
@@ -49,19 +53,26 @@ _UNSUPPORTED = (
     "transformer-tied-layers",
     "transformer-pool",
     "transformer-rnn-projection",
+    "lemma-dim-emb",
+    "right-left",
     "ulr",
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
-    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-autoreg": ("self-attention", "rnn"),
     "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (0, 2),
 }
+_UNSUPPORTED_IN_CELLS = ("layer-normalization", "skip")
+_LENGTH_FACTOR = 2.0  # of Firefox: a translation has at most so many tokens for each of its source
+_NO_WEIGHT = re.compile("^special:|_QuantMultA$")  # the settings, and ranges of int8
+_PAIR = re.compile(r"model\.(?:([a-z]{2})([a-z]{2})|([a-z]{3})en|en([a-z]{3}))\.intgemm\..*")
 _EOS, _UNK = "</s>", "<unk>"
 _SIDES = ({"source", "src", "srcvocab"}, {"target", "tgt", "trg", "trgvocab"})
 _CODE = re.compile(r">>(.+)<<")
 _EMBEDDINGS = ("Wemb", "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt")
 _BIAS = "decoder_ff_logit_out_b"
-_MATRIX = re.compile(r"(en|de)coder_(l\d+_(self|context|ffn)_W[qkvo12]|ff_logit_out_W)")
+_MATRIX = re.compile(r"(en|de)coder_(l\d+_((self|context|ffn)_W[qkvo12]|rnn_Wf?)|ff_logit_out_W)")
 
 
 class MarianVocabularies(NamedTuple):
@@ -72,28 +83,30 @@ class MarianVocabularies(NamedTuple):
     sizes: tuple[int, int]
     eos: int
     unk: int
+    is_shared: bool
 
 
 class MarianNpzReader:
     """Reads a folder of Marian's."""
 
-    format = "Marian .npz"
+    format = "Marian .npz or .bin"
     family = "marian"
 
     def recognises(self, folder: Path) -> bool:
-        """Whether there is an .npz file."""
-        return any(folder.glob("*.npz"))
+        """Whether there is an .npz file, or a .bin file of Marian's."""
+        return bool(_model_files(folder))
 
     def read(self, folder: Path) -> Checkpoint:
-        """Read the folder, which does not say what the languages are, but for those of its tokens ``>>fra<<``."""
+        """Read the folder. Its languages are those of Firefox's names of files, and of its tokens ``>>fra<<``."""
         decoder = _decoder_settings(folder)
         path = _model_file(folder, decoder)
-        tensors = read_npz(path)
+        tensors = read_npz(path) if path.suffix == ".npz" else read_container(path)
         settings = _settings(tensors, path)
         sizes = _sizes(settings)
         vocabularies = _vocabularies(folder, decoder)
-        tensors = {name: _oriented(name, tensor) for name, tensor in tensors.items() if not name.startswith("special:")}
-        fields = sizes | _special_ids(vocabularies, tensors, path, unknowns=bool(decoder.get("allow-unk")))
+        tensors = {name: _oriented(name, tensor) for name, tensor in tensors.items() if not _NO_WEIGHT.search(name)}
+        rows = _rows(vocabularies, tensors, path)
+        fields = sizes | _special_ids(vocabularies, rows, unknowns=bool(decoder.get("allow-unk")))
         _scale_gelu(settings, tensors)
         tensors = _with_start(tensors, fields["pad_id"] + 1)
         table = partial(sinusoids, 0, fields["max_positions"], fields["d_model"])
@@ -107,14 +120,18 @@ class MarianNpzReader:
         )
         generation = generation_settings(decoder)
         search = read_search(ModelSettings({folder / "decoder.yml": generation}))
+        defaults: dict[str, Any] = {"decoding_defaults": search.defaults}
+        if _is_recurrent(settings):
+            defaults["default_length_factor"] = _LENGTH_FACTOR
         return Checkpoint(
             **model._asdict(),
             tokenizer=vocabularies.tokenizer,
-            languages=vocabularies.languages,
+            languages=_with_names(vocabularies.languages, path.name),
             samples=(),
             metadata={"generation": generation} if generation else {},
-            settings={"decoding_defaults": search.defaults},
+            settings=defaults,
             left_out_search=search.left_out,
+            shortlist=_shortlist(folder, vocabularies),
         )
 
 
@@ -133,15 +150,33 @@ def generation_settings(decoder: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _with_names(languages: Languages, file: str) -> Languages:
+    """The languages, with those that are not known yet from the name of the model: model.deen.intgemm.alphas.bin.
+
+    Where one code has three letters, the other one is English.
+    """
+    if languages.templates.target or not (named := _PAIR.fullmatch(file)):
+        return languages
+    source, target = named[1] or named[3], named[2] or named[4]
+    return Languages(source=(source or "en",), target=(target or "en",))
+
+
+def _model_files(folder: Path) -> list[str]:
+    packed = (path.name for path in folder.glob("*.bin") if is_container(path))
+    return sorted([*(path.name for path in folder.glob("*.npz")), *packed])
+
+
 def _model_file(folder: Path, decoder: Mapping[str, Any]) -> Path:
-    files = sorted(path.name for path in folder.glob("*.npz"))
+    files = _model_files(folder)
     named = decoder.get("models")
     if isinstance(named, list) and len(named) > 1:
         raise ExportError(f"{folder / 'decoder.yml'}: it names {len(named)} models, and ensembles are not supported")
     if isinstance(named, list) and named and Path(str(named[0])).name in files:
         return folder / Path(str(named[0])).name
     if len(files) != 1:
-        raise ExportError(f"checkpoint {folder}: it has {len(files)} .npz files; leave the one to export")
+        raise ExportError(
+            f"checkpoint {folder}: it has {len(files)} models, {shown(', '.join(files))}; leave the one to export"
+        )
     return folder / files[0]
 
 
@@ -169,13 +204,20 @@ def _sizes(settings: ModelSettings) -> dict[str, Any]:
     for name, supported in _CHOICES.items():
         settings.choice(name, supported, supported[0])
     pre, embedding = _norms(settings)
-    width = settings.whole("dim-emb")
+    is_recurrent = _is_recurrent(settings)
+    if is_recurrent:
+        settings.choice("dec-cell", ("ssru",), "gru")
+        settings.refuse(_UNSUPPORTED_IN_CELLS)
+        if pre:
+            settings.unsupported("transformer-preprocess", "norms before sublayers with an SSRU are not supported")
+    width, inner = settings.whole("dim-emb"), settings.whole("transformer-dim-ffn")
+    settings.choice("transformer-decoder-dim-ffn", (0, inner), 0)
     sizes = {
         "d_model": width,
         "encoder_layers": settings.whole("enc-depth"),
         "decoder_layers": settings.whole("dec-depth"),
         "heads": settings.heads("transformer-heads", settings.whole("transformer-heads"), width),
-        "ffn_size": settings.whole("transformer-dim-ffn"),
+        "ffn_size": inner,
         "activation": settings.activation("transformer-ffn-activation", _ACTIVATIONS, "swish"),
         "norm": "pre" if pre else "post",
         "embedding_norm": embedding,
@@ -184,18 +226,29 @@ def _sizes(settings: ModelSettings) -> dict[str, Any]:
         "layer_norm_eps": 1e-6,
     }
     settings.check_supported()
-    return sizes
+    return sizes | ({"decoder_unit": "ssru"} if is_recurrent else {})
 
 
-def _special_ids(
-    vocabularies: MarianVocabularies, tensors: Mapping[str, Tensor], path: Path, *, unknowns: bool
-) -> dict[str, Any]:
-    """The fields of `TransformerConfig` about vocabularies: decoders start with a vector of zeros beyond both."""
+def _rows(vocabularies: MarianVocabularies, tensors: Mapping[str, Tensor], path: Path) -> tuple[int, int]:
+    """How many pieces the model embeds, of the source and of the target."""
     rows: list[int] = []
     for side, stack, pieces in zip(("source", "target"), POSITIONS, vocabularies.sizes, strict=True):
         rows.append(len(find_table(tensors, "Wemb" if "Wemb" in tensors else f"{stack}_Wemb", path)))
         if rows[-1] < pieces:
             raise ExportError(f"{path}: its {side} vocabulary has {pieces:,} pieces, and the model embeds {rows[-1]:,}")
+    return rows[0], rows[1]
+
+
+def _shortlist(folder: Path, vocabularies: MarianVocabularies) -> Shortlist | None:
+    """The shortlist that the folder has, if it has one."""
+    found = sorted(folder.glob("lex.*.bin"))
+    if len(found) > 1:
+        raise ExportError(f"checkpoint {folder}: it has {len(found)} shortlists, lex.*.bin; leave the one to export")
+    return read_lexicon(found[0], *vocabularies.sizes, is_shared=vocabularies.is_shared) if found else None
+
+
+def _special_ids(vocabularies: MarianVocabularies, rows: tuple[int, int], *, unknowns: bool) -> dict[str, Any]:
+    """The fields of `TransformerConfig` about vocabularies: decoders start with a vector of zeros beyond both."""
     start = max(rows)
     return {
         "source_vocab_size": start + 1,
@@ -207,6 +260,10 @@ def _special_ids(
         "decoder_start_id": start,
         "suppressed_ids": (*(() if unknowns else (vocabularies.unk,)), *range(rows[1], start + 1)),
     }
+
+
+def _is_recurrent(settings: ModelSettings) -> bool:
+    return bool(settings.get("transformer-decoder-autoreg") == "rnn")
 
 
 def _norms(settings: ModelSettings) -> tuple[bool, bool]:
@@ -262,7 +319,12 @@ def _names(settings: ModelSettings) -> dict[str, str | tuple[str, ...]]:
     def norm(ours: str, theirs: str) -> None:
         names[f"{ours}.weight"], names[f"{ours}.bias"] = (theirs.format(part) for part in ("scale", "bias"))
 
-    for side, parts in (("encoder", ("self",)), ("decoder", ("self", "context"))):
+    if is_recurrent := _is_recurrent(settings):
+        norm("decoder.layers.*.ssru_residual.norm", "decoder_l**_rnn_ffn_ln_{}")
+        names["decoder.layers.*.ssru.cell_proj.weight"] = "decoder_l**_rnn_W"
+        names["decoder.layers.*.ssru.forget_proj.weight"] = "decoder_l**_rnn_Wf"
+        names["decoder.layers.*.ssru.forget_proj.bias"] = "decoder_l**_rnn_bf"
+    for side, parts in (("encoder", ("self",)), ("decoder", ("context",) if is_recurrent else ("self", "context"))):
         ours, theirs = f"{side}.layers.*", f"{side}_l**"
         norm(f"{side}.final_norm", f"{side}_top_ln_{{}}")
         norm(f"{side}.embedding.norm", f"{side}_emb_ln_{{}}_pre")
@@ -315,7 +377,8 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> MarianVocabularie
         templates=LanguageTemplates(target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()}),
     )
     sizes = 1 + max(ids[0].values()), 1 + max(ids[1].values())
-    return MarianVocabularies(tokenizer, languages, sizes, special[0][_EOS], special[0][_UNK])
+    special_ids = special[0][_EOS], special[0][_UNK]
+    return MarianVocabularies(tokenizer, languages, sizes, *special_ids, is_shared=ids[0] == ids[1])
 
 
 def _vocabulary_files(folder: Path, decoder: Mapping[str, Any]) -> tuple[Path, Path]:

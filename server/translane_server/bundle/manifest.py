@@ -131,14 +131,18 @@ class SearchDefaults(_Model):
 
 
 class DecodingDefaults(SearchDefaults):
-    """Values of decoding options that a request leaves unset."""
+    """Values of decoding options that a request leaves unset.
+
+    `length_factor` bounds a translation, beside `max_length`, by so many tokens for each token of its source.
+    """
 
     max_length: _Tokens
+    length_factor: float | None = Field(default=None, gt=0, le=_LARGEST_PENALTY)
 
     @property
     def search(self) -> SearchDefaults:
-        """These defaults without `max_length`."""
-        return SearchDefaults(**self.model_dump(exclude={"max_length"}))
+        """These defaults without the lengths."""
+        return SearchDefaults(**self.model_dump(exclude={"max_length", "length_factor"}))
 
 
 class SentencePieceTokenizerEntry(_Model):

@@ -4,8 +4,12 @@ A shortlist maps n-grams of source tokens to target tokens, and has target token
 list of a sentence is all of these together (L'Hostis et al. 2016, https://arxiv.org/abs/1610.00072; the same rule as
 CTranslate2's vmap, https://opennmt.net/CTranslate2/decoding.html).
 
-The file has eight bytes that name its format, and then integers of 8 bytes, little-endian: four counts, the tokens that
-are always allowed, the n-grams as numbers, where the tokens of each n-gram start, and the tokens of all n-grams.
+In shortlists of Marian's, a list is filled up to a multiple of eight tokens. The tokens that every translation may use
+are then the first ones of the vocabulary, and those after them fill a list.
+
+The file has eight bytes that name its format, of which the last is 8 where lists are filled, and then integers of 8
+bytes, little-endian: four counts, the tokens that are always allowed, the n-grams as numbers, where the tokens of each
+n-gram start, and the tokens of all n-grams.
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ from translane_server.core.files import read_regular
 SHORTLIST_FILE = "shortlist.dat"  # its name in a bundle
 LONGEST_NGRAM = 8  # tokens
 _LARGEST_KEY = (1 << 63) - 1
-_MAGIC = b"TLSHORT1"
+_MAGICS = {1: b"TLSHORT1", 8: b"TLSHORT8"}  # by what the number of a list's tokens is a multiple of
+_MAGIC_BYTES = 8
 _NUMBER = np.dtype("<i8")
 _PARTS = 4
-_HEADER = len(_MAGIC) + _PARTS * _NUMBER.itemsize
+_HEADER = _MAGIC_BYTES + _PARTS * _NUMBER.itemsize
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +48,8 @@ class Shortlist:
     keys: IntArray  # the n-grams, ascending, [N]
     starts: IntArray  # where each n-gram's tokens start in `targets`, and the end, [N + 1]
     targets: IntArray  # the tokens of the n-grams, one n-gram after the other
+    multiple: int = 1  # lists are filled with the tokens after `always`, to a multiple of so many
+    target_size: int = 0  # number of target ids, if lists are filled
 
     @classmethod
     def of(cls, rules: Mapping[tuple[int, ...], Sequence[int]], always: Sequence[int], source_size: int) -> Shortlist:
@@ -88,7 +95,12 @@ class Shortlist:
                 found += np.unique(places[self.keys[places] == keys]).tolist()
         starts = self.starts
         lists = [self.targets[starts[place] : starts[place + 1]] for place in found]
-        return np.unique(np.concatenate([self.always, np.array(more, np.int64), *lists]))
+        own = np.unique(np.concatenate([self.always, *lists]))
+        if missing := -len(own) % self.multiple:
+            first = len(self.always)
+            candidates = np.arange(first, min(first + len(own) + missing, self.target_size))
+            own = np.concatenate([own, np.setdiff1d(candidates, own)[:missing]])
+        return np.unique(np.concatenate([own, np.array(more, np.int64)]))
 
 
 def longest_ngram(source_size: int) -> int:
@@ -104,7 +116,7 @@ def write_shortlist(shortlist: Shortlist, path: Path) -> None:
     parts = (shortlist.always, shortlist.keys, shortlist.starts, shortlist.targets)
     numbers = np.concatenate([np.array([len(part) for part in parts]), *parts])
     with path.open("xb") as file:
-        file.write(_MAGIC + numbers.astype(_NUMBER).tobytes())
+        file.write(_MAGICS[shortlist.multiple] + numbers.astype(_NUMBER).tobytes())
 
 
 def load_shortlist(bundle: Bundle) -> Shortlist:
@@ -120,7 +132,8 @@ def load_shortlist(bundle: Bundle) -> Shortlist:
 
 
 def _read(content: bytes, source_size: int, target_size: int) -> Shortlist:
-    if not content.startswith(_MAGIC) or len(content) % _NUMBER.itemsize or len(content) < _HEADER:
+    multiple = next((each for each, magic in _MAGICS.items() if content.startswith(magic)), 0)
+    if not multiple or len(content) % _NUMBER.itemsize or len(content) < _HEADER:
         raise ValueError("it does not start and end as a shortlist does")
     numbers: IntArray = np.frombuffer(content, _NUMBER)[1:]
     counts: list[int] = numbers[:_PARTS].tolist()
@@ -136,4 +149,4 @@ def _read(content: bytes, source_size: int, target_size: int) -> Shortlist:
             raise ValueError(f"it has a token that is none of {target_size} target tokens")
     if not len(always):
         raise ValueError("it has no token that is always allowed")
-    return Shortlist(source_size, always, keys, starts, targets)
+    return Shortlist(source_size, always, keys, starts, targets, multiple, target_size)

@@ -37,13 +37,15 @@ _DEFAULT_MAX_TOKENS = 256
 class TokenLimits:
     """Longest source and target, and the defaults of `max_length` and `min_length` [tokens].
 
-    All but `default_min_length` count the end-of-sentence token.
+    All but `default_min_length` count the end-of-sentence token. With a `default_factor`, a request that sets no
+    `max_length` gets at most so many tokens for each token of a source.
     """
 
     source: int
     target: int
     default_max_length: int
     default_min_length: int = 0
+    default_factor: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def limits_of(settings: ModelSettings, manifest: Manifest) -> RequestLimits:
     source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
     target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
     default = min(manifest.decoding_defaults.max_length, target)
-    tokens = TokenLimits(source, target, default, min(search.min_length or 0, default))
+    least = min(search.min_length or 0, default)
+    tokens = TokenLimits(source, target, default, least, manifest.decoding_defaults.length_factor)
     return RequestLimits(settings.max_request_texts, settings.max_queue_size, tokens, settings.beam_limit, search)
 
 

@@ -153,12 +153,20 @@ class RequestPlan:
             phrases = required_phrases(segment.terms)
             if phrases and self.with_terms:
                 decoding = self.with_terms
+        if self.tokens.default_factor and self.options.max_length is None:
+            decoding = _shortened(decoding, max(1, int(self.tokens.default_factor * len(segment.ids))))
         if decoding.sampling and self.options.seed is None:
             seed = secrets.randbits(_SEED_BITS)
             decoding = replace(decoding, sampling=replace(decoding.sampling, seed=seed))
         if segment.marked and segment.marked.marks and self.aligns:
             decoding = replace(decoding, alignment=True)
         return Sentence(segment.ids, decoding, self.forced_ids, self.counted_ids, self.word_follows, phrases)
+
+
+@lru_cache(1024)
+def _shortened(decoding: DecodingOptions, length: int) -> DecodingOptions:
+    """The options with `max_length` of at most `length`; a request's `min_length` is generated all the same."""
+    return replace(decoding, max_length=min(decoding.max_length, max(length, decoding.min_length)))
 
 
 class RequestPlans:

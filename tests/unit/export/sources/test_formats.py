@@ -167,7 +167,7 @@ UNSUPPORTED: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "Marian .npz": {
         "type": ("s2s", "type is 's2s', and only transformer is supported"),
-        "transformer-decoder-autoreg": ("rnn", "transformer-decoder-autoreg is 'rnn', and only self-attention is"),
+        "transformer-decoder-autoreg": ("average-attention", "is 'average-attention', and only self-attention, rnn"),
         "transformer-ffn-depth": (3, "transformer-ffn-depth is 3, and only 2 is supported"),
         "transformer-no-projection": (True, "transformer-no-projection is True, which is not supported"),
         "transformer-train-positions": (True, "transformer-train-positions is True, which is not supported"),
@@ -214,6 +214,26 @@ def test_all_that_is_not_supported_is_said_at_once(changing, name):
             "Marian .npz",
             {"transformer-dim-ffn": 64},
             "encoder_l1_ffn_W1 is [48, 32], where its settings make it [64,",
+        ),
+        (
+            "Marian .npz",
+            {"transformer-decoder-autoreg": "rnn", "lemma-dim-emb": 8, "right-left": True, "skip": True},
+            "lemma-dim-emb is 8, which is not supported; right-left is True, which is not supported;"
+            " dec-cell is 'gru', and only ssru is supported; skip is True, which is not supported",
+        ),
+        (
+            "Marian .npz",
+            {
+                "transformer-decoder-autoreg": "rnn",
+                "dec-cell": "ssru",
+                "transformer-preprocess": "n",
+                "transformer-postprocess": "da",
+                "transformer-postprocess-top": "n",
+                "layer-normalization": True,
+                "transformer-decoder-dim-ffn": 7,
+            },
+            "layer-normalization is True, which is not supported; norms before sublayers with an SSRU are not supported;"
+            " transformer-decoder-dim-ffn is 7, and only 0, 48 are supported",
         ),
         ("Marian .npz", {"transformer-preprocess": "n"}, "'n', 'an', '' and '' without dropout, and supported are"),
         ("BART", {"d_model": None}, "the setting d_model is missing"),

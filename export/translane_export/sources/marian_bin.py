@@ -1,0 +1,120 @@
+"""Reads the container of Marian's models (.bin): the form of Firefox's students, whose weights are int8.
+
+All numbers are little-endian. After two counts of 8 bytes, the version and the number of arrays, comes for each array
+the length of its name, its type, its number of dimensions and the length of its block; then the names, then the shapes,
+then a gap, then the blocks, in the same order. Marian maps such a file into memory, so its blocks are padded.
+
+An array of intgemm8 has int8 values and one float32 after them, which they are divided by. Weights of products are
+stored [out, in], though their shape says [in, out]; embeddings are stored as their shape says.
+
+https://github.com/marian-nmt/marian-dev (src/common/binary.cpp, src/common/types.h)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from translane_export.errors import ExportError
+from translane_server.core.files import open_regular
+from translane_server.core.terminal import shown
+
+_VERSION = 1
+_COUNTS, _ENTRY = struct.Struct("<QQ"), struct.Struct("<QQQQ")
+_FACTOR = np.dtype("<f4")
+_INTGEMM8 = 0x4101
+_TYPES: dict[int, np.dtype[Any]] = {0x404: np.dtype("<f4"), 0x402: np.dtype("<f2"), 0x101: np.dtype("i1"), _INTGEMM8: np.dtype("i1")}
+_MOST_ARRAYS = 10_000
+_LONGEST_NAME = 1_000  # bytes
+_MOST_DIMENSIONS = 4
+_EMBEDDINGS = "Wemb"
+
+
+def is_container(path: Path) -> bool:
+    """Whether a file begins as the container does."""
+    try:
+        with open_regular(path) as file:
+            start = file.read(_COUNTS.size)
+    except OSError:
+        return False
+    return len(start) == _COUNTS.size and _COUNTS.unpack(start)[0] == _VERSION
+
+
+def read_container(path: Path) -> dict[str, Tensor]:
+    """Return the arrays of `path` by name, those of int8 as the numbers that they stand for: [in, out] or [V, M].
+
+    Memory is taken for what the file has, and not for what it says.
+
+    Raises:
+        ExportError: the file is missing, damaged or no container, or has an array of another type.
+    """
+    try:
+        with open_regular(path) as file:
+            return _read(file, os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        raise ExportError(f"{path}: it cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
+
+
+def _read(file: BinaryIO, size: int) -> dict[str, Tensor]:
+    version, count = _COUNTS.unpack(_take(file, _COUNTS.size))
+    if version != _VERSION:
+        raise ValueError(f"it is no container of Marian's of version {_VERSION}")
+    if count > _MOST_ARRAYS:
+        raise ValueError(f"it says that it has {count:,} arrays, and {_MOST_ARRAYS:,} is the most that is read")
+    entries = list(_ENTRY.iter_unpack(_take(file, count * _ENTRY.size)))
+    if any(name > _LONGEST_NAME or dimensions > _MOST_DIMENSIONS for name, _, dimensions, _ in entries):
+        raise ValueError(
+            f"it is damaged: a name is longer than {_LONGEST_NAME:,} bytes, or an array has too many dimensions"
+        )
+    names = [_take(file, length).rstrip(b"\0").decode() for length, *_ in entries]
+    if len(set(names)) < len(names):
+        raise ValueError("it has an array twice")
+    shapes = [struct.unpack(f"<{rank}i", _take(file, 4 * rank)) for _, _, rank, _ in entries]
+    (gap,) = struct.unpack("<Q", _take(file, 8))
+    if gap + sum(length for *_, length in entries) != size - file.tell():
+        raise ValueError(f"it is cut off or damaged: its {size:,} bytes are not as many as it says")
+    file.seek(gap, os.SEEK_CUR)
+    return {
+        name: _numbers(name, shape, kind, _take(file, length))
+        for name, shape, (_, kind, _, length) in zip(names, shapes, entries, strict=True)
+    }
+
+
+def _take(file: BinaryIO, size: int) -> bytes:
+    """The next bytes; a length that the file says is no reason for memory before the file has as many."""
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    content = file.read(size) if size <= left else b""
+    if len(content) < size:
+        raise ValueError("it is cut off or damaged, or no container of Marian's")
+    return content
+
+
+def _numbers(name: str, shape: tuple[int, ...], kind: int, block: bytes) -> Tensor:
+    dtype = _TYPES.get(kind)
+    if dtype is None:
+        raise ValueError(
+            f"the array {shown(name)} is of the type {kind:#x}, and float32, float16 and intgemm8 are read"
+        )
+    count = math.prod(shape)
+    needed = count * dtype.itemsize + _FACTOR.itemsize * (kind == _INTGEMM8)
+    if min(shape, default=1) < 1 or needed > len(block):
+        raise ValueError(f"the array {shown(name)} is {list(shape)}, and has {len(block):,} bytes")
+    values = torch.from_numpy(np.frombuffer(block, dtype, count).copy())
+    if kind != _INTGEMM8:
+        return values.reshape(shape)
+    factor = np.frombuffer(block, _FACTOR, 1, count)[0]
+    if not (np.isfinite(factor) and factor > 0):
+        raise ValueError(f"the array {shown(name)} is divided by {factor:g}, which is no factor")
+    numbers = values.float() * float(np.float32(1) / factor)
+    if _EMBEDDINGS in name or len(shape) != 2:
+        return numbers.reshape(shape)
+    return numbers.reshape(shape[::-1]).t()
