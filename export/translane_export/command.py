@@ -26,9 +26,11 @@ from translane_export.shortlists.settings import ENV_PREFIX as SHORTLIST_PREFIX
 from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.supervision import supervise
 from translane_server.bundle.manifest import Manifest
-from translane_server.core.errors import first_line, is_about_memory
+from translane_server.core.errors import BundleError, first_line, is_about_memory
 from translane_server.core.terminal import printable
+from translane_server.models.firefox import look_up
 from translane_server.settings.loader import load_settings
+from translane_server.settings.model_sources import FIREFOX_NAME, users_cache
 from translane_server.text.language_tags import UNDETERMINED
 
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
@@ -66,6 +68,7 @@ export, explain, shortlist = (partial(_run_apart, name) for name in _DONE)
 
 def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     settings = load_settings(ExportSettings, arguments, environ, prog="translane export", env_prefix=ENV_PREFIX)
+    settings = _with_firefox(settings, environ)
     with packages_load():
         import torch
 
@@ -80,6 +83,22 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
             " theirs; --source-language and --target-language say it, such as --source-language de",
         )
     return _report(settings, manifests)
+
+
+def _with_firefox(settings: ExportSettings, environ: Mapping[str, str]) -> ExportSettings:
+    """The settings with the folder of a model of Firefox in the place of its name."""
+    name = str(settings.checkpoint)
+    if not FIREFOX_NAME.fullmatch(name) or settings.checkpoint.exists():
+        return settings
+    cache = (users_cache(environ) or Path.home() / ".cache/translane/models") / "firefox"
+    try:
+        model = look_up(name, settings.firefox_models, cache)
+        languages = {"source_language": model.source, "target_language": model.target}
+        given = {name for name in languages if name in settings.model_fields_set}
+        found = {name: tag for name, tag in languages.items() if name not in given}
+        return settings.model_copy(update={"checkpoint": model.folder(cache), **found})
+    except BundleError as error:
+        raise ExportError(str(error)) from None
 
 
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from translane_server.bundle.manifest import Precision, SearchDefaults
 from translane_server.core.cpus import available_cpus
 from translane_server.core.terminal import shown
 from translane_server.settings.loader import Flag, Settings
+from translane_server.settings.model_sources import FIREFOX_LIST
 from translane_server.text.language_tags import LONGEST_TAG
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
@@ -65,7 +66,7 @@ class ExportSettings(Settings):
 
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
         description="Folder of the checkpoint: of translane train, Hugging Face, fairseq, OpenNMT-py or Marian, or"
-        " a bundle."
+        " a bundle; or a model of Firefox, such as firefox:de-en."
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
         description="Folder to write the bundle to; it appears once it is complete."
@@ -142,6 +143,11 @@ class ExportSettings(Settings):
         default=None,
         description="File of the target pieces of each source piece, such as `translane shortlist` writes;"
         " requests that use_shortlist generate no others.",
+    )
+    firefox_models: Annotated[str, Flag("URL")] = Field(
+        default=FIREFOX_LIST,
+        description="List of Firefox's models: a collection of Remote Settings, or a .json file at a mirror or in a"
+        " folder.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,

@@ -29,8 +29,14 @@ from translane_server.core.terminal import shown
 _VERSION = 1
 _COUNTS, _ENTRY = struct.Struct("<QQ"), struct.Struct("<QQQQ")
 _FACTOR = np.dtype("<f4")
+_LEAST_FACTOR = 1e-30
 _INTGEMM8 = 0x4101
-_TYPES: dict[int, np.dtype[Any]] = {0x404: np.dtype("<f4"), 0x402: np.dtype("<f2"), 0x101: np.dtype("i1"), _INTGEMM8: np.dtype("i1")}
+_TYPES: dict[int, np.dtype[Any]] = {
+    0x404: np.dtype("<f4"),
+    0x402: np.dtype("<f2"),
+    0x101: np.dtype("i1"),
+    _INTGEMM8: np.dtype("i1"),
+}
 _MOST_ARRAYS = 10_000
 _LONGEST_NAME = 1_000  # bytes
 _MOST_DIMENSIONS = 4
@@ -112,7 +118,7 @@ def _numbers(name: str, shape: tuple[int, ...], kind: int, block: bytes) -> Tens
     if kind != _INTGEMM8:
         return values.reshape(shape)
     factor = np.frombuffer(block, _FACTOR, 1, count)[0]
-    if not (np.isfinite(factor) and factor > 0):
+    if not (np.isfinite(factor) and factor >= _LEAST_FACTOR):
         raise ValueError(f"the array {shown(name)} is divided by {factor:g}, which is no factor")
     numbers = values.float() * float(np.float32(1) / factor)
     if _EMBEDDINGS in name or len(shape) != 2:

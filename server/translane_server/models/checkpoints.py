@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
+from translane_server.models.firefox import look_up
 from translane_server.models.remote_model import model_cache
 from translane_server.settings.model_sources import (
     BUNDLED_MODEL,
@@ -34,12 +35,13 @@ from translane_server.settings.model_sources import (
     RemotePlace,
     hub_name,
     is_bundled,
+    is_firefox,
     is_model_name,
 )
 from translane_server.settings.server_settings import ServerSettings
 
 # A folder with one of these may be a checkpoint: of Hugging Face, `translane train`, fairseq, OpenNMT-py or Marian.
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.pt", "*.npz")
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.pt", "*.npz", "model*.intgemm*.bin")
 # What no export reads: weights of other frameworks, and whatever lies in folders.
 _NEEDLESS = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "*.tflite", "*.png", "*.jpg", "*/*"]
 _PICKLES = ["*.bin", "*.pt", "*.pth"]
@@ -58,12 +60,14 @@ class _Checkpoint:
         name: what its model is called; empty for what the exporter calls it.
         state: changes with its files.
         folder: returns the folder of its files.
+        arguments: further ones of the export.
     """
 
     title: str
     name: str
     state: str
     folder: Callable[[], Path]
+    arguments: Sequence[str] = ()
 
 
 def with_bundles(settings: ServerSettings) -> ServerSettings:
@@ -94,6 +98,12 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
             return RemotePlace(ModelUrl.parse(f"hf://{name}@{commit}"), place.name)
         download = partial(_download, name, asked, commit, files)
         found = _Checkpoint(title, name.partition("/")[2], f"{name}@{commit}", download)
+    elif is_firefox(place):
+        kept = model_cache(settings) / "firefox"
+        model = look_up(title, settings.firefox_models, kept)
+        languages = ("--source-language", model.source, "--target-language", model.target)
+        name = f"{model.source}-{model.target}"
+        found = _Checkpoint(title, name, model.state, partial(model.folder, kept), languages)
     elif (place.folder / MANIFEST).exists() or not any(_weights_in(place.folder)):
         return place
     else:
@@ -189,7 +199,7 @@ def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
             folder = checkpoint.folder()
             print(f"translane: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
             command = [sys.executable, "-m", "translane", "export", str(folder), "-o", str(bundle)]
-            command += ["--precision", precision, *(["--name", name] if name else [])]
+            command += ["--precision", precision, *(["--name", name] if name else []), *checkpoint.arguments]
             # The lock is held until the export ends, even if this process is killed.
             if code := _run(command, lock.fileno()):
                 raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")

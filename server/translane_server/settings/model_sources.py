@@ -23,6 +23,12 @@ from pydantic_core import PydanticCustomError
 from translane_server.bundle.manifest import LONGEST_MODEL_NAME, MODEL_NAME
 from translane_server.settings.loader import UNQUOTED
 
+FIREFOX_NAME = re.compile(r"firefox:([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)", re.ASCII)
+"""A model of Firefox by its languages: firefox:de-en."""
+
+FIREFOX_LIST = "https://firefox.settings.services.mozilla.com/v1/buckets/main/collections/translations-models/records"
+"""Where Mozilla's public list of Firefox's models is."""
+
 _MOST_CHARACTERS = 4_000
 # A name of the Hub, with or without a revision.
 _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
@@ -143,7 +149,14 @@ def is_bundled(place: ModelPlace | RemotePlace) -> bool:
 
 def is_named(place: ModelPlace | RemotePlace) -> bool:
     """Whether a place is the name of a model, wherever its files are."""
-    return is_bundled(place) or hub_name(place) is not None
+    if isinstance(place, RemotePlace):
+        return False
+    return is_bundled(place) or is_firefox(place) or hub_name(place) is not None
+
+
+def is_firefox(place: ModelPlace) -> bool:
+    """Whether a place is the name of a model of Firefox, and no folder."""
+    return bool(FIREFOX_NAME.fullmatch(str(place.folder))) and not place.folder.exists()
 
 
 def users_cache(environ: Mapping[str, str]) -> Path | None:

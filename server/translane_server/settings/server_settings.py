@@ -23,6 +23,7 @@ from translane_server.bundle.manifest import MODEL_NAME
 from translane_server.settings.loader import Flag, Settings, first_problem, flag_name
 from translane_server.settings.model_sources import (
     BUNDLED_MODEL_URL,
+    FIREFOX_LIST,
     ModelPlace,
     RemotePlace,
     open_url,
@@ -139,11 +140,14 @@ class ServerSettings(Settings):
         BeforeValidator(read_places),
         Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
     ] = None
-    """Models to serve: folders, URLs, names on the Hugging Face Hub, or zh-en; NAME=… gives one another name."""
+    """Models to serve: folders, URLs, names on the Hugging Face Hub, models of Firefox such as firefox:de-en, or zh-en;
+    NAME=… gives one another name."""
     models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = None
     """Folder of models to serve: each folder in it is a model of that name."""
     model_cache: _Folder = None
     """Folder of the bundles that were downloaded or exported; by default in the user's cache folder."""
+    firefox_models: Annotated[str, Flag("URL")] = FIREFOX_LIST
+    """List of Firefox's models: a collection of Remote Settings, or a .json file at a mirror or in a folder."""
     model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = 32 * 1024**3
     """Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes]."""
     bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = BUNDLED_MODEL_URL

@@ -232,8 +232,8 @@ def test_all_that_is_not_supported_is_said_at_once(changing, name):
                 "layer-normalization": True,
                 "transformer-decoder-dim-ffn": 7,
             },
-            "layer-normalization is True, which is not supported; norms before sublayers with an SSRU are not supported;"
-            " transformer-decoder-dim-ffn is 7, and only 0, 48 are supported",
+            "layer-normalization is True, which is not supported; norms before sublayers with an SSRU are not supported"
+            "; transformer-decoder-dim-ffn is 7, and only 0, 48 are supported",
         ),
         ("Marian .npz", {"transformer-preprocess": "n"}, "'n', 'an', '' and '' without dropout, and supported are"),
         ("BART", {"d_model": None}, "the setting d_model is missing"),

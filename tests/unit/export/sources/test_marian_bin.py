@@ -1,0 +1,150 @@
+"""Containers of Marian's: what they say is checked before it costs anything."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from translane_export.errors import ExportError
+from translane_export.sources.marian_bin import is_container, read_container
+from translane_export.sources.marian_shortlist import read_lexicon
+
+FLOAT32, INT8, INTGEMM8 = 0x404, 0x101, 0x4101
+
+
+def container(arrays, version=1, gap=8):
+    """The container of arrays: name, type, shape and block of each."""
+    heads = [struct.pack("<QQQQ", len(name) + 1, kind, len(shape), len(block)) for name, kind, shape, block in arrays]
+    shapes = [struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in arrays]
+    start = [struct.pack("<QQ", version, len(arrays)), *heads, *(f"{name}\0".encode() for name, *_ in arrays), *shapes]
+    return b"".join([*start, struct.pack("<Q", gap), bytes(gap), *(block for *_, block in arrays)])
+
+
+def int8(values, factor):
+    return np.array(values, np.int8).tobytes() + struct.pack("<f", factor) + bytes(5)
+
+
+ARRAYS = [
+    ("Wemb", INTGEMM8, (3, 2), int8([1, 2, 3, 4, -5, -6], 2.0)),
+    ("decoder_l1_rnn_W", INTGEMM8, (2, 3), int8([1, 2, 3, 4, 5, 6], 4.0)),
+    ("decoder_l1_rnn_bf", FLOAT32, (1, 2), struct.pack("<ff", 0.5, -1) + bytes(8)),
+    ("special:model.yml", INT8, (5,), b"a: 1\0" + bytes(3)),
+]
+
+
+def test_arrays_are_the_numbers_that_they_stand_for(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(container(ARRAYS))
+    assert is_container(path)
+    found = read_container(path)
+    assert found["Wemb"].tolist() == [[0.5, 1], [1.5, 2], [-2.5, -3]]
+    assert found["decoder_l1_rnn_W"].tolist() == [[0.25, 0.75, 1.25], [0.5, 1.0, 1.5]]  # stored [out, in]
+    assert found["decoder_l1_rnn_bf"].tolist() == [[0.5, -1]]
+    assert found["special:model.yml"].numpy().tobytes() == b"a: 1\0"
+
+
+def changed(number, **fields):
+    arrays = [list(each) for each in ARRAYS]
+    for place, name in enumerate(("name", "kind", "shape", "block")):
+        arrays[number][place] = fields.get(name, arrays[number][place])
+    return container(arrays)
+
+
+WHOLE = container(ARRAYS)
+HUGE = (1 << 62) - 1
+BROKEN = {
+    "nothing": (b"", "cut off or damaged"),
+    "version": (container(ARRAYS, version=2), "no container of Marian's of version 1"),
+    "arrays": (struct.pack("<QQ", 1, HUGE) + WHOLE[16:], "and 10,000 is the most that is read"),
+    "fewer arrays": (struct.pack("<QQ", 1, 9_999) + WHOLE[16:], "cut off or damaged"),
+    "name": (WHOLE[:16] + struct.pack("<Q", HUGE) + WHOLE[24:], "a name is longer"),
+    "dimensions": (WHOLE[:32] + struct.pack("<Q", HUGE) + WHOLE[40:], "too many dimensions"),
+    "block": (WHOLE[:40] + struct.pack("<Q", HUGE) + WHOLE[48:], "not as many as it says"),
+    "cut": (WHOLE[:-1], "not as many as it says"),
+    "more": (WHOLE + b"\0", "not as many as it says"),
+    "shape": (changed(0, shape=(1 << 30, 1 << 30)), "has 15 bytes"),
+    "negative": (changed(0, shape=(-3, -2)), r"is \[-3, -2\], and has"),
+    "type": (changed(0, kind=0x4102), "of the type 0x4102, and float32, float16 and intgemm8 are read"),
+    "factor": (changed(0, block=int8([0] * 6, 0.0)), "is divided by 0, which is no factor"),
+    "no number": (changed(0, block=int8([0] * 6, float("nan"))), "is divided by nan"),
+    "twice": (changed(0, name="decoder_l1_rnn_W"), "an array twice"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), BROKEN.values(), ids=BROKEN)
+def test_what_is_wrong_is_said_and_takes_no_memory(tmp_path, content, said):
+    path = tmp_path / "model.bin"
+    path.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(ExportError, match=said):
+        read_container(path)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 21
+    tracemalloc.stop()
+
+
+def test_no_changed_byte_does_more_than_be_refused(tmp_path):
+    path, pick = tmp_path / "model.bin", random.Random(1)
+    for _ in range(1_500):
+        content = bytearray(WHOLE)
+        for _ in range(pick.randint(1, 4)):
+            content[pick.randrange(len(content))] = pick.choice((0, 1, 0x7F, 0x80, 0xFF, pick.randrange(256)))
+        path.write_bytes(content[: pick.choice((len(content), pick.randrange(len(content))))])
+        try:
+            found = read_container(path)
+        except ExportError:
+            continue
+        assert sum(tensor.numel() for tensor in found.values()) <= len(WHOLE)
+        assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
+
+
+def lexicon(lists, first=4, best=50, checksum=None):
+    offsets = np.cumsum([0, *map(len, lists)])
+    flat = np.array([each for tokens in lists for each in tokens], "<u4")
+    body = struct.pack("<QQQQ", first, best, len(offsets), len(flat)) + offsets.astype("<u8").tobytes() + flat.tobytes()
+    found = 0
+    for value in np.frombuffer(body, "<u8", len(body) // 8).tolist():
+        found ^= (value + 0x9E3779B9 + ((found << 6) & (1 << 64) - 1) + (found >> 2)) & (1 << 64) - 1
+    return struct.pack("<QQ", 0xF11A48D5013417F5, found if checksum is None else checksum) + body
+
+
+LISTS = [[], [], [7, 9], [20], [21, 30, 31]]
+
+
+@pytest.mark.parametrize(
+    ("is_shared", "source", "expected"),
+    [
+        (False, [2, 0], [0, 1, 2, 3, 4, 5, 7, 9]),
+        (True, [4, 0], [0, 1, 2, 3, 4, 21, 30, 31]),
+        (False, [4, 3, 2], [*range(12), 20, 21, 30, 31]),
+        (False, [0], [0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_a_sentence_s_list_is_marian_s(tmp_path, is_shared, source, expected):
+    path = tmp_path / "lex.50.50.deen.s2t.bin"
+    path.write_bytes(lexicon(LISTS))
+    found = read_lexicon(path, 5, 40, is_shared=is_shared)
+    assert found.tokens(source).tolist() == expected
+    assert found.tokens(source, [39]).tolist() == [*expected, 39]
+
+
+@pytest.mark.parametrize(
+    ("content", "sizes", "said"),
+    [
+        (b"", (5, 40), "no binary shortlist"),
+        (lexicon(LISTS)[:-1], (5, 40), "cut off or damaged"),
+        (lexicon(LISTS, checksum=1), (5, 40), "its checksum is another one"),
+        (lexicon(LISTS), (6, 40), "has lists of 5 pieces, and the source's vocabulary has 6"),
+        (lexicon(LISTS), (5, 31), "a piece that is none of the 31"),
+        (lexicon(LISTS, first=0), (5, 40), "a piece that is none of the 40"),
+    ],
+)
+def test_a_shortlist_that_is_wrong(tmp_path, content, sizes, said):
+    path = tmp_path / "lex.50.50.deen.s2t.bin"
+    path.write_bytes(content)
+    with pytest.raises(ExportError, match=said):
+        read_lexicon(path, *sizes, is_shared=False)
