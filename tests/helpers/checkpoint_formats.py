@@ -19,6 +19,7 @@ from torch import Tensor
 from helpers import hugging_face
 from helpers.bundles import random_checkpoint
 from helpers.marian_files import MarianFolder, MarianModel, changed, marian_folder, marian_mt, settings_of
+from helpers.marian_students import FLOAT16, FLOAT32, INT8, container
 from helpers.pickled_checkpoints import Made, fairseq_checkpoint, opennmt_checkpoint
 from translane_export.checkpoint import Checkpoint, load_checkpoint
 from translane_export.errors import ExportError
@@ -154,6 +155,26 @@ def _save_marian(made: MarianFolder, subject: Subject) -> None:
     made.save()
 
 
+def _marian_bin(folder: Path) -> Subject:
+    subject = _marian(folder, MarianModel())
+    subject.made.path.unlink()
+    subject.file, subject.write = "model.ende.intgemm.alphas.bin", _save_marian_bin
+    subject.save()
+    return subject
+
+
+def _save_marian_bin(subject: Subject) -> None:
+    kinds = {torch.float32: FLOAT32, torch.float16: FLOAT16, torch.int8: INT8}
+    text = settings_of(changed(subject.made.model, **subject.settings)).encode() + b"\0"
+    arrays = [
+        (name, kinds[tensor.dtype], tensor.shape, tensor.numpy().tobytes())
+        for name, tensor in sorted(subject.weights.items())
+        if ":" not in name
+    ]
+    arrays.append(("special:model.yml", INT8, (len(text),), text))
+    (subject.folder / subject.file).write_bytes(container(arrays))
+
+
 def _hugging_face(folder: Path, name: str) -> Subject:
     model = hugging_face.draw(hugging_face.MODELS[name])
     model.save_pretrained(folder)
@@ -209,6 +230,7 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
         folder, MarianModel(tying="target", activation="gelu"), joint=False
     ),
     "Marian .npz, an output of its own": lambda folder: _marian(folder, MarianModel(tying="source", transposed=True)),
+    "Marian .bin": _marian_bin,
     "Translane": _translane,
     **{name: partial(_hugging_face, name=name) for name in hugging_face.MODELS},
 }

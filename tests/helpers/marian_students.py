@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+FLOAT32, FLOAT16, INT8, INTGEMM8 = 0x404, 0x402, 0x101, 0x4101
+Array = tuple[str, int, Sequence[int], bytes]
 
 NAMES = ("de-en-shared", "zh-en-split")
 SHARED = next(
@@ -33,3 +39,22 @@ def recorded(name: str) -> list[tuple[str, str]]:
     """Sources, and what fxtranslate 0.5.0 makes of them."""
     lines = (STUDENTS / name / "expected.tsv").read_text(encoding="utf-8").splitlines()
     return [(source, target) for source, _, target in (line.partition("\t") for line in lines)]
+
+
+def lexicon(lists: Sequence[Sequence[int]], first: int = 4, checksum: int | None = None) -> bytes:
+    """A binary shortlist of Marian's: the targets of each source piece, of 50 at most."""
+    offsets = np.cumsum([0, *map(len, lists)])
+    flat = np.array([each for tokens in lists for each in tokens], "<u4")
+    body = struct.pack("<QQQQ", first, 50, len(offsets), len(flat)) + offsets.astype("<u8").tobytes() + flat.tobytes()
+    found = 0
+    for value in np.frombuffer(body, "<u8", len(body) // 8).tolist():
+        found ^= (value + 0x9E3779B9 + ((found << 6) & (1 << 64) - 1) + (found >> 2)) & (1 << 64) - 1
+    return struct.pack("<QQ", 0xF11A48D5013417F5, found if checksum is None else checksum) + body
+
+
+def container(arrays: Sequence[Array], version: int = 1, gap: int = 8) -> bytes:
+    """The container of arrays: name, type, shape and block of each."""
+    heads = [struct.pack("<QQQQ", len(name) + 1, kind, len(shape), len(block)) for name, kind, shape, block in arrays]
+    shapes = [struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in arrays]
+    start = [struct.pack("<QQ", version, len(arrays)), *heads, *(f"{name}\0".encode() for name, *_ in arrays), *shapes]
+    return b"".join([*start, struct.pack("<Q", gap), bytes(gap), *(block for *_, block in arrays)])

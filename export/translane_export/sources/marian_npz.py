@@ -162,7 +162,7 @@ def _with_names(languages: Languages, file: str) -> Languages:
 
 
 def _model_files(folder: Path) -> list[str]:
-    packed = (path.name for path in folder.glob("*.bin") if is_container(path))
+    packed = (path.name for path in folder.glob("*.bin") if path.match("model.*.intgemm*.bin") or is_container(path))
     return sorted([*(path.name for path in folder.glob("*.npz")), *packed])
 
 

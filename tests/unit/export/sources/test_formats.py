@@ -27,7 +27,7 @@ from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
 
-ONE_OF_EACH = ("fairseq", "OpenNMT-py", "Marian .npz", "T5", "BART", "Translane")
+ONE_OF_EACH = ("fairseq", "OpenNMT-py", "Marian .npz", "Marian .bin", "T5", "BART", "Translane")
 BUNDLE = "model bundle"
 FOREIGN = ONE_OF_EACH[:-1]
 WITH_VOCABULARIES = ("fairseq", "OpenNMT-py", "Marian .npz")

@@ -10,19 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.marian_students import FLOAT32, INT8, INTGEMM8, container, lexicon
 from translane_export.errors import ExportError
 from translane_export.sources.marian_bin import is_container, read_container
 from translane_export.sources.marian_shortlist import read_lexicon
-
-FLOAT32, INT8, INTGEMM8 = 0x404, 0x101, 0x4101
-
-
-def container(arrays, version=1, gap=8):
-    """The container of arrays: name, type, shape and block of each."""
-    heads = [struct.pack("<QQQQ", len(name) + 1, kind, len(shape), len(block)) for name, kind, shape, block in arrays]
-    shapes = [struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in arrays]
-    start = [struct.pack("<QQ", version, len(arrays)), *heads, *(f"{name}\0".encode() for name, *_ in arrays), *shapes]
-    return b"".join([*start, struct.pack("<Q", gap), bytes(gap), *(block for *_, block in arrays)])
 
 
 def int8(values, factor):
@@ -100,16 +91,6 @@ def test_no_changed_byte_does_more_than_be_refused(tmp_path):
             continue
         assert sum(tensor.numel() for tensor in found.values()) <= len(WHOLE)
         assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
-
-
-def lexicon(lists, first=4, best=50, checksum=None):
-    offsets = np.cumsum([0, *map(len, lists)])
-    flat = np.array([each for tokens in lists for each in tokens], "<u4")
-    body = struct.pack("<QQQQ", first, best, len(offsets), len(flat)) + offsets.astype("<u8").tobytes() + flat.tobytes()
-    found = 0
-    for value in np.frombuffer(body, "<u8", len(body) // 8).tolist():
-        found ^= (value + 0x9E3779B9 + ((found << 6) & (1 << 64) - 1) + (found >> 2)) & (1 << 64) - 1
-    return struct.pack("<QQ", 0xF11A48D5013417F5, found if checksum is None else checksum) + body
 
 
 LISTS = [[], [], [7, 9], [20], [21, 30, 31]]
