@@ -74,6 +74,7 @@ docs/ray-serve
 :caption: Have a model
 docs/export
 docs/bring-your-own
+docs/students
 docs/training
 docs/distillation
 docs/quality

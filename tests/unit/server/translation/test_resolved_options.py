@@ -106,3 +106,22 @@ def test_alignment_needs_a_bundle_that_gives_it(name, value, none):
 
 def test_terminology_needs_a_server_with_beams():
     assert list(wrong(beams=1, terminology=[term()])) == ["terminology"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "longest"),
+    [
+        ("abc", {}, 8),  # four tokens with the end of the sentence
+        ("a" * 19, {}, 20),
+        ("abc", {"max_length": 15}, 15),
+        ("abc", {"min_length": 11}, 11),
+        ("abc", {"beam_size": 2}, 8),
+    ],
+)
+def test_a_model_may_bound_translations_by_their_sources(text, options, longest):
+    bounded = RequestLimits(4, 8, TokenLimits(32, 24, 20, default_factor=2.0), max_beam_size=6)
+    plans = RequestPlans(make_manifest(), TOKENIZER, bounded)
+    plan = plans.of(TranslationRequest([""], options=checked_options(options)))
+    assert not plan.wrong
+    (ids,) = TOKENIZER.encode([text])
+    assert plan.sentence(Segment(text, ids)).options.max_length == longest
