@@ -19,7 +19,7 @@ from torch import Tensor
 from helpers import hugging_face
 from helpers.bundles import random_checkpoint
 from helpers.marian_files import MarianFolder, MarianModel, changed, marian_folder, marian_mt, settings_of
-from helpers.marian_students import FLOAT16, FLOAT32, INT8, container
+from helpers.marian_students import FLOAT16, FLOAT32, INT8, Array, container
 from helpers.pickled_checkpoints import Made, fairseq_checkpoint, opennmt_checkpoint
 from translane_export.checkpoint import Checkpoint, load_checkpoint
 from translane_export.errors import ExportError
@@ -166,7 +166,7 @@ def _marian_bin(folder: Path) -> Subject:
 def _save_marian_bin(subject: Subject) -> None:
     kinds = {torch.float32: FLOAT32, torch.float16: FLOAT16, torch.int8: INT8}
     text = settings_of(changed(subject.made.model, **subject.settings)).encode() + b"\0"
-    arrays = [
+    arrays: list[Array] = [
         (name, kinds[tensor.dtype], tensor.shape, tensor.numpy().tobytes())
         for name, tensor in sorted(subject.weights.items())
         if ":" not in name

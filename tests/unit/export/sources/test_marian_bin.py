@@ -40,10 +40,8 @@ def test_arrays_are_the_numbers_that_they_stand_for(tmp_path):
 
 
 def changed(number, **fields):
-    arrays = [list(each) for each in ARRAYS]
-    for place, name in enumerate(("name", "kind", "shape", "block")):
-        arrays[number][place] = fields.get(name, arrays[number][place])
-    return container(arrays)
+    old = dict(zip(("name", "kind", "shape", "block"), ARRAYS[number], strict=True))
+    return container([*ARRAYS[:number], tuple({**old, **fields}.values()), *ARRAYS[number + 1 :]])
 
 
 WHOLE = container(ARRAYS)
