@@ -58,3 +58,34 @@ def container(arrays: Sequence[Array], version: int = 1, gap: int = 8) -> bytes:
     shapes = [struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in arrays]
     start = [struct.pack("<QQ", version, len(arrays)), *heads, *(f"{name}\0".encode() for name, *_ in arrays), *shapes]
     return b"".join([*start, struct.pack("<Q", gap), bytes(gap), *(block for *_, block in arrays)])
+
+
+def tiny_student(folder: Path, width: int = 16) -> Path:
+    """A student of one layer a side with random weights, which soon end a translation, in float32."""
+    student_folder(folder, "de-en-shared")
+    square, row, pieces = (width, width), (1, width), 2000
+    shapes: dict[str, tuple[int, int]] = {"Wemb": (pieces, width), "decoder_ff_logit_out_b": (1, pieces)}
+    shapes |= {"decoder_l1_rnn_W": square, "decoder_l1_rnn_Wf": square, "decoder_l1_rnn_bf": row}
+    for part in ("encoder_l1_self", "decoder_l1_context"):
+        shapes |= {f"{part}_{kind}{letter}": square if kind == "W" else row for kind in "Wb" for letter in "qkvo"}
+    for part in ("encoder_l1_ffn", "decoder_l1_ffn"):
+        shapes |= {f"{part}_W1": square, f"{part}_b1": row, f"{part}_W2": square, f"{part}_b2": row}
+    norms = (
+        "encoder_l1_self_Wo",
+        "encoder_l1_ffn_ffn",
+        "decoder_l1_rnn_ffn",
+        "decoder_l1_context_Wo",
+        "decoder_l1_ffn_ffn",
+    )
+    shapes |= {f"{norm}_ln_{kind}": row for norm in norms for kind in ("scale", "bias")}
+    draw = np.random.default_rng(5)
+    arrays = {name: draw.standard_normal(shape).astype("<f4") * np.float32(0.3) for name, shape in shapes.items()}
+    arrays["decoder_ff_logit_out_b"][0, 0] = 4
+    settings = {"type": "transformer", "transformer-decoder-autoreg": "rnn", "dec-cell": "ssru", "dim-emb": width}
+    settings |= {"enc-depth": 1, "dec-depth": 1, "transformer-heads": 2, "transformer-dim-ffn": width}
+    settings |= {"transformer-ffn-activation": "relu", "transformer-postprocess": "dan"}
+    text = "".join(f"{name}: {value}\n" for name, value in settings.items()).encode() + b"\0"
+    stored: list[Array] = [(name, FLOAT32, array.shape, array.tobytes()) for name, array in sorted(arrays.items())]
+    stored.append(("special:model.yml", INT8, (len(text),), text))
+    (folder / "model.deen.intgemm.alphas.bin").write_bytes(container(stored))
+    return folder

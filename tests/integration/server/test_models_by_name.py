@@ -20,8 +20,10 @@ import torch
 import transformers
 
 from helpers.file_server import serving_files, wait_until
+from helpers.firefox_list import serving_list
 from helpers.foreign_folders import marian
 from helpers.hub import serving_hub
+from helpers.marian_students import needs_students, tiny_student
 from helpers.server_process import running_server
 from translane_server.settings.model_sources import BUNDLED_MODEL_URL
 
@@ -244,3 +246,24 @@ def test_a_token_is_shown_to_the_hub_and_to_nobody_else(environ, checkpoint):
         assert "pip install 'translane[export]'" in run.stderr
         assert hub.downloads() == []
         assert "hf_secret" not in run.stdout + run.stderr
+
+
+@needs_students
+@pytest.mark.slow
+def test_a_model_of_firefox_is_fetched_and_exported_once(environ, tmp_path):
+    with serving_list() as models:
+        student = tiny_student(tmp_path / "student")
+        for path in student.iterdir():
+            models.add(path.name.partition(".")[0], path.name, path.read_bytes())
+        environ["TRANSLANE_FIREFOX_MODELS"] = models.url
+        first = check(environ, "firefox:de-en")
+        assert first.returncode == 0, first.stderr
+        assert re.search(r"model de-en: version 1@\w+, fp32, on cpu", first.stdout)
+        asked = len(models.asked)
+        second = check(environ, "firefox:de-en")
+        assert (second.returncode, "exporting" in second.stderr) == (0, False), second.stderr
+        assert len(models.asked) == asked + 2  # the list alone
+    gone = check(environ, "mine=firefox:de-en")
+    assert (gone.returncode, "the last one holds" in gone.stderr) == (0, True), gone.stderr
+    missing = check(environ, "firefox:fr-en")
+    assert "firefox:fr-en: the list of Firefox's models has no such one among its 1 pairs" in missing.stderr

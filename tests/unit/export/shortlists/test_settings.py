@@ -2,7 +2,9 @@
 
 import pytest
 
-from translane_export.combinations import check_settings
+from helpers.bundles import random_checkpoint
+from translane_export.checkpoint import load_checkpoint
+from translane_export.combinations import check_checkpoint, check_settings
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
 from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
@@ -22,7 +24,6 @@ def test_the_environment_sets_what_flags_do():
     [
         (["--shortlist", "rules.vmap", "--precision", "fp16"], "--shortlist is for fp32 and int8 bundles, and fp16"),
         (["--shortlist", "rules.vmap", "--format", "torchscript"], "--shortlist is for .* TorchScript files have none"),
-        (["--decoding-defaults", "use_shortlist=true"], "--decoding-defaults use_shortlist needs a --shortlist"),
     ],
 )
 def test_what_has_no_shortlist_is_refused(flags, named):
@@ -31,3 +32,12 @@ def test_what_has_no_shortlist_is_refused(flags, named):
     )
     with pytest.raises(ExportError, match=named):
         check_settings(settings)
+
+
+def test_a_checkpoint_without_a_shortlist_needs_one_to_use(tmp_path):
+    random_checkpoint(tmp_path / "model")
+    settings = ExportSettings(
+        checkpoint=tmp_path / "model", output=tmp_path / "bundle", decoding_defaults="use_shortlist=true"
+    )
+    with pytest.raises(ExportError, match="--decoding-defaults use_shortlist needs a --shortlist"):
+        check_checkpoint(settings, load_checkpoint(tmp_path / "model"))
