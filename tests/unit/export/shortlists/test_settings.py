@@ -8,6 +8,7 @@ from translane_export.combinations import check_checkpoint, check_settings
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
 from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
+from translane_server.bundle.manifest import SearchDefaults
 from translane_server.settings.loader import load_settings
 
 
@@ -37,7 +38,7 @@ def test_what_has_no_shortlist_is_refused(flags, named):
 def test_a_checkpoint_without_a_shortlist_needs_one_to_use(tmp_path):
     random_checkpoint(tmp_path / "model")
     settings = ExportSettings(
-        checkpoint=tmp_path / "model", output=tmp_path / "bundle", decoding_defaults="use_shortlist=true"
+        checkpoint=tmp_path / "model", output=tmp_path / "bundle", decoding_defaults=SearchDefaults(use_shortlist=True)
     )
     with pytest.raises(ExportError, match="--decoding-defaults use_shortlist needs a --shortlist"):
         check_checkpoint(settings, load_checkpoint(tmp_path / "model"))
