@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Literal
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle, read_manifest
 from translane_server.bundle.manifest import Precision
 from translane_server.core.errors import BundleError, DeviceError
+from translane_server.core.terminal import ending
 
 Device = Literal["cpu", "cuda"]
 RequestedDevice = Literal["auto", "cpu", "cuda"]
@@ -80,12 +80,8 @@ def why_no_cuda(precision: Precision) -> str:
         return f"CUDA did not answer within {_PATIENCE:.0f} seconds"
     if asked.returncode == 0:
         return ""
-    if asked.returncode < 0:
-        names = {each.value: each.name for each in signal.Signals}  # a real-time signal has none
-        number = -asked.returncode
-        return f"the process that tried CUDA was ended by {names.get(number, f'signal {number}')}"
-    reason = asked.stdout.strip().splitlines()
-    return reason[-1] if reason else f"the process that tried CUDA ended with exit code {asked.returncode}"
+    reason = asked.stdout.strip().splitlines() if asked.returncode > 0 else ()
+    return reason[-1] if reason else f"the process that tried CUDA {ending(asked.returncode)}"
 
 
 def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Device]:

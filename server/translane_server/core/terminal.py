@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterable
 
@@ -50,6 +51,14 @@ def listed(names: Iterable[str]) -> str:
         some.append(name)
     more = len(every) - len(some)
     return ", ".join(some) + (f" and {more} more" if more else "")
+
+
+def ending(code: int) -> str:
+    """How a process ended, by its exit code: "ended with exit code 1", or "was ended by SIGKILL"."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {each.value: each.name for each in signal.Signals}  # a real-time signal has none
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
 
 
 def write_output(text: str) -> None:

@@ -50,21 +50,14 @@ class ServerLink(Protocol):
         """
 
     def put(self, output: EngineOutput) -> None:
-        """Send an output.
-
-        Raises:
-            ServerGoneError: the server has closed the connection.
-        """
+        """Send an output. Raises ServerGoneError if the server has closed the connection."""
 
 
 class EngineLoop:
-    """Decodes the sequences that the server sends.
+    """Decodes the sequences that the server sends, with a backend that the caller closes.
 
-    Args:
-        backend: runs the model; the caller closes it.
-        server: sends inputs and takes outputs.
-        at_work: called with True before the loop has work, and with False when it has none.
-        clock: monotonic clock [seconds], equal to the server's clock.
+    `at_work` is called with True before the loop has work, and with False when it has none. `clock` is monotonic
+    [seconds], and equal to the server's.
     """
 
     def __init__(

@@ -125,20 +125,13 @@ class SentenceResult(NamedTuple):
     timing: Timing
 
 
-EncodeRun = tuple[float, int]
-"""Seconds and source tokens of one encoder run."""
-
-RowRun = tuple[float, int]
-"""Seconds and rows of one decode step, or of one copy of rows."""
-
-
 class StepStats(NamedTuple):
     """Measurements, in the order in which they were taken."""
 
-    encodes: list[EncodeRun]  # runs of the encoder
+    encodes: list[tuple[float, int]]  # seconds and source tokens of each run of the encoder
     queue_times: list[float]  # waiting time of each sentence, until it got its row; without the encoder run
-    steps: list[RowRun]  # decode steps. Each row got one token.
-    moves: list[RowRun]  # copies of rows between two steps
+    steps: list[tuple[float, int]]  # seconds and rows of each decode step. Each row got one token.
+    moves: list[tuple[float, int]]  # seconds and rows of each copy of rows between two steps
     first_token_times: list[float]  # time from the acceptance of each sentence to its first token
 
 

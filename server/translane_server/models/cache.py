@@ -48,11 +48,7 @@ class Hold:
 
 
 class ModelCache:
-    """The folder of downloaded bundles, which is made if it is missing. Raises BundleError if it cannot be made.
-
-    Args:
-        most_bytes: the setting `model_cache_bytes`.
-    """
+    """The folder of downloaded bundles, which is made if it is missing. Raises BundleError if it cannot be made."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self.folder = folder

@@ -135,11 +135,7 @@ class Dispatcher:
         return not self._over and State.FAILING in states and states <= {State.FAILING, State.RESTING}
 
     async def start(self) -> None:
-        """Start all workers but the spare ones.
-
-        Raises:
-            StartupError: a worker cannot start.
-        """
+        """Start all workers but the spare ones. Raises StartupError if one cannot start."""
         self._spares.start(self._residents)
         starting = [asyncio.create_task(worker.start(self)) for worker in self._residents]
         try:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from translane_server.core.terminal import ending
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.messages import CODE, PID, ModelSetup, WorkerSetup, read_report, send_connection
@@ -82,7 +83,7 @@ class OwnProcess:
     def end(self, *, at_once: bool) -> str:
         if self._process is None:
             return "was not started"
-        return _told(_ended(self._process, 0 if at_once else _ENDING_TIME))
+        return ending(_ended(self._process, 0 if at_once else _ENDING_TIME))
 
     def close(self) -> None:
         """Nothing is kept for later replicas."""
@@ -187,7 +188,7 @@ class _Parent:
                     self._process.kill()
                 self._changed.wait_for(lambda: self._replica_has_ended(number))
             code = self._reports.get((number, CODE))
-        return _told(self._process.wait() if code is None else code)
+        return ending(self._process.wait() if code is None else code)
 
     def close(self) -> None:
         """End the process, and the replicas that are left."""
@@ -232,13 +233,3 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def _told(code: int) -> str:
-    """How a process ended, by its exit code."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was ended by signal {-code}"

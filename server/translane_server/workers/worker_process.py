@@ -100,11 +100,7 @@ class SocketLink:
         self.send(pack_output(output))
 
     def send(self, message: object) -> None:
-        """Send a message.
-
-        Raises:
-            ServerGoneError: the server has closed the connection.
-        """
+        """Send a message. Raises ServerGoneError if the server has closed the connection."""
         try:
             self._connection.sendall(framed(message))
         except (BrokenPipeError, ConnectionResetError):
