@@ -60,7 +60,7 @@ def _specification(checkpoint: Any) -> Any:
 
     from translane_export.model import TransformerConfig
 
-    config = checkpoint.config
+    config, fields = checkpoint.config, TransformerConfig.model_fields
     unsupported = {
         "RMSNorm": config.norm_kind != "layer",
         "gated feed-forward networks": config.gated,
@@ -72,7 +72,7 @@ def _specification(checkpoint: Any) -> Any:
         "scaled logits": config.logit_scale != 1,
         "suppressed ids": bool(config.suppressed_ids),
         "heads of another size": config.head_dim * config.heads != config.d_model,
-        **{name: getattr(config, name) != getattr(TransformerConfig, name) for name in _ATTENTION},
+        **{name: getattr(config, name) != fields[name].default for name in _ATTENTION},
     }
     if names := [name for name, found in unsupported.items() if found]:
         raise ValueError(f"this conversion for CTranslate2 does not cover {', '.join(names)}")
