@@ -75,7 +75,7 @@ def test_whatever_the_model_writes_everything_is_there_once(random_model, option
     if options == "prefix" and split:
         return
     choice = random.Random(f"{options} {split}")
-    texts = [text_of(choice) for _ in range(200)]
+    texts = [text_of(choice) for _ in range(80)]
     chosen = OPTIONS[options] | ({} if split is None else {"split_sentences": split})
     found = random_model.translate(texts, max_length=12, preserve=[r"\[\[\d\]\]"], **chosen)
     for text, translation in zip(texts, found, strict=True):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "models" / "zh-en"
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
-SENTENCES = 150
+SENTENCES = 50
 
 
 def request(text, *, options=None, **fields):

@@ -80,10 +80,7 @@ def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_goes_on_to_the_same_files(
-    flags: Flags, tmp_path: Path, text: Path, sent: signal.Signals
-) -> None:
+def test_an_interrupted_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Path, text: Path) -> None:
     """What translates ends with the command, and the next one goes on from its answers."""
     text.write_text("".join(f"{a}{b}\t-\n" for a in SOURCES for b in SOURCES), encoding="utf-8")
     slow = {"max_batch_size": 4, "max_length": 48}
@@ -94,7 +91,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
         assert process.stderr
         while b"to translate" not in (line := process.stderr.readline()):
             assert line
-        process.send_signal(sent)
+        process.send_signal(signal.SIGTERM)
         rest = process.stderr.read().decode()
     assert process.returncode == 130
     assert rest.endswith("translane distill: interrupted; --resume goes on from the last translations\n")
@@ -152,7 +149,7 @@ def test_a_hugging_face_folder_teaches(
     flags: Flags, tmp_path: Path, text: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its vocabularies are of another kind, so the student has its own."""
-    text.write_text("".join(f"{line}\n" for line in corpus() if 10 < len(line) < 60), encoding="utf-8")
+    text.write_text("".join(f"{line}\n" for line in corpus()[:40] if 10 < len(line) < 60), encoding="utf-8")
     folder = shutil.copytree(hugging_face_folder(FOREIGN_MODELS["BART"]), tmp_path / "bart")
     assert main(flags(teacher=folder, beam_size=1, max_length=100)) == 0
     assert "has vocabularies of its own" in capfd.readouterr().out

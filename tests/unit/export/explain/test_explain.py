@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.bundles import random_bundle
 from helpers.commands import explain as main
 
 pytestmark = pytest.mark.slow
@@ -14,7 +13,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[4]
 DEMO = ROOT / "models" / "zh-en"
 TEXT = "我有一只猫。"
-SIZES = {"d_model": 16, "ffn_size": 24, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
 FILES = {"index.html", "explain.json"}
 
 
@@ -58,13 +56,6 @@ def test_the_bundled_model(explain, tmp_path):
     assert "zh-en 1, int8; 3 encoder and 3 decoder layers, 4 heads of 64" in report
     difference = json.loads((tmp_path / "seen" / "explain.json").read_text(encoding="utf-8"))["largest_difference"]
     assert difference < 0.05  # int8 rounds what PyTorch does not
-
-
-def test_half_precision(explain, tmp_path):
-    folder = random_bundle(tmp_path / "bundle", export={"name": "half", "precision": "fp16"}, **SIZES)
-    code, report, _ = explain(folder, TEXT, "-o", tmp_path / "seen", "--threads", 1)
-    assert code == 0
-    assert "half 1, fp16; " in report
 
 
 def test_only_its_own_output_is_replaced(explain, tiny, tmp_path):
