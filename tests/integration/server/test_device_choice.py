@@ -1,7 +1,6 @@
 """`translane serve` where CUDA does not work: on the CPU, saying why, or not at all."""
 
 import re
-import shutil
 import subprocess
 import sys
 
@@ -54,20 +53,6 @@ def test_auto_serves_half_precision_on_the_cpu_and_says_why_in_one_line(serve, h
     assert any("serving on cpu" in line for line in lines)
     warnings = [line.partition(" WARNING ")[2] for line in lines if " WARNING " in line]
     assert warnings == [f"running on the CPU, not on CUDA: {why_not}"]
-
-
-def test_auto_takes_the_bundle_for_cpus_of_a_folder_of_both(serve, half, tmp_path, why_not):
-    folder = tmp_path / "both"
-    shutil.copytree(half, folder / "fp16")
-    shutil.copytree(TINY, folder / "int8")
-    lines = serve(folder, "auto")
-    assert any(line.endswith(f"model bundle {folder}: taking int8 of fp16, int8") for line in lines)
-    assert sum("running on the CPU, not on CUDA: " in line for line in lines) == 1
-
-
-def test_auto_says_nothing_of_cuda_where_the_bundle_is_for_cpus(serve):
-    lines = serve(TINY, "auto")
-    assert not any(" WARNING " in line or "CUDA" in line for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["half", "whole"])

@@ -6,7 +6,6 @@ import pytest
 
 from translane_export.errors import ExportError
 from translane_export.train.data import Columns, read_parallel_text
-from translane_export.train.errors import DataError
 from translane_export.train.settings import VocabularyKind
 from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
 
@@ -34,12 +33,6 @@ def test_each_kind_encodes_and_decodes(tmp_path: Path, sentences: list[str], kin
     assert vocabulary.decode(vocabulary.encode(sentences)) == sentences
 
 
-def test_training_again_gives_the_same_bytes(tmp_path: Path, sentences: list[str]) -> None:
-    train_vocabulary(sentences, _settings(), tmp_path / "a.spm", seed=1)
-    train_vocabulary(sentences, _settings(), tmp_path / "b.spm", seed=1)
-    assert (tmp_path / "a.spm").read_bytes() == (tmp_path / "b.spm").read_bytes()
-
-
 def test_the_first_segmentation_is_the_best_one(tmp_path: Path, sentences: list[str]) -> None:
     vocabulary = train_vocabulary(sentences, _settings(), tmp_path / "a.spm", seed=1)
     segmentations = vocabulary.best_segmentations(sentences[0], 5)
@@ -50,12 +43,6 @@ def test_the_first_segmentation_is_the_best_one(tmp_path: Path, sentences: list[
     assert vocabulary.decode([segmentation.ids for segmentation in segmentations]) == [sentences[0]] * len(
         segmentations
     )
-
-
-def test_too_large_a_vocabulary_is_refused_in_one_sentence(tmp_path: Path, sentences: list[str]) -> None:
-    with pytest.raises(DataError, match=r"^no unigram vocabulary of 5,000 pieces: Vocabulary size .*too high[^\n]*$"):
-        train_vocabulary(sentences, _settings(size=5000), tmp_path / "a.spm", seed=1)
-    assert not (tmp_path / "a.spm").exists()
 
 
 def test_a_broken_model_is_named(tmp_path: Path) -> None:

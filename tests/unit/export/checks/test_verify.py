@@ -10,7 +10,7 @@ from helpers.bundles import random_model
 from helpers.parity import check_parity
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import record_decodes
-from translane_export.checks.verify import compare, passes, verification_sources
+from translane_export.checks.verify import passes, verification_sources
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer, TransformerConfig
@@ -304,15 +304,6 @@ def test_sources_are_the_samples_that_fit_and_random_ones_of_many_lengths(model,
     assert len({len(source) for source in sources}) > 6
     assert all(source[-1] == 3 and 0 not in source and 2 not in source for source in sources)
     assert sources == verification_sources([[5, 6, 3], [], [4] * 40], model.config, 12)
-
-
-def test_progress_is_told(model, sources):
-    decoded, compared = [], []
-    decodes = record_decodes(
-        EagerBackend(model), model.config, sources, progress=lambda done, total: decoded.append((done, total))
-    )
-    compare(decodes, model, FP32, progress=lambda done, total: compared.append((done, total)))
-    assert decoded == compared == [(done, len(sources)) for done in range(1, len(sources) + 1)]
 
 
 # A greedy graph that chooses other tokens than the decoder's graph is no bundle's.
