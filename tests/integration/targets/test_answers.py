@@ -18,10 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes t
 MANY = [f"{first}{second}" for first, second in itertools.product(SENTENCES, SENTENCES[:5])]
 
 
-def texts_of(translations):
-    return [translation.text for translation in translations]
-
-
 def test_every_option_is_asked_for():
     asked = set().union(*(call.options for call in CALLS))
     assert set(DecodingOptions.__annotations__) - asked == {"use_shortlist"}

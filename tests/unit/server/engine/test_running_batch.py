@@ -25,11 +25,6 @@ def candidates(*token_ids, log_prob=-0.25):
     return Candidates(ids, np.full(ids.shape, log_prob, np.float32))
 
 
-def only(update):
-    (search,) = update.done
-    return search
-
-
 def batch(rows=8):
     return RunningBatch(rows, 8, TargetVocabulary(2, EOS), FakeBackend().align)
 
