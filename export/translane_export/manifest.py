@@ -27,6 +27,7 @@ from translane_server.bundle.manifest import (
 )
 from translane_server.bundle.shortlist import SHORTLIST_FILE
 from translane_server.core.terminal import printable
+from translane_server.text.stand_ins import STAND_INS
 
 
 def build_manifest(
@@ -111,6 +112,7 @@ def _build(
         tokenizer=checkpoint.tokenizer.entry,
         graphs=graphs,
         alignment=alignment,
+        stand_ins=tuple(checkpoint.tokenizer.load(config, checkpoint.languages).stand_ins(STAND_INS).values()),
         shortlist=SHORTLIST_FILE if graphs.shortlist else None,
         license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
         provenance=Provenance(

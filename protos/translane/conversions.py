@@ -343,6 +343,8 @@ def _fill_treatment(message: pb.Treatment, treatment: Treatment) -> None:
     message.terms.extend(map(_report_message, treatment.terms))
     message.source_language = treatment.source_language or ""
     message.pivot_language = treatment.pivot_language or ""
+    message.stand_ins = treatment.stand_ins
+    message.decoded_again = treatment.decoded_again
 
 
 def _report_message(term: TermReport) -> pb.TermReport:
@@ -367,6 +369,8 @@ def treatment_of(message: pb.Translation | pb.TranslateStreamResponse | pb.Docum
         terms=tuple(map(_report_of, treatment.terms)),
         source_language=treatment.source_language or None,
         pivot_language=treatment.pivot_language or None,
+        stand_ins=treatment.stand_ins,
+        decoded_again=treatment.decoded_again,
     )
 
 

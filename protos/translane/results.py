@@ -98,6 +98,10 @@ class Treatment:
     """BCP-47 tag of the language that the server found where the request said "auto"; otherwise None."""
     pivot_language: str | None = None
     """BCP-47 tag of the language between two models that translated one after the other; None for one model."""
+    stand_ins: int = 0
+    """How many places the model translated as stand-ins: places that were preserved, names and numbers."""
+    decoded_again: int = 0
+    """How many sentences were decoded again, because their first translation lacked a stand-in or had one twice."""
 
 
 @dataclass(frozen=True, slots=True)

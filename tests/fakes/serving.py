@@ -52,10 +52,10 @@ class FakeTokenizer(Tokenizer):
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return [[self._ids.get(c, 1) + OFFSET for c in text.strip()] for text in texts]
 
-    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+    def decode(self, ids: Sequence[Sequence[int]], replaced: Sequence[Mapping[int, str]] = ()) -> list[str]:
         return [
-            "".join(replaced.get(place, self._characters[token]) for place, token in enumerate(sentence))
-            for sentence, replaced in zip(ids, unknowns or [{}] * len(ids), strict=True)
+            "".join(changes.get(place, self._characters[token]) for place, token in enumerate(sentence))
+            for sentence, changes in zip(ids, replaced or [{}] * len(ids), strict=True)
         ]
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:

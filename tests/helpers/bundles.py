@@ -19,6 +19,7 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.checkpoint import load_checkpoint, save_checkpoint
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.settings import ExportSettings
+from translane_server.text.stand_ins import STAND_INS
 
 SOURCES = (
     "我有一只猫。",
@@ -75,16 +76,20 @@ def random_checkpoint(
     eos_bias: float = 0.0,
     joint: bool = False,
     weight_scale: float = 1.0,
+    stand_ins: bool = False,
     **config: Any,
 ) -> Path:
     """Write a checkpoint of random weights to `folder`; `config` overrides `SIZES` and `TransformerConfig`'s defaults.
 
     `eos_bias` is added to the end-of-sentence logit, because random weights alone rarely end a sentence. `joint` makes
-    one vocabulary for both sides. Every matrix is multiplied by `weight_scale`.
+    one vocabulary for both sides. Every matrix is multiplied by `weight_scale`. The vocabularies may have `stand_ins`.
     """
     texts = ((*SOURCES, *TARGETS),) * 2 if joint else (SOURCES, TARGETS)
     with tempfile.TemporaryDirectory() as scratch:
-        vocabularies = [_train_vocabulary(Path(scratch) / f"{side}.spm", text) for side, text in enumerate(texts)]
+        vocabularies = [
+            _train_vocabulary(Path(scratch) / f"{side}.spm", text, STAND_INS if stand_ins else ())
+            for side, text in enumerate(texts)
+        ]
         sizes = [sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size() for path in vocabularies]
         values = {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], **SIZES, **config}
         model = random_model(TransformerConfig(**values), seed)
@@ -156,7 +161,7 @@ def stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
     return stored(key, make)
 
 
-def _train_vocabulary(path: Path, sentences: tuple[str, ...]) -> Path:
+def _train_vocabulary(path: Path, sentences: tuple[str, ...], symbols: tuple[str, ...]) -> Path:
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences),
@@ -170,6 +175,7 @@ def _train_vocabulary(path: Path, sentences: tuple[str, ...]) -> Path:
             unk_id=1,
             bos_id=2,
             eos_id=3,
+            user_defined_symbols=list(symbols),
             minloglevel=2,
         )
     return path

@@ -15,9 +15,10 @@ from translane_export.train.batches import EncodedPair
 from translane_export.train.data import Columns, ParallelText, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.settings import TrainSettings
-from translane_export.train.stand_ins import STAND_INS, Replacements
+from translane_export.train.stand_ins import Replacements
 from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
 from translane_export.train.word_vectors import load_word_vectors
+from translane_server.text.stand_ins import STAND_INS
 
 
 @dataclass(frozen=True)

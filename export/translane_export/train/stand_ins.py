@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-STAND_INS = tuple(f"⟨{number}⟩" for number in range(1, 10))
+from translane_server.text.stand_ins import STAND_INS
 
 _NUMBER = re.compile(r"(?<![\w.,:])\d+(?:[.,:]\d+)*(?![\w.,:]*\d)", re.ASCII)
 _LATIN = re.compile(r"(?<![A-Za-z0-9'-])[A-Z][A-Za-z]+(?![A-Za-z0-9'-])")

@@ -22,8 +22,8 @@ from translane_export.file_readers import load_sentencepiece
 from translane_export.train.errors import DataError
 from translane_export.train.normalization import rules_tsv
 from translane_export.train.settings import SIMPLIFYING_SUFFIX, VocabularyKind
-from translane_export.train.stand_ins import STAND_INS
 from translane_server.core.files import replaced_whole
+from translane_server.text.stand_ins import STAND_INS
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 

@@ -190,20 +190,24 @@ class Translation(_message.Message):
     def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Treatment(_message.Message):
-    __slots__ = ("sentences", "cut_sentences", "preserved", "terms", "source_language", "pivot_language")
+    __slots__ = ("sentences", "cut_sentences", "preserved", "terms", "source_language", "pivot_language", "stand_ins", "decoded_again")
     SENTENCES_FIELD_NUMBER: _ClassVar[int]
     CUT_SENTENCES_FIELD_NUMBER: _ClassVar[int]
     PRESERVED_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     PIVOT_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    STAND_INS_FIELD_NUMBER: _ClassVar[int]
+    DECODED_AGAIN_FIELD_NUMBER: _ClassVar[int]
     sentences: int
     cut_sentences: int
     preserved: int
     terms: _containers.RepeatedCompositeFieldContainer[TermReport]
     source_language: str
     pivot_language: str
-    def __init__(self, sentences: _Optional[int] = ..., cut_sentences: _Optional[int] = ..., preserved: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[TermReport, _Mapping]]] = ..., source_language: _Optional[str] = ..., pivot_language: _Optional[str] = ...) -> None: ...
+    stand_ins: int
+    decoded_again: int
+    def __init__(self, sentences: _Optional[int] = ..., cut_sentences: _Optional[int] = ..., preserved: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[TermReport, _Mapping]]] = ..., source_language: _Optional[str] = ..., pivot_language: _Optional[str] = ..., stand_ins: _Optional[int] = ..., decoded_again: _Optional[int] = ...) -> None: ...
 
 class TermReport(_message.Message):
     __slots__ = ("source", "target", "outcome", "glossary")

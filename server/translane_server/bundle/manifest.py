@@ -357,6 +357,8 @@ class Manifest(_Model):
     tokenizer: TokenizerEntry
     graphs: Graphs
     alignment: Alignment | None = None
+    # symbols that the model has learnt to copy: each is one token of either vocabulary; see `text.stand_ins`
+    stand_ins: tuple[_Shown, ...] = ()
     shortlist: str | None = None  # the file with the shortlist; see `translane_server.bundle.shortlist`
     license: _Shown
     provenance: Provenance

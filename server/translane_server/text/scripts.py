@@ -61,3 +61,8 @@ def _scripts(language: str) -> Set[str]:
     primary, *others = standard_tag(language).split("-")
     script = next((subtag for subtag in others[:1] if len(subtag) == 4), primary)
     return {name for name, written in _WRITTEN_IN.items() if script in written.split()}
+
+
+def has_latin_letters(language: str) -> bool:
+    """Whether `language`, a BCP-47 tag, is written in Latin letters. Unknown languages are taken for such ones."""
+    return not _scripts(language)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -37,6 +37,7 @@ class AlignedText:
     pieces: Sequence[str]
     # T spans of the source text [characters]; None for a token that comes from no part of it
     sources: Sequence[tuple[int, int] | None]
+    whole: Collection[int] = ()  # the numbers of the tokens that no mark may cut: each is all that was kept of a place
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,11 @@ def atoms_of(target: AlignedText, numbers: Mapping[int, int]) -> list[Atom]:
     start = len(together.lstrip()) - len(together)
     spans: list[tuple[int, int, int]] = []  # of tokens: start, end, number of the source place
     inner: set[int] = set()  # places within a token
-    for piece, source in zip(target.pieces, target.sources, strict=True):
+    uncut: set[int] = set()  # places where no atom ends
+    for number, (piece, source) in enumerate(zip(target.pieces, target.sources, strict=True)):
         end = start + len(piece)
+        if number in target.whole:
+            uncut.update(range(start + 1, end))
         if source:
             spans.append((start, end, numbers[sum(source)]))
         inner.update(range(start + 1, end))
@@ -66,7 +70,7 @@ def atoms_of(target: AlignedText, numbers: Mapping[int, int]) -> list[Atom]:
     begin = 0
     for match in _ATOM.finditer(text):
         end = match.end()
-        if end < len(text) and end in inner and _is_unspaced(text, end):
+        if end < len(text) and (end in uncut or (end in inner and _is_unspaced(text, end))):
             continue  # the characters of a token stay together
         part = text[begin:end]
         while token < len(spans) and spans[token][1] <= begin:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -72,19 +72,28 @@ class Tokenizer:
         """Return the target ids of each text, without the end-of-sentence id."""
         return self.target.encode(texts)
 
-    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+    def decode(self, ids: Sequence[Sequence[int]], replaced: Sequence[Mapping[int, str]] = ()) -> list[str]:
         """Return the target text of each list of ids. The lists hold no end-of-sentence id.
 
         A text is its tokens' surfaces, concatenated, without the first space. U+FFFD stands for each part that is not
-        UTF-8. `unknowns` has the replacements of unknown tokens for each list, by the token's position.
+        UTF-8. `replaced` has what is written in the place of some tokens of each list, by the token's position.
         """
         surfaces = self.target.surfaces
         parts = [[surfaces[token] for token in sentence] for sentence in ids]
-        for sentence, of_sentence, replaced in zip(ids, parts, unknowns, strict=True) if unknowns else ():
-            for position, text in replaced.items():
-                assert sentence[position] == self.target.unknown, "only unknown tokens are replaced"
+        for of_sentence, changes in zip(parts, replaced, strict=True) if replaced else ():
+            for position, text in changes.items():
                 of_sentence[position] = text.encode()
         return [b"".join(each).removeprefix(b" ").decode(errors="replace") for each in parts]
+
+    def stand_ins(self, symbols: Iterable[str]) -> dict[int, str]:
+        """Return those of the symbols that both vocabularies have as one token, by their target ids."""
+        found = {}
+        for symbol in symbols:
+            (source,), (target,) = self.source.encode([symbol]), self.target.encode([symbol])
+            is_source = source and self.source.pieces(source[-1:])[0].endswith(symbol)
+            if is_source and target and self.target.surfaces[target[-1]].strip() == symbol.encode():
+                found[target[-1]] = symbol
+        return found
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the source tokens as the vocabulary spells them."""
@@ -153,7 +162,10 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
     manifest, sizes = bundle.manifest, bundle.manifest.architecture
     ids = ModelIds(manifest.special_ids, sizes.source_vocab_size, sizes.target_vocab_size, manifest.language_templates)
     try:
-        return make_tokenizer(manifest.tokenizer, ids, lambda name: read_regular(bundle.path(name)))
+        tokenizer = make_tokenizer(manifest.tokenizer, ids, lambda name: read_regular(bundle.path(name)))
+        if lacking := set(manifest.stand_ins) - {*tokenizer.stand_ins(manifest.stand_ins).values()}:
+            raise ValueError(f"stand_ins: {min(lacking)} is not one token of either vocabulary")
+        return tokenizer
     except ValueError as error:
         raise BundleError(f"model bundle {bundle.folder}: {error}") from None
 

@@ -67,7 +67,7 @@ _OUTCOMES = (
     TermOutcome.NOT_FOUND,
     TermOutcome.UNSPECIFIED,
 )
-_COUNTS = ("sentences", "cut_sentences", "preserved")
+_COUNTS = ("sentences", "cut_sentences", "preserved", "stand_ins", "decoded_again")
 _LACKING = (*_OUTCOMES[:3], TermOutcome.PRESERVED)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from translane.options import Options, Term
@@ -23,6 +23,7 @@ from translane_server.text.marked_text import MarkedText
 from translane_server.text.markup.document import Document
 from translane_server.text.placeholders import PreservePatternError, PreservePatterns, may_preserve
 from translane_server.text.sentences import maybe_several
+from translane_server.text.stand_ins import NamesAndNumbers
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs
 from translane_server.translation.limits import (
@@ -64,6 +65,16 @@ class Segment:
     marked: MarkedText | None = None
     escape: Callable[[str], str] = str  # makes translated text fit the format of the request
     terms: Sequence[FoundTerm] = ()  # the terms of the request that occur in it
+    stand_ins: Mapping[int, str] = field(default_factory=dict)  # what each stand-in stands for, by its target token
+    otherwise: Segment | None = None  # the same sentence without stand-ins, if it has any
+    attempts: int = 1  # how often it was decoded
+
+    def fall_back(self) -> None:
+        """Become the sentence without stand-ins."""
+        other = self.otherwise
+        assert other, "a sentence with stand-ins has one without"
+        self.text, self.ids, self.surfaces, self.marked = other.text, other.ids, None, other.marked
+        self.stand_ins, self.otherwise = {}, None
 
 
 @dataclass(slots=True)
@@ -114,6 +125,9 @@ class RequestPlan:
     preserves: bool  # whether rules find what is kept, and unknown characters are kept
     returns_score: bool  # whether the caller gets scores
     aligns: bool  # whether the model can align, so that marks are put where the alignment says
+    stand_ins: Mapping[int, str] = field(default_factory=dict)  # the model's stand-ins, by their target tokens
+    names_and_numbers: NamesAndNumbers | None = None  # finds what else becomes a stand-in; None for a model without any
+    most_beams: int = 1  # as many beams as a sentence may take
     wrong: Sequence[FieldViolation] = ()  # what is wrong with the languages and the options
     # how each sentence is decoded; None if something is wrong with the options. So is what follows.
     decoding: DecodingOptions | None = None
@@ -133,8 +147,12 @@ class RequestPlan:
             self.splits
             or self.patterns
             or (self.splits is None and (len(text) > CHARACTERS_PER_TOKEN * self.tokens.source or maybe_several(text)))
-            or (self.preserves and may_preserve(text))
+            or (self.preserves and (may_preserve(text) or self.may_stand_in(text)))
         )
+
+    def may_stand_in(self, text: str) -> bool:
+        """Whether a stand-in may take the place of a part of `text` that is not kept otherwise."""
+        return self.names_and_numbers is not None and ("⟨" in text or bool(self.names_and_numbers.find(text)))
 
     def stay_whole(self, encoded: Sequence[Sequence[int]]) -> bool:
         """Whether plain texts with these tokens are sentences as they are."""
@@ -184,6 +202,7 @@ class RequestPlans:
         self._limits = limits
         self._defaults = search_options(limits)
         self._spelling = Spelling(tokenizer, manifest.special_ids.unk)
+        self._stand_ins = tokenizer.stand_ins(manifest.stand_ins) if manifest.stand_ins else {}
         self._stored = stored
         self._remembered_with = _NO_GLOSSARIES
         estimation = manifest.quality_estimation
@@ -236,7 +255,14 @@ class RequestPlans:
             preserves=options.preserve_untranslatable is not False,
             returns_score=returns_score(options, beam_size(options, self._limits)),
             aligns=self._manifest.alignment is not None,
+            most_beams=self._limits.max_beam_size,
         )
+        given = [options.target_prefix or "", *(term.target for term in options.terminology)]
+        # A shortlist lacks stand-ins, and what the caller gives is written as it is.
+        unusable = options.use_shortlist or any(symbol in text for symbol in self._stand_ins.values() for text in given)
+        if self._stand_ins and not unusable and (plan.preserves or patterns):
+            names_and_numbers = NamesAndNumbers(source, target) if plan.preserves else None
+            plan = replace(plan, stand_ins=self._stand_ins, names_and_numbers=names_and_numbers)
         if not wrong_options:
             plan, wrong_options = self._resolved(plan, glossaries)
         return replace(plan, wrong=[*wrong, *wrong_options, *([] if wrong else wrong_names), *wrong_patterns])

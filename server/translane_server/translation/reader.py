@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
 from translane.options import Format
@@ -26,6 +27,7 @@ from translane_server.text.sentences import (
     maybe_several,
     split_text,
 )
+from translane_server.text.stand_ins import StandIn, numbered, own_symbols, with_stand_ins
 from translane_server.text.tokenizer import Tokenizer, tokenize
 from translane_server.text.unknown_parts import unknown_parts, with_left_out
 from translane_server.translation.limits import (
@@ -232,6 +234,8 @@ class _Block:
         found = plan.patterns.find(block.text, budget) if plan.patterns else []
         if plan.preserves:
             found = without_overlaps(untranslatable(block.text), found)
+        if plan.stand_ins:
+            found = without_overlaps(own_symbols(block.text), found)
         self._found = cut_at(found, self._places)
         self._unmarked = MarkedBlock(MarkedText(block.text), self._found)
         self._unknown: dict[Span, list[Kept]] = {}  # of each sentence
@@ -263,7 +267,56 @@ class _Block:
             last = end
             has_marks = marked.marks or self._document
             segments.append(Segment(marked.text, ids, marked=marked if has_marks else None, escape=escape))
-        return segments, block.gaps(split.spans, escape)
+        gaps = block.gaps(split.spans, escape)
+        if self._plan.stand_ins:
+            segments = self._with_stand_ins(segments, split.spans)
+        return segments, gaps
+
+    def _with_stand_ins(self, segments: list[Segment], spans: Sequence[Span]) -> list[Segment]:
+        """Put stand-ins in the place of what is kept, of names and of numbers, in the sentences that still fit."""
+        plan = self._plan
+        parts = [self._stand_ins_of(span) for span in spans]
+        if not any(parts):
+            return segments
+        tokens = {symbol: token for token, symbol in plan.stand_ins.items()}
+        all_parts = [part for of_sentence in parts for part in of_sentence]
+        replaced, kept, moved = with_stand_ins(self._block, self.kept, spans, all_parts)
+        block = MarkedBlock(replaced, kept)
+        found = []
+        last = -1
+        for segment, of_sentence, (start, end) in zip(segments, parts, moved, strict=True):
+            self._budget.check()
+            marked = block.sentence(start, end, last).marked
+            last = end
+            ids = plan.pair.encode([marked.text])[0] if of_sentence else ()
+            if not ids or len(ids) > plan.tokens.source:
+                found.append(segment)
+                continue
+            written = {tokens[part.symbol]: part.text for part in of_sentence}
+            has_marks = marked if marked.marks or self._document else None
+            found.append(
+                Segment(marked.text, ids, marked=has_marks, escape=segment.escape, stand_ins=written, otherwise=segment)
+            )
+        return found
+
+    def _stand_ins_of(self, span: Span) -> list[StandIn]:
+        """Return what stand-ins stand for in a sentence."""
+        plan, text = self._plan, self._block.text
+        kept, unknown = list(self._unmarked.kept_in(*span)), self._unknown.get(span, [])
+        others: list[Span] = []
+        if plan.names_and_numbers and (found := plan.names_and_numbers.find(text[span[0] : span[1]])):
+            taken = {place for part in kept for place in range(part.start, part.end)}
+            others = [
+                (start, end)
+                for start, end in ((span[0] + one, span[0] + other) for one, other in found)
+                if taken.isdisjoint(range(start, end))
+                and bisect_right(self._places, start) == bisect_left(self._places, end)
+                and not any(part.start < start < part.end or part.start < end < part.end for part in unknown)
+                and not (plan.terms and plan.terms.in_sentence(text[start:end]))
+            ]
+        inside = {place for start, end in others for place in range(start, end)}
+        kept += [part for part in unknown if part.start not in inside]
+        return numbered(text, kept, others, [*plan.stand_ins.values()], span)
 
     def _encode(self, spans: Sequence[Span]) -> list[list[int]]:
         """Return the tokens of sentences without what is kept; none if only what is kept has letters or digits."""

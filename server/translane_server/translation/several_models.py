@@ -155,6 +155,8 @@ class ThroughPivot:
             sentences=first.sentences,
             cut_sentences=first.cut_sentences + second.cut_sentences,
             preserved=first.preserved,
+            stand_ins=first.stand_ins,
+            decoded_again=first.decoded_again + second.decoded_again,
         )
 
     def _timing(self, first: Translations, second: Timing, started: float) -> Timing:

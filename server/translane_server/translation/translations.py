@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -62,6 +62,11 @@ class PreparedRequest:
                 quality=NOTHING_GENERATED if plan.options.return_quality else None,
             )
             whole = replace(whole, hypotheses=(nothing,))
+        stand_ins = sum(len(segment.stand_ins) for segment in text.segments)
+        decoded_again = sum(segment.attempts > 1 for segment in text.segments)
+        if stand_ins or decoded_again:
+            treatment = whole.treatment or Treatment()
+            whole = replace(whole, treatment=replace(treatment, stand_ins=stand_ins, decoded_again=decoded_again))
         if plan.terms:
             sentences = [(segment.terms, each.text) for segment, each in zip(text.segments, translations, strict=True)]
             if reports := plan.terms.reports(sentences, most_reports(len(self.texts)), text.written):
@@ -82,12 +87,16 @@ def translation_of(plan: RequestPlan, segment: Segment, result: SentenceResult) 
 def _hypothesis(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothesis) -> Hypothesis:
     options, tokenizer = plan.options, plan.pair.tokenizer
     replaced: Sequence[Mapping[int, str]] = ()
-    if options.replace_unknowns:
-        replaced = [_unknowns(plan, segment, hypothesis.token_ids, hypothesis.alignment)]
+    if options.replace_unknowns or plan.stand_ins:
+        replaced = [_replaced(plan, segment, CommittedTokens(hypothesis.token_ids, hypothesis.alignment))]
     (text,) = tokenizer.decode([hypothesis.token_ids], replaced)
     if segment.marked is not None:
         text = _with_marks(plan, segment, hypothesis, text)
-    plain = Hypothesis(text, hypothesis.score, _ENDED if hypothesis.is_complete else _CUT_OFF)
+    if missing := [kept for token, kept in segment.stand_ins.items() if token not in hypothesis.token_ids]:
+        text = " ".join([text, *map(segment.escape, missing)])
+    plain = Hypothesis(
+        text, hypothesis.score if plan.returns_score else None, _ENDED if hypothesis.is_complete else _CUT_OFF
+    )
     if not (options.return_tokens or options.return_token_scores or options.return_alignment or options.return_quality):
         return plain
     hidden = len(plan.pair.forced_ids)  # tokens that name a language
@@ -101,7 +110,6 @@ def _hypothesis(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
         quality = estimated_quality(hypothesis.token_log_probs[len(plan.forced_ids) :], plan.calibration)
     return replace(
         plain,
-        score=plain.score if plan.returns_score else None,
         tokens=tuple(tokens),
         token_log_probs=hypothesis.token_log_probs[hidden:] if options.return_token_scores else (),
         alignment=tuple([AlignmentPoint(each.source_token, i, each.weight) for i, each in enumerate(points)]),
@@ -117,17 +125,44 @@ def _with_marks(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
     parts = surfaces(plan, segment, CommittedTokens(hypothesis.token_ids, hypothesis.alignment))
     of_source = source_surfaces(plan, segment) if hypothesis.alignment else ()
     target = aligned_text(text, parts, segment.text, of_source, hypothesis.alignment)
+    if segment.stand_ins:
+        whole = {number for number, token in enumerate(hypothesis.token_ids) if token in segment.stand_ins}
+        target = replace(target, whole=whole)
     return place(segment.marked, target, spaced=spaces_words(plan.target_language), escape=segment.escape)
 
 
-def surfaces(plan: RequestPlan, segment: Segment, tokens: CommittedTokens) -> list[bytes]:
-    """Return what each of `tokens` adds to the text of a translation of `segment`, as UTF-8."""
+def surfaces(plan: RequestPlan, segment: Segment, tokens: CommittedTokens, before: Container[int] = ()) -> list[bytes]:
+    """Return what each of `tokens` adds to the text of a translation of `segment`, as UTF-8.
+
+    `before` has the tokens that the translation has before these.
+    """
     known = plan.pair.tokenizer.target_surfaces
     parts = [known[token] for token in tokens.token_ids]
-    if plan.options.replace_unknowns:
-        for position, text in _unknowns(plan, segment, tokens.token_ids, tokens.alignment).items():
+    if plan.options.replace_unknowns or plan.stand_ins:
+        for position, text in _replaced(plan, segment, tokens, before).items():
             parts[position] = text.encode()
     return parts
+
+
+def _replaced(
+    plan: RequestPlan, segment: Segment, tokens: CommittedTokens, before: Container[int] = ()
+) -> dict[int, str]:
+    """Return what is written in the place of tokens, by their positions: of unknown ones, and of stand-ins.
+
+    What a stand-in stands for is written once. A stand-in that comes again, or that the source has not, is left out.
+    """
+    replaced: dict[int, str] = {}
+    if plan.options.replace_unknowns:
+        replaced.update(_unknowns(plan, segment, tokens.token_ids, tokens.alignment))
+    if plan.stand_ins:
+        written = set()
+        for position, token in enumerate(tokens.token_ids):
+            if token in plan.stand_ins:
+                is_first = token in segment.stand_ins and token not in written and token not in before
+                space = " " if plan.pair.tokenizer.target_surfaces[token].startswith(b" ") else ""
+                replaced[position] = space + segment.stand_ins[token] if is_first else ""
+                written.add(token)
+    return replaced
 
 
 def source_surfaces(plan: RequestPlan, segment: Segment) -> Sequence[str]:

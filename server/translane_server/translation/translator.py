@@ -25,6 +25,7 @@ from translane_server.translation.limits import RequestLimits, option_characters
 from translane_server.translation.plan import RequestPlan, Segment
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.score import ScoreReader
+from translane_server.translation.second_decoding import continued, with_all_kept
 from translane_server.translation.tokenizer_pool import LITTLE_WORK, TokenizerPool
 from translane_server.translation.translations import PreparedRequest, request_timing, surfaces, translation_of
 from translane_server.workers.dispatcher import Dispatcher
@@ -127,7 +128,11 @@ class Translator:
         recalled = self._recall(request, ticket)
         prepared, work = await self._read(recalled.request if recalled else request, ticket)
         submitted = self._clock()
-        results = await self._dispatcher.decode(prepared.sentences, ticket.priority, ticket.caller)
+        decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
+        results: Sequence[SentenceResult] = await decode(prepared.sentences)
+        if prepared.plan.stand_ins:
+            segments = [segment for text in prepared.texts for segment in text.segments]
+            results = await with_all_kept(prepared.plan, segments, results, decode)
         generated = _generated_tokens(results)
         build, size = partial(prepared.translations, results), 0
         if recalled:
@@ -157,16 +162,25 @@ class Translator:
         translations: list[Translation] = []
         results: list[SentenceResult] = []
         submitted = self._clock()
+        decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         news = self._dispatcher.stream(prepared.sentences, ticket.priority, ticket.caller)
         async with aclosing(news):
             for segment, gap in zip(text.segments, gaps_after, strict=True):
                 detokenizer = Detokenizer()
+                sent: list[int] = []  # tokens
+                is_live = not is_sent_whole and segment.marked is None
                 while isinstance(event := await anext(news), CommittedTokens):
-                    if is_sent_whole or segment.marked is not None:
+                    if not is_live:
                         continue
-                    if delta := detokenizer.push(surfaces(plan, segment, event)):
+                    if delta := detokenizer.push(surfaces(plan, segment, event, sent)):
                         yield Delta(pending + delta)
                         pending = ""
+                    sent += event.token_ids
+                if segment.stand_ins:
+                    if is_live:
+                        event = await continued(plan, segment, event, decode)
+                    else:
+                        (event,) = await with_all_kept(plan, [segment], [event], decode)
                 results.append(event)
                 build = partial(_sentence, plan, segment, event)
                 translations.append(await self._pool.build(work, build, ticket.caller))

@@ -9,6 +9,7 @@ import pytest
 from helpers.bundles import SOURCES, random_bundle
 from helpers.demo import DEMO
 from translane import Term, Translator
+from translane_server.bundle.bundle import read_manifest
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,8 @@ def text_of(choice):
             kept = choice.choice(KEPT)
             place = choice.randrange(len(sentence) + 1)
             space = choice.choice(("", " "))
-            if any(each in sentence for each in KEPT):  # not within another one
+            within_tag = sentence[:place].count("<") > sentence[:place].count(">")
+            if within_tag or any(each in sentence for each in KEPT):  # not within another one
                 place = choice.choice((0, len(sentence)))
             if choice.random() < 0.2:
                 tag = choice.choice(TAGS)
@@ -62,9 +64,10 @@ def lost(text, translation):
     return {part for part in parts if text.count(part) != translation.count(part)}
 
 
-@pytest.fixture(scope="module")
-def random_model(tmp_path_factory):
-    folder = random_bundle(tmp_path_factory.mktemp("bundles") / "random", eos_bias=3.0)
+@pytest.fixture(scope="module", params=[False, True], ids=["", "stand-ins"])
+def random_model(request, tmp_path_factory):
+    folder = random_bundle(tmp_path_factory.mktemp("bundles") / "random", eos_bias=3.0, stand_ins=request.param)
+    assert bool(read_manifest(folder).stand_ins) == request.param
     with Translator(folder, workers=1) as model:
         yield model
 

@@ -7,7 +7,6 @@ import pytest
 from helpers.commands import train as main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.train.stand_ins import (
-    STAND_INS,
     Kind,
     Meaning,
     Part,
@@ -17,6 +16,7 @@ from translane_export.train.stand_ins import (
     learn_lexicon,
 )
 from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
+from translane_server.text.stand_ins import STAND_INS
 
 LEXICON = {"汤姆": Meaning("Tom", Kind.NAME), "书": Meaning("book", Kind.WORD)}
 

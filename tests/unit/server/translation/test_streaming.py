@@ -75,9 +75,9 @@ async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend, monkeyp
 async def test_every_token_is_looked_at_once(engine, monkeypatch):
     seen = []
 
-    def surfaces_of(plan, segment, tokens):
+    def surfaces_of(plan, segment, tokens, before):
         seen.extend(tokens.token_ids)
-        return translations.surfaces(plan, segment, tokens)
+        return translations.surfaces(plan, segment, tokens, before)
 
     monkeypatch.setattr(translator, "surfaces", surfaces_of)
     assert await streamed(engine, LONG) == LONG

@@ -1,0 +1,154 @@
+"""Stand-ins ⟨1⟩ … ⟨9⟩: symbols that some models copy, in the place of what a translation keeps.
+
+A model that has seen stand-ins in training treats one as a word of the sentence, and writes it where the word belongs.
+So what is kept needs no alignment, and neither a name nor a number is spelled by the model.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from html import unescape
+from itertools import accumulate
+from typing import NamedTuple
+
+from translane_server.text.language_tags import language_of
+from translane_server.text.marked_text import MarkedText
+from translane_server.text.placeholders import Kept, Kind, Span
+from translane_server.text.scripts import has_latin_letters
+
+STAND_INS = tuple(f"⟨{number}⟩" for number in range(1, 10))
+"""The symbols, as training reserves them."""
+
+# What looks like a stand-in in a text of the caller: it is kept, so that it is taken for none.
+_OWN = re.compile("⟨[^⟨⟩]{1,8}⟩")
+
+# Names and codes in a text of another script, such as GPT-4, iPhone 15 or RFC 9110. A word has a capital or a digit.
+_LATIN = re.compile(
+    "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
+    "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
+)
+# Numbers that nobody writes as words: of three digits or more, or with a separator. Words around them may make other
+# numbers of them: 3.5万 is 35,000.
+_NUMBER = re.compile(
+    "(?<![\\w.,:/第-])(?:[0-9]{3,20}|[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
+    "(?![\\w.,:/-]*[0-9])(?!\\s*[万萬亿億兆千百十만억천백月日号號点點])",
+    re.ASCII,
+)
+_WIDE = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
+
+# Languages that write 1.000,5 for 1,000.5.
+_DECIMAL_COMMA = re.compile(
+    "(af|az|be|bg|bs|ca|cs|da|de|el|es|et|eu|fi|fo|fr|gl|hr|hu|hy|id|is|it|ka|kk|lt|lv|mk|nb|nl|nn|no|pl|pt|ro|ru|sk|sl|"
+    "sq|sr|sv|tr|uk|uz|vi)"
+)
+
+
+def own_symbols(text: str) -> Iterator[Kept]:
+    """Yield what looks like a stand-in."""
+    if "⟨" in text:
+        for match in _OWN.finditer(text):
+            yield Kept(*match.span())
+
+
+class NamesAndNumbers:
+    """Finds what a model need not spell, in texts of one language that are translated into another one."""
+
+    def __init__(self, source_language: str, target_language: str) -> None:
+        self._finds_names = not has_latin_letters(source_language)
+        one, other = (_DECIMAL_COMMA.fullmatch(language_of(tag)) for tag in (source_language, target_language))
+        self._same_separators = (one is None) == (other is None)
+
+    def find(self, text: str) -> list[Span]:
+        """Return names and numbers, from left to right. The time grows with the length of the text."""
+        narrow = text.translate(_WIDE)
+        names = [match.span() for match in _LATIN.finditer(narrow)] if self._finds_names else []
+        taken = {place for span in names for place in range(*span)}
+        numbers = [
+            match.span()
+            for match in _NUMBER.finditer(narrow)
+            if match.start() not in taken and (self._same_separators or match.group().isdigit())
+        ]
+        return sorted([*names, *numbers])
+
+
+class StandIn(NamedTuple):
+    """A part of a text, and the symbol in its place."""
+
+    start: int
+    end: int
+    symbol: str
+    text: str  # what the translation has in its place
+
+
+def numbered(
+    text: str, kept: Iterable[Kept], others: Sequence[Span], symbols: Sequence[str], span: Span
+) -> list[StandIn]:
+    """Return what symbols stand for in the sentence at `span`, as far as there are symbols; none if no word is left.
+
+    Args:
+        text: the text that the sentence is of.
+        kept: the kept parts of the sentence.
+        others: names and numbers of the sentence, of which none overlaps a kept part. They come after what is kept.
+        symbols: the model's stand-ins.
+        span: where the sentence is.
+    """
+    chains: list[list[Kept]] = []  # parts that touch each other stay together
+    for part in sorted(kept):
+        if part.kind in (Kind.OTHER, Kind.EMOJI):
+            if not (chains and chains[-1][-1].end == part.start):
+                chains.append([])
+            chains[-1].append(part)
+    words = [(chain[0].start, chain[-1].end) for chain in chains if any(_is_word(text, part) for part in chain)]
+    chosen = sorted([*words, *others][: len(symbols)])
+    places = [span[0], *(place for part in chosen for place in part), span[1]]
+    left = "".join(text[one:other] for one, other in zip(places[::2], places[1::2], strict=True))
+    if not any(map(str.isalpha, left)):
+        return []
+    found = []
+    for (start, end), symbol in zip(chosen, symbols, strict=False):
+        written = text[start:end] if (start, end) in words else text[start:end].translate(_WIDE)
+        found.append(StandIn(start, end, symbol, written))
+    return found
+
+
+def _is_word(text: str, part: Kept) -> bool:
+    """Whether a kept part takes the place of a word."""
+    written = text[part.start : part.end]
+    if part.kind is not Kind.OTHER or written.startswith("<!--"):
+        return False
+    return not unescape(written).isspace() and any(unicodedata.category(sign)[0] != "P" for sign in written)
+
+
+def with_stand_ins(
+    block: MarkedText, kept: Sequence[Kept], spans: Sequence[Span], parts: Sequence[StandIn]
+) -> tuple[MarkedText, list[Kept], list[Span]]:
+    """Return a block with symbols in the place of `parts`, what else is kept of it, and where its sentences are.
+
+    The parts are in order, and no mark starts or ends within one.
+    """
+    ends = [part.end for part in parts]
+    growth = list(accumulate((len(part.symbol) - (part.end - part.start) for part in parts), initial=0))
+
+    def moved(place: int) -> int:
+        return place + growth[bisect_right(ends, place)]
+
+    written = []
+    done = 0
+    for part in parts:
+        written += [block.text[done : part.start], part.symbol]
+        done = part.end
+    text = "".join([*written, block.text[done:]])
+    marks = [replace(mark, start=moved(mark.start), end=moved(mark.end)) for mark in block.marks]
+    starts = [part.start for part in parts]
+
+    def is_left(part: Kept) -> bool:
+        before = bisect_right(starts, part.start)
+        return before == 0 or ends[before - 1] <= part.start
+
+    others = [Kept(moved(part.start), moved(part.end), part.kind) for part in kept if is_left(part)]
+    return MarkedText(text, marks), others, [(moved(start), moved(end)) for start, end in spans]

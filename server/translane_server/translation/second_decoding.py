@@ -1,0 +1,109 @@
+"""Decodes sentences again whose translations lack what they must have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+
+from translane_server.core.errors import QueueFullError
+from translane_server.engine.options import RequiredPhrase
+from translane_server.engine.sequence import Hypothesis, Sentence, SentenceResult, Timing
+from translane_server.translation.plan import RequestPlan, Segment
+
+_BEAMS = 4  # of a sentence that is decoded again
+
+Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
+
+
+def is_right(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
+    """Whether the hypothesis has each stand-in of its source once, and no other one."""
+    if not segment.stand_ins:
+        return True
+    written = Counter(token for token in hypothesis.token_ids if token in plan.stand_ins)
+    return written == dict.fromkeys(segment.stand_ins, 1)
+
+
+async def with_all_kept(
+    plan: RequestPlan, segments: Sequence[Segment], results: Sequence[SentenceResult], decode: Decode
+) -> list[SentenceResult]:
+    """Return the results of sentences, of which those that lack a stand-in, or have one twice, are decoded again.
+
+    The first time with beams that require the stand-ins, and then without stand-ins: `segments` are changed to what was
+    decoded last. Where the queue has no room, the result stays.
+    """
+    found = list(results)
+    for require in (_with_phrases, _without_stand_ins):
+        wrong = [
+            number
+            for number, (segment, result) in enumerate(zip(segments, found, strict=True))
+            if not all(is_right(plan, segment, each) for each in result.hypotheses)
+        ]
+        sentences = {number: sentence for number in wrong if (sentence := require(plan, segments[number]))}
+        if not sentences:
+            continue
+        try:
+            again = await decode(list(sentences.values()))
+        except QueueFullError:
+            break
+        for number, result in zip(sentences, again, strict=True):
+            segments[number].attempts += 1
+            right = [each for each in result.hypotheses if is_right(plan, segments[number], each)]
+            wanted = len(found[number].hypotheses)
+            if len(right) >= wanted:
+                found[number] = SentenceResult(tuple(right[:wanted]), _both(found[number].timing, result.timing))
+    return found
+
+
+async def continued(plan: RequestPlan, segment: Segment, result: SentenceResult, decode: Decode) -> SentenceResult:
+    """Return the result of a sentence that is sent already, but for its last token, with the stand-ins that it lacks.
+
+    Where the model does not write them in what is left, the result stays.
+    """
+    (hypothesis,) = result.hypotheses
+    missing = [token for token in segment.stand_ins if token not in hypothesis.token_ids]
+    sentence = plan.sentence(segment)
+    forced = hypothesis.token_ids[:-1]
+    length = sentence.options.max_length - len(forced) + len(sentence.forced_ids)
+    again = _required(plan, sentence, missing)
+    if not missing or again is None or length < 1:
+        return result
+    options = replace(again.options, max_length=length, min_length=0)
+    try:
+        (found,) = await decode([again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)])
+    except QueueFullError:
+        return result
+    segment.attempts += 1
+    right = [each for each in found.hypotheses if not set(missing) - set(each.token_ids)]
+    return SentenceResult(tuple(right[:1]) or result.hypotheses, _both(result.timing, found.timing))
+
+
+def _both(first: Timing, second: Timing) -> Timing:
+    return Timing(
+        first.queue + second.queue,
+        first.encode + second.encode,
+        first.decode + second.decode,
+        first.steps + second.steps,
+        first.row_steps + second.row_steps,
+    )
+
+
+def _required(plan: RequestPlan, sentence: Sentence, stand_ins: Iterable[int]) -> Sentence | None:
+    """Return a sentence with beams that require stand-ins; None where it has several samples or alternatives."""
+    options, beams = sentence.options, min(_BEAMS, plan.most_beams)
+    if beams < 2 or (options.num_hypotheses > 1 and options.beam_size == 1):
+        return None
+    beams = max(beams, options.beam_size)
+    surfaces = plan.pair.tokenizer.target_surfaces
+    phrases = [RequiredPhrase(surfaces[token].strip(), (token,)) for token in stand_ins]
+    options = replace(options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True)
+    return sentence._replace(options=options, required_phrases=(*sentence.required_phrases, *phrases))
+
+
+def _with_phrases(plan: RequestPlan, segment: Segment) -> Sentence | None:
+    return _required(plan, plan.sentence(segment), segment.stand_ins)
+
+
+def _without_stand_ins(plan: RequestPlan, segment: Segment) -> Sentence | None:
+    segment.fall_back()
+    return plan.sentence(segment)

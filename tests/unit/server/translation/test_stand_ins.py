@@ -1,0 +1,160 @@
+"""Stand-ins in the place of what is kept, over a backend without a model that copies a text, or parts of it."""
+
+import re
+from contextlib import aclosing
+
+import pytest
+
+from fakes.backend import OFFSET, FakeBackend
+from fakes.replicas import fake_replica
+from fakes.serving import FakeTokenizer, make_manifest
+from translane.options import checked_options
+from translane.requests import TranslationRequest
+from translane_server.observation.metrics import Metrics
+from translane_server.text.stand_ins import NamesAndNumbers
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import Translator
+from translane_server.workers.dispatcher import Dispatcher
+
+SYMBOLS = {900 + number: f"⟨{number}⟩" for number in (1, 2, 3)}  # by their source ids
+
+
+class WithStandIns(FakeTokenizer):
+    """Has a token for each symbol: within, the symbol is one character of Unicode's private use."""
+
+    def __init__(self):
+        super().__init__()
+        self._ids |= {_character(symbol): token for token, symbol in SYMBOLS.items()}
+        self._characters |= {token + OFFSET: symbol for token, symbol in SYMBOLS.items()}
+
+    def stand_ins(self, symbols):
+        assert tuple(symbols) == tuple(SYMBOLS.values())
+        return {token + OFFSET: symbol for token, symbol in SYMBOLS.items()}
+
+    def encode(self, texts):
+        return super().encode([re.sub("⟨[1-3]⟩", lambda match: _character(match[0]), text) for text in texts])
+
+    def source_surfaces(self, text):
+        return [*re.findall("⟨[1-3]⟩|.", text), ""] if text.strip() else []
+
+
+def _character(symbol):
+    return chr(0xE000 + int(symbol[1]))
+
+
+class Careless(FakeBackend):
+    """Writes "x" for a stand-in unless it must write the stand-in, and ⟨1⟩ for each "d"."""
+
+    def __init__(self):
+        super().__init__(rows=8)
+        self.takes_others = True
+
+    def predict(self, source, fed):
+        logits, _, attention = super().predict(source, fed)
+        ((x, d),) = FakeTokenizer().encode_target(["xd"])
+        best = int(logits.argmax())
+        if best == d:
+            logits[d], logits[901 + OFFSET] = -60, logits[d]
+        elif best - OFFSET in SYMBOLS:
+            logits[x] = logits[best] + 0.1
+        return logits, logits, attention
+
+
+async def translated(backend, text, *, streamed=False, **options):
+    limits = RequestLimits(8, 8, TokenLimits(64, 64, 64), max_beam_size=6)
+    manifest = make_manifest(stand_ins=[*SYMBOLS.values()])
+    engine = Dispatcher([fake_replica(backend)], waiting_limit=8)
+    await engine.start()
+    try:
+        made = Translator("m", manifest, WithStandIns(), limits, engine, TokenizerPool(), Metrics().of_model("m"))
+        request = TranslationRequest([text], options=checked_options(options), streamed=streamed)
+        if not streamed:
+            (found,) = (await made.translate(request)).translations
+            return found.text, found.treatment
+        async with aclosing(made.stream(request)) as stream:
+            parts = [part async for part in stream]
+        end = parts[-1].translation
+        assert end
+        assert "".join(part.text for part in parts) == end.text
+        return end.text, end.treatment
+    finally:
+        await engine.stop()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("options", [{}, {"beam_size": 3}, {"top_k": 1, "seed": 1}, {"replace_unknowns": True}])
+async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    backend.takes_others = True
+    text = "日本語 {x} 是 iPhone 15 大学 1987 ok"
+    found, treatment = await translated(backend, text, streamed=streamed, **options)
+    assert found == text
+    assert (treatment.stand_ins, treatment.decoded_again) == (3, 0)
+    assert not any(token in source for source in backend.encoded if source for token in range(48, 58))
+
+
+@pytest.mark.parametrize(
+    ("text", "stand_ins"),
+    [
+        ("爱 ⟨1⟩ ok {x} a", 2),  # what the caller writes is none of the model's
+        ("爱 ⟨1⟩ ok ⟨1⟩ a ⟨2⟩ b", 3),
+        ("a {a} b {b} c {c} e {e} f", 3),  # more than there are symbols
+        ("<b>爱 {x} ok</b>", 1),
+        ("爱 25 5 ok", 0),
+        ("{x}", 0),  # nothing to translate
+        ("GPT-4 1987", 0),
+        ("爱 ok! 北京 {x} 是.", 1),
+    ],
+)
+async def test_whatever_is_kept_is_there_once(text, stand_ins):
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    found, treatment = await translated(backend, text)
+    assert found == text
+    assert (treatment.stand_ins if treatment else 0) == stand_ins
+
+
+async def test_without_rules_a_stand_in_of_the_caller_is_text():
+    backend = FakeBackend(rows=8)
+    assert await translated(backend, "爱 ⟨1⟩ ok 1987", preserve_untranslatable=False) == ("爱 ⟨1⟩ ok 1987", None)
+
+
+async def test_a_sentence_that_lacks_a_stand_in_is_decoded_again_with_beams_that_require_it():
+    text, treatment = await translated(Careless(), "爱 {y} ok")
+    assert text == "爱 {y} ok"
+    assert (treatment.stand_ins, treatment.decoded_again) == (1, 1)
+
+
+async def test_a_sentence_that_doubles_a_stand_in_is_decoded_without():
+    text, treatment = await translated(Careless(), "爱 {y} dddd")
+    assert text.count("{y}") == 1
+    assert (treatment.stand_ins, treatment.decoded_again, treatment.preserved) == (0, 1, 1)
+
+
+async def test_a_stream_goes_on_with_what_it_lacks_and_repeats_nothing():
+    text, treatment = await translated(Careless(), "爱 {y} ok", streamed=True)
+    assert text.startswith("爱 x o")
+    assert text.count("{y}") == 1
+    assert treatment.decoded_again == 1
+    text, treatment = await translated(Careless(), "d爱 {y} d ok", streamed=True)
+    assert text == "{y}爱 x  ok"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("他用GPT-4和iPhone 15看RFC 9110", ["GPT-4", "iPhone 15", "RFC 9110"]),
+        ("John Smith说ok，A和B", ["John Smith"]),
+        ("1987年有1,234.5元，１２３４", ["1987", "1,234.5", "１２３４"]),
+        ("3.5万，1000多，第100，2024-05-01，12月，1.2.3，25", ["1000"]),
+        ("8:30，25.50美元，1" + "0" * 30, ["8:30", "25.50"]),
+    ],
+)
+def test_names_and_numbers(text, found):
+    assert [text[slice(*span)] for span in NamesAndNumbers("zh", "en").find(text)] == found
+
+
+def test_names_are_not_found_among_latin_words_nor_numbers_that_the_other_language_writes_in_another_way():
+    text = "GPT-4 hat 1.000 Leser und 2024 Seiten"
+    assert [text[slice(*span)] for span in NamesAndNumbers("de", "en").find(text)] == ["2024"]
+    assert [text[slice(*span)] for span in NamesAndNumbers("de", "fr").find(text)] == ["1.000", "2024"]
