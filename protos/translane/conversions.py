@@ -345,6 +345,7 @@ def _fill_treatment(message: pb.Treatment, treatment: Treatment) -> None:
     message.pivot_language = treatment.pivot_language or ""
     message.stand_ins = treatment.stand_ins
     message.decoded_again = treatment.decoded_again
+    message.missing_numbers = treatment.missing_numbers
 
 
 def _report_message(term: TermReport) -> pb.TermReport:
@@ -371,6 +372,7 @@ def treatment_of(message: pb.Translation | pb.TranslateStreamResponse | pb.Docum
         pivot_language=treatment.pivot_language or None,
         stand_ins=treatment.stand_ins,
         decoded_again=treatment.decoded_again,
+        missing_numbers=treatment.missing_numbers,
     )
 
 

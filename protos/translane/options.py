@@ -109,6 +109,9 @@ class DecodingOptions(TypedDict, total=False):
     """Returns the estimated quality of each hypothesis, from 0 to 1. Default: False."""
     use_shortlist: bool | None
     """Generates only the tokens that the model's shortlist has for the source. Default: False."""
+    check_numbers: bool | None
+    """Decodes a sentence again whose translation lacks a number of three digits or more, or with decimals. Default:
+    False."""
 
 
 class LanguageOptions(TypedDict, total=False):
@@ -185,6 +188,7 @@ class Options:
     glossaries: tuple[str, ...] = ()
     return_quality: bool | None = None
     use_shortlist: bool | None = None
+    check_numbers: bool | None = None
 
 
 def score_fields(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,10 @@ class Treatment:
     stand_ins: int = 0
     """How many places the model translated as stand-ins: places that were preserved, names and numbers."""
     decoded_again: int = 0
-    """How many sentences were decoded again, because their first translation lacked a stand-in or had one twice."""
+    """How many sentences were decoded again, because their first translation lacked a stand-in or a number, or had a
+    stand-in twice."""
+    missing_numbers: int = 0
+    """With check_numbers: how many numbers of the text the translation still lacks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ CALLS = (
     _translate("a paragraph as one sentence", _PARAGRAPH, split_sentences=False),
     _translate("what is kept", [_MIXED], preserve=["谢谢"]),
     _translate("quality", list(SENTENCES[:3]), return_quality=True),
+    _translate("numbers", "湯姆從2013年起一直在這裡。", check_numbers=True),
     _translate("languages and priority", model="zh-en", source_language="zh", target_language="en", priority=-3),
     _translate("HTML", "<p>我有一只<b>猫</b>。<p title='x'>你好。", format="html"),
     _translate("Markdown", "# 你好\n\n- 我有一只**猫**。\n- `code`\n", format="markdown"),

@@ -81,6 +81,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("suppressed_phrases", "keep TEXT out of the translations; may be repeated", spelling="--suppress"),
         _Flag("suppress_unknown", "never generate the unknown token", "no"),
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
+        _Flag("check_numbers", "decode a sentence again whose translation lacks a number", "no"),
         _Flag("use_shortlist", "generate only the tokens that the model's shortlist has for the source", "no"),
         _Flag(
             "split_sentences",

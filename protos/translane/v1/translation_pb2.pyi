@@ -83,7 +83,7 @@ class TranslateRequest(_message.Message):
     def __init__(self, texts: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ...) -> None: ...
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives", "preserve", "preserve_untranslatable", "glossaries", "return_quality", "use_shortlist")
+    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives", "preserve", "preserve_untranslatable", "glossaries", "return_quality", "use_shortlist", "check_numbers")
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class DecodingOptions(_message.Message):
     GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
     RETURN_QUALITY_FIELD_NUMBER: _ClassVar[int]
     USE_SHORTLIST_FIELD_NUMBER: _ClassVar[int]
+    CHECK_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     beam_size: int
     num_hypotheses: int
     length_penalty: float
@@ -142,7 +143,8 @@ class DecodingOptions(_message.Message):
     glossaries: _containers.RepeatedScalarFieldContainer[str]
     return_quality: bool
     use_shortlist: bool
-    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ..., preserve: _Optional[_Iterable[str]] = ..., preserve_untranslatable: bool = ..., glossaries: _Optional[_Iterable[str]] = ..., return_quality: bool = ..., use_shortlist: bool = ...) -> None: ...
+    check_numbers: bool
+    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ..., preserve: _Optional[_Iterable[str]] = ..., preserve_untranslatable: bool = ..., glossaries: _Optional[_Iterable[str]] = ..., return_quality: bool = ..., use_shortlist: bool = ..., check_numbers: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target", "ignore_case", "inflected")
@@ -190,7 +192,7 @@ class Translation(_message.Message):
     def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ..., models: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Treatment(_message.Message):
-    __slots__ = ("sentences", "cut_sentences", "preserved", "terms", "source_language", "pivot_language", "stand_ins", "decoded_again")
+    __slots__ = ("sentences", "cut_sentences", "preserved", "terms", "source_language", "pivot_language", "stand_ins", "decoded_again", "missing_numbers")
     SENTENCES_FIELD_NUMBER: _ClassVar[int]
     CUT_SENTENCES_FIELD_NUMBER: _ClassVar[int]
     PRESERVED_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +201,7 @@ class Treatment(_message.Message):
     PIVOT_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     STAND_INS_FIELD_NUMBER: _ClassVar[int]
     DECODED_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    MISSING_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     sentences: int
     cut_sentences: int
     preserved: int
@@ -207,7 +210,8 @@ class Treatment(_message.Message):
     pivot_language: str
     stand_ins: int
     decoded_again: int
-    def __init__(self, sentences: _Optional[int] = ..., cut_sentences: _Optional[int] = ..., preserved: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[TermReport, _Mapping]]] = ..., source_language: _Optional[str] = ..., pivot_language: _Optional[str] = ..., stand_ins: _Optional[int] = ..., decoded_again: _Optional[int] = ...) -> None: ...
+    missing_numbers: int
+    def __init__(self, sentences: _Optional[int] = ..., cut_sentences: _Optional[int] = ..., preserved: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[TermReport, _Mapping]]] = ..., source_language: _Optional[str] = ..., pivot_language: _Optional[str] = ..., stand_ins: _Optional[int] = ..., decoded_again: _Optional[int] = ..., missing_numbers: _Optional[int] = ...) -> None: ...
 
 class TermReport(_message.Message):
     __slots__ = ("source", "target", "outcome", "glossary")

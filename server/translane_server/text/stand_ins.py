@@ -16,8 +16,8 @@ from html import unescape
 from itertools import accumulate
 from typing import NamedTuple
 
-from translane_server.text.language_tags import language_of
 from translane_server.text.marked_text import MarkedText
+from translane_server.text.numbers import same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
 from translane_server.text.scripts import has_latin_letters
 
@@ -41,12 +41,6 @@ _NUMBER = re.compile(
 )
 _WIDE = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
 
-# Languages that write 1.000,5 for 1,000.5.
-_DECIMAL_COMMA = re.compile(
-    "(af|az|be|bg|bs|ca|cs|da|de|el|es|et|eu|fi|fo|fr|gl|hr|hu|hy|id|is|it|ka|kk|lt|lv|mk|nb|nl|nn|no|pl|pt|ro|ru|sk|sl|"
-    "sq|sr|sv|tr|uk|uz|vi)"
-)
-
 
 def own_symbols(text: str) -> Iterator[Kept]:
     """Yield what looks like a stand-in."""
@@ -60,8 +54,7 @@ class NamesAndNumbers:
 
     def __init__(self, source_language: str, target_language: str) -> None:
         self._finds_names = not has_latin_letters(source_language)
-        one, other = (_DECIMAL_COMMA.fullmatch(language_of(tag)) for tag in (source_language, target_language))
-        self._same_separators = (one is None) == (other is None)
+        self._same_separators = same_separators(source_language, target_language)
 
     def find(self, text: str) -> list[Span]:
         """Return names and numbers, from left to right. The time grows with the length of the text."""

@@ -67,7 +67,7 @@ _OUTCOMES = (
     TermOutcome.NOT_FOUND,
     TermOutcome.UNSPECIFIED,
 )
-_COUNTS = ("sentences", "cut_sentences", "preserved", "stand_ins", "decoded_again")
+_COUNTS = ("sentences", "cut_sentences", "preserved", "stand_ins", "decoded_again", "missing_numbers")
 _LACKING = (*_OUTCOMES[:3], TermOutcome.PRESERVED)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -21,6 +21,7 @@ from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.marked_text import MarkedText
 from translane_server.text.markup.document import Document
+from translane_server.text.numbers import certain_numbers
 from translane_server.text.placeholders import PreservePatternError, PreservePatterns, may_preserve
 from translane_server.text.sentences import maybe_several
 from translane_server.text.stand_ins import NamesAndNumbers
@@ -67,7 +68,9 @@ class Segment:
     terms: Sequence[FoundTerm] = ()  # the terms of the request that occur in it
     stand_ins: Mapping[int, str] = field(default_factory=dict)  # what each stand-in stands for, by its target token
     otherwise: Segment | None = None  # the same sentence without stand-ins, if it has any
+    numbers: Mapping[str, Set[str]] = field(default_factory=dict)  # that its translation must have
     attempts: int = 1  # how often it was decoded
+    missing: int = 0  # how many of the numbers its translation lacks
 
     def fall_back(self) -> None:
         """Become the sentence without stand-ins."""
@@ -119,6 +122,7 @@ class RequestPlan:
     tokens: TokenLimits
     special_ids: SpecialIds
     calibration: Calibration  # of the estimated quality
+    spelling: Spelling  # spells phrases that a translation must have
     patterns: PreservePatterns | None  # the request's patterns of what is kept, if it has any
     # whether texts are cut into sentences; None cuts only texts that have several sentences or are too long
     splits: bool | None
@@ -165,6 +169,8 @@ class RequestPlan:
         """Return the sentence to decode for `segment`, and find the terms of `segment`. Nothing is `wrong`."""
         decoding = self.decoding
         assert decoding, "options without fault are resolved"
+        if self.options.check_numbers:
+            segment.numbers = certain_numbers(segment.text)
         phrases: tuple[RequiredPhrase, ...] = ()
         if self.terms:
             segment.terms = self.terms.in_sentence(segment.text)
@@ -178,6 +184,8 @@ class RequestPlan:
             decoding = replace(decoding, sampling=replace(decoding.sampling, seed=seed))
         if segment.marked and segment.marked.marks and self.aligns:
             decoding = replace(decoding, alignment=True)
+        if segment.numbers and decoding.beam_size > 1:  # another hypothesis may have what the best one lacks
+            decoding = replace(decoding, num_hypotheses=decoding.beam_size)
         return Sentence(segment.ids, decoding, self.forced_ids, self.counted_ids, self.word_follows, phrases)
 
 
@@ -250,6 +258,7 @@ class RequestPlans:
             self._limits.tokens,
             self._manifest.special_ids,
             self._calibration,
+            self._spelling,
             patterns,
             splits=splitting(options),
             preserves=options.preserve_untranslatable is not False,

@@ -9,7 +9,9 @@ from dataclasses import replace
 from translane_server.core.errors import QueueFullError
 from translane_server.engine.options import RequiredPhrase
 from translane_server.engine.sequence import Hypothesis, Sentence, SentenceResult, Timing
+from translane_server.text.numbers import missing_numbers, written_for
 from translane_server.translation.plan import RequestPlan, Segment
+from translane_server.translation.terms import MAX_TERMS_OF_SENTENCE
 
 _BEAMS = 4  # of a sentence that is decoded again
 
@@ -27,19 +29,20 @@ def is_right(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> boo
 async def with_all_kept(
     plan: RequestPlan, segments: Sequence[Segment], results: Sequence[SentenceResult], decode: Decode
 ) -> list[SentenceResult]:
-    """Return the results of sentences, of which those that lack a stand-in, or have one twice, are decoded again.
+    """Return the results of sentences, of which those that lack a number or a stand-in are decoded again.
 
-    The first time with beams that require the stand-ins, and then without stand-ins: `segments` are changed to what was
-    decoded last. Where the queue has no room, the result stays.
+    So are those that have a stand-in twice. The first time it is with beams that require both, and then, if it is for
+    stand-ins, without these: `segments` are changed to what was decoded last. Where the queue has no room, and where a
+    number is missing again, the result stays.
     """
-    found = list(results)
-    for require in (_with_phrases, _without_stand_ins):
-        wrong = [
-            number
+    found = [_chosen(plan, *each) for each in zip(segments, results, strict=True)]
+    for require, is_good in ((_with_phrases, _is_complete), (_without_stand_ins, is_right)):
+        sentences = {
+            number: sentence
             for number, (segment, result) in enumerate(zip(segments, found, strict=True))
-            if not all(is_right(plan, segment, each) for each in result.hypotheses)
-        ]
-        sentences = {number: sentence for number in wrong if (sentence := require(plan, segments[number]))}
+            if not all(is_good(plan, segment, each) for each in result.hypotheses)
+            and (sentence := require(plan, segment))
+        }
         if not sentences:
             continue
         try:
@@ -48,11 +51,34 @@ async def with_all_kept(
             break
         for number, result in zip(sentences, again, strict=True):
             segments[number].attempts += 1
-            right = [each for each in result.hypotheses if is_right(plan, segments[number], each)]
+            right = [each for each in result.hypotheses if is_good(plan, segments[number], each)]
             wanted = len(found[number].hypotheses)
             if len(right) >= wanted:
                 found[number] = SentenceResult(tuple(right[:wanted]), _both(found[number].timing, result.timing))
+    for segment, result in zip(segments, found, strict=True):
+        segment.missing = len(_missing(plan, segment, result.hypotheses[0]))
     return found
+
+
+def _chosen(plan: RequestPlan, segment: Segment, result: SentenceResult) -> SentenceResult:
+    """Return the hypotheses that the request wants, those with all numbers first."""
+    if not segment.numbers:
+        return result
+    wanted = plan.options.num_hypotheses or 1
+    lacking = {id(each): not _is_complete(plan, segment, each) for each in result.hypotheses}
+    ordered = sorted(result.hypotheses, key=lambda each: lacking[id(each)]) if wanted == 1 else result.hypotheses
+    return result._replace(hypotheses=tuple(ordered[:wanted]))
+
+
+def _is_complete(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
+    return is_right(plan, segment, hypothesis) and not _missing(plan, segment, hypothesis)
+
+
+def _missing(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> list[str]:
+    if not segment.numbers:
+        return []
+    (text,) = plan.pair.tokenizer.decode([hypothesis.token_ids])
+    return missing_numbers(segment.numbers, text)
 
 
 async def continued(plan: RequestPlan, segment: Segment, result: SentenceResult, decode: Decode) -> SentenceResult:
@@ -60,7 +86,8 @@ async def continued(plan: RequestPlan, segment: Segment, result: SentenceResult,
 
     Where the model does not write them in what is left, the result stays.
     """
-    (hypothesis,) = result.hypotheses
+    hypothesis = result.hypotheses[0]
+    result = result._replace(hypotheses=(hypothesis,))
     missing = [token for token in segment.stand_ins if token not in hypothesis.token_ids]
     sentence = plan.sentence(segment)
     forced = hypothesis.token_ids[:-1]
@@ -101,7 +128,13 @@ def _required(plan: RequestPlan, sentence: Sentence, stand_ins: Iterable[int]) -
 
 
 def _with_phrases(plan: RequestPlan, segment: Segment) -> Sentence | None:
-    return _required(plan, plan.sentence(segment), segment.stand_ins)
+    sentence = _required(plan, plan.sentence(segment), segment.stand_ins)
+    if sentence is None:
+        return None
+    languages = plan.source_language, plan.target_language
+    numbers = [plan.spelling.phrase(written_for(number, *languages)) for number in segment.numbers]
+    phrases = dict.fromkeys([*sentence.required_phrases, *(phrase for phrase in numbers if phrase)])
+    return sentence._replace(required_phrases=tuple(phrases)[:MAX_TERMS_OF_SENTENCE])
 
 
 def _without_stand_ins(plan: RequestPlan, segment: Segment) -> Sentence | None:

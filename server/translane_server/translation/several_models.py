@@ -43,6 +43,7 @@ _OF_BOTH_STEPS = (
     "preserve",
     "preserve_untranslatable",
     "use_shortlist",
+    "check_numbers",
 )
 # The options that pair the source text with the translation. No step sees both.
 _OF_NO_STEP = ("terminology", "glossaries")
@@ -157,6 +158,7 @@ class ThroughPivot:
             preserved=first.preserved,
             stand_ins=first.stand_ins,
             decoded_again=first.decoded_again + second.decoded_again,
+            missing_numbers=first.missing_numbers + second.missing_numbers,
         )
 
     def _timing(self, first: Translations, second: Timing, started: float) -> Timing:

@@ -44,7 +44,7 @@ class PreparedRequest:
         for text in self.texts:
             budget.check()
             translations = [translation_of(plan, segment, next(remaining)) for segment in text.segments]
-            is_plain = translations and text.gaps is None and not plan.terms
+            is_plain = translations and text.gaps is None and not (plan.terms or plan.options.check_numbers)
             whole.append(translations[0] if is_plain else self.translation(text, translations))
         return whole
 
@@ -64,9 +64,10 @@ class PreparedRequest:
             whole = replace(whole, hypotheses=(nothing,))
         stand_ins = sum(len(segment.stand_ins) for segment in text.segments)
         decoded_again = sum(segment.attempts > 1 for segment in text.segments)
-        if stand_ins or decoded_again:
-            treatment = whole.treatment or Treatment()
-            whole = replace(whole, treatment=replace(treatment, stand_ins=stand_ins, decoded_again=decoded_again))
+        missing = sum(segment.missing for segment in text.segments)
+        if stand_ins or decoded_again or missing:
+            treatment = replace(whole.treatment or Treatment(), stand_ins=stand_ins, decoded_again=decoded_again)
+            whole = replace(whole, treatment=replace(treatment, missing_numbers=missing))
         if plan.terms:
             sentences = [(segment.terms, each.text) for segment, each in zip(text.segments, translations, strict=True)]
             if reports := plan.terms.reports(sentences, most_reports(len(self.texts)), text.written):

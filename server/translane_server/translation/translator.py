@@ -130,7 +130,7 @@ class Translator:
         submitted = self._clock()
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
-        if prepared.plan.stand_ins:
+        if prepared.plan.stand_ins or prepared.plan.options.check_numbers:
             segments = [segment for text in prepared.texts for segment in text.segments]
             results = await with_all_kept(prepared.plan, segments, results, decode)
         generated = _generated_tokens(results)
@@ -176,7 +176,7 @@ class Translator:
                         yield Delta(pending + delta)
                         pending = ""
                     sent += event.token_ids
-                if segment.stand_ins:
+                if segment.stand_ins or segment.numbers:
                     if is_live:
                         event = await continued(plan, segment, event, decode)
                     else:

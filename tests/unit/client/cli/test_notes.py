@@ -120,6 +120,9 @@ def test_json_has_the_treatment_and_standard_error_has_nothing(server: FakeServe
         assert json.loads(line)["treatment"] == {
             "sentences": 3,
             "cut_sentences": 1,
+            "stand_ins": 0,
+            "decoded_again": 0,
+            "missing_numbers": 0,
             "preserved": 2,
             "terms": [{"source": "x", "target": "X", "outcome": "missed", "glossary": "cats"}],
             "source_language": "de",

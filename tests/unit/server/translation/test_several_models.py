@@ -172,7 +172,7 @@ async def test_a_translation_of_a_cut_translation_is_cut(make_registry, steps, r
 OF_BOTH_STEPS = {
     *("beam_size", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty"),
     *("no_repeat_ngram_size", "suppress_unknown", "replace_unknowns", "split_sentences", "preserve"),
-    *("preserve_untranslatable", "use_shortlist"),
+    *("preserve_untranslatable", "use_shortlist", "check_numbers"),
 }
 OF_NO_STEP = {"terminology", "glossaries"}
 OF_THE_SECOND_STEP = {

@@ -1,6 +1,7 @@
 """Stand-ins in the place of what is kept, over a backend without a model that copies a text, or parts of it."""
 
 import re
+from collections import defaultdict
 from contextlib import aclosing
 
 import pytest
@@ -11,6 +12,7 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import checked_options
 from translane.requests import TranslationRequest
 from translane_server.observation.metrics import Metrics
+from translane_server.text.numbers import certain_numbers, missing_numbers, written_for
 from translane_server.text.stand_ins import NamesAndNumbers
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
@@ -27,6 +29,7 @@ class WithStandIns(FakeTokenizer):
         super().__init__()
         self._ids |= {_character(symbol): token for token, symbol in SYMBOLS.items()}
         self._characters |= {token + OFFSET: symbol for token, symbol in SYMBOLS.items()}
+        self._characters = defaultdict(str, self._characters)  # beams try tokens that are no characters
 
     def stand_ins(self, symbols):
         assert tuple(symbols) == tuple(SYMBOLS.values())
@@ -44,7 +47,7 @@ def _character(symbol):
 
 
 class Careless(FakeBackend):
-    """Writes "x" for a stand-in unless it must write the stand-in, and ⟨1⟩ for each "d"."""
+    """Writes "x" for a stand-in and for "7", unless it must write them, and ⟨1⟩ for each "d"."""
 
     def __init__(self):
         super().__init__(rows=8)
@@ -52,18 +55,18 @@ class Careless(FakeBackend):
 
     def predict(self, source, fed):
         logits, _, attention = super().predict(source, fed)
-        ((x, d),) = FakeTokenizer().encode_target(["xd"])
+        ((x, d, seven),) = FakeTokenizer().encode_target(["xd7"])
         best = int(logits.argmax())
         if best == d:
             logits[d], logits[901 + OFFSET] = -60, logits[d]
-        elif best - OFFSET in SYMBOLS:
+        elif best - OFFSET in SYMBOLS or best == seven:
             logits[x] = logits[best] + 0.1
         return logits, logits, attention
 
 
-async def translated(backend, text, *, streamed=False, **options):
+async def translated(backend, text, *, streamed=False, symbols=SYMBOLS, **options):
     limits = RequestLimits(8, 8, TokenLimits(64, 64, 64), max_beam_size=6)
-    manifest = make_manifest(stand_ins=[*SYMBOLS.values()])
+    manifest = make_manifest(stand_ins=[*symbols.values()])
     engine = Dispatcher([fake_replica(backend)], waiting_limit=8)
     await engine.start()
     try:
@@ -138,6 +141,50 @@ async def test_a_stream_goes_on_with_what_it_lacks_and_repeats_nothing():
     assert treatment.decoded_again == 1
     text, treatment = await translated(Careless(), "d爱 {y} d ok", streamed=True)
     assert text == "{y}爱 x  ok"
+
+
+@pytest.mark.parametrize(("options", "again"), [({}, 1), ({"beam_size": 4}, 0)])
+async def test_a_number_that_is_missing_is_looked_for_in_the_other_beams_and_then_required(options, again):
+    text, treatment = await translated(Careless(), "爱 1987 ok", symbols={}, check_numbers=True, **options)
+    assert text == "爱 1987 ok"
+    assert (treatment.decoded_again if treatment else 0) == again
+    text, treatment = await translated(Careless(), "爱 1987 ok", symbols={}, **options)
+    assert text == "爱 198x ok"
+    assert treatment is None
+
+
+async def test_a_number_that_does_not_arrive_is_reported():
+    options = {"check_numbers": True, "max_length": 2}
+    text, treatment = await translated(Careless(), "爱 1987 ok", symbols={}, **options)
+    assert text == "爱 "
+    assert treatment.missing_numbers == 1
+    text, treatment = await translated(Careless(), "爱 1987 ok", symbols={}, streamed=True, check_numbers=True)
+    assert text == "爱 198x ok"
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "missing"),
+    [
+        ("我出生于1987年。", "born in 1988", ["1987"]),
+        ("我出生于1987年。", "born in '87 or 1987", []),
+        ("价格是25.50美元。", "5 dollars", ["25.50"]),
+        ("价格是25.50美元。", "25.5 dollars, 25,50 Euro", []),
+        ("1,234本书", "1234 or 1.234 or 1 234", []),
+        ("1,234本书", "12 or 34", ["1,234"]),
+        ("１２３４元", "1234", []),
+        ("3.5万人，300人，1000元，12月，25个，15:30，第125，A123，123a，2024-05-01", "none", []),
+        ("¥1234。123.0", "1,234 and 123", []),
+        ("⟨1⟩有123", "⟨2⟩ 123", []),
+        ("1" + "0" * 5000 + "1", "none", []),
+    ],
+)
+def test_numbers_that_a_translation_certainly_lacks(source, translation, missing):
+    assert missing_numbers(certain_numbers(source), translation) == missing
+
+
+def test_a_number_is_required_as_the_target_writes_it():
+    assert written_for("1,234.5", "zh", "en") == "1,234.5"
+    assert written_for("1,234.5", "zh", "de") == "1.234,5"
 
 
 @pytest.mark.parametrize(
