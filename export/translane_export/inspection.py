@@ -10,6 +10,7 @@ from typing import Any
 
 from translane.arguments import Parser
 from translane.command_error import CommandError, packages_load
+from translane.errors import TranslaneError
 from translane_export.model.config import TransformerConfig
 from translane_server.bundle.bundle import MANIFEST, read_manifest
 from translane_server.bundle.manifest import Manifest
@@ -31,10 +32,19 @@ def inspect(argv: Sequence[str], _environ: Mapping[str, str]) -> int:
         ModuleNotFoundError: PyTorch is missing, and the folder is no bundle.
     """
     parser = Parser(
-        _PROGRAM, description="Tells what a model bundle or a checkpoint is. It runs no model, and checks no digests."
+        _PROGRAM,
+        description="Tells what a model bundle or a checkpoint is. It checks no digests, and runs no model without "
+        "--quality.",
     )
     parser.add_argument("path", metavar="PATH", type=Path, help="folder of a model bundle or of a checkpoint")
     parser.add_argument("--json", action="store_true", help="write a JSON object")
+    parser.add_argument(
+        "--quality",
+        metavar="FILE",
+        type=Path,
+        help="translate parallel text (TSV: source, reference) with the bundle, and tell BLEU, chrF, and what arrives "
+        "of numbers, names and placeholders",
+    )
     arguments = parser.parse_args(argv)
     folder: Path = arguments.path
     if not folder.is_dir():
@@ -48,8 +58,21 @@ def inspect(argv: Sequence[str], _environ: Mapping[str, str]) -> int:
         if not isinstance(error, OSError):
             raise
         raise CommandError(printable(f"{error.filename or folder}: {error.strerror}")) from error
+    if arguments.quality:
+        found["quality_of_translations"] = _quality(folder, arguments.quality)
     write_output(json.dumps(found, ensure_ascii=False, indent=2) if arguments.json else "\n".join(_lines(found)))
     return 0
+
+
+def _quality(folder: Path, text: Path) -> dict[str, Any]:
+    if not (folder / MANIFEST).is_file():
+        raise CommandError("--quality takes a model bundle: export the checkpoint")
+    with packages_load():
+        from translane_export.quality_report import quality_report
+    try:
+        return quality_report(folder, text)
+    except TranslaneError as error:
+        raise CommandError(printable(f"--quality: {error}")) from error
 
 
 def _bundle(folder: Path) -> dict[str, Any]:
@@ -157,6 +180,10 @@ def _attention(config: TransformerConfig) -> Iterator[str]:
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     for name, value in found.items():
+        if name == "quality_of_translations":
+            for part, figures in value.items():
+                yield f"{'quality, ' + part:25} {printable(_words(figures), _LONGEST_VALUE)}"
+            continue
         if name == "bytes_on_disk":
             name, value = "size on disk", f"{value / 1e6:,.1f} MB"
         yield f"{name.replace('_', ' '):18} {printable(_words(value), _LONGEST_VALUE)}"

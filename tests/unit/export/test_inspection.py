@@ -26,6 +26,19 @@ def test_a_bundle_needs_no_pytorch():
     assert found["bytes_on_disk"] > sum(entry["size"] for entry in manifest["files"].values())
 
 
+def test_the_quality_of_a_bundle(tmp_path, capsys):
+    text = tmp_path / "text.tsv"
+    text.write_text("我有一只猫。\tI have a cat.\nTom喜欢喝茶。\tTom likes tea.\n", encoding="utf-8")
+    assert inspect([str(DEMO), "--quality", str(text), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["quality_of_translations"]
+    assert found["all"]["sentences"] == found["up to 8 words"]["sentences"] == 2
+    assert found["all"]["names_kept"] in ("0 of 1", "1 of 1")
+    assert found["all"]["numbers_kept"] == "0 of 0"
+    assert found["placeholders"] == {"sentences": 1, "kept": 1, "in_place": found["placeholders"]["in_place"]}
+    assert inspect([str(DEMO), "--quality", str(tmp_path / "none.tsv")]) == 1
+    assert "none.tsv" in capsys.readouterr().err
+
+
 def test_a_checkpoint_of_ours(tmp_path, capsys):
     folder = random_checkpoint(tmp_path / "tiny", kv_heads=1, heads=2, relative_window=3, norm="pre")
     assert inspect([str(folder), "--json"]) == 0
