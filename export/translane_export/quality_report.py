@@ -9,7 +9,7 @@ from typing import Any
 
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.evaluate import score
-from translane_server.app.in_process import Translator
+from translane_server.app.blocking_translator import Translator
 from translane_server.bundle.bundle import read_manifest
 
 _AT_ONCE = 128  # texts of a request
