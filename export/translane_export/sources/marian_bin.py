@@ -1,4 +1,4 @@
-"""Reads the container of Marian's models (.bin): the form of Firefox's students, whose weights are int8.
+"""Reads the binary files of Firefox's students: containers of models, whose weights are int8, and shortlists.
 
 All numbers are little-endian. After two counts of 8 bytes, the version and the number of arrays, comes for each array
 the length of its name, its type, its number of dimensions and the length of its block; then the names, then the shapes,
@@ -7,7 +7,12 @@ then a gap, then the blocks, in the same order. Marian maps such a file into mem
 An array of intgemm8 has int8 values and one float32 after them, which they are divided by. Weights of products are
 stored [out, in], though their shape says [in, out]; embeddings are stored as their shape says.
 
-https://github.com/marian-nmt/marian-dev (src/common/binary.cpp, src/common/types.h)
+A shortlist (lex.50.50.deen.s2t.bin) has six numbers of 8 bytes: a mark, a checksum, how many of the first target pieces
+every translation may use, the most targets of a source piece, and two counts. Then come the offsets of each source
+piece's targets, of 8 bytes, and the targets, of 4 bytes.
+
+https://github.com/marian-nmt/marian-dev (src/common/binary.cpp, src/common/types.h),
+https://github.com/mozilla/translations (inference/marian-fork/src/data/shortlist.cpp)
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +29,8 @@ import torch
 from torch import Tensor
 
 from translane_export.errors import ExportError
-from translane_server.core.files import open_regular
+from translane_server.bundle.shortlist import Shortlist
+from translane_server.core.files import open_regular, read_regular
 from translane_server.core.terminal import shown
 
 _VERSION = 1
@@ -41,6 +48,11 @@ _MOST_ARRAYS = 10_000
 _LONGEST_NAME = 1_000  # bytes
 _MOST_DIMENSIONS = 4
 _EMBEDDINGS = "Wemb"
+_SHORTLIST_MARK = 0xF11A48D5013417F5
+_HEADER = 48  # bytes
+_SUMMED_FROM = 16  # bytes: the checksum is of all that follows, in whole words of 8 bytes
+_MULTIPLE = 8  # of the tokens of a list
+_WORD, _SALT = (1 << 64) - 1, 0x9E3779B9
 
 
 def is_container(path: Path) -> bool:
@@ -124,3 +136,52 @@ def _numbers(name: str, shape: tuple[int, ...], kind: int, block: bytes) -> Tens
     if _EMBEDDINGS in name or len(shape) != 2:
         return numbers.reshape(shape)
     return numbers.reshape(shape[::-1]).t()
+
+
+def read_lexicon(path: Path, source_size: int, target_size: int, *, is_shared: bool) -> Shortlist:
+    """Return the shortlist of a file. With a shared vocabulary, a translation may use the pieces of its source.
+
+    Raises:
+        ExportError: the file cannot be read, is damaged, or is of another model.
+    """
+    try:
+        return _shortlist_of(read_regular(path), source_size, target_size, is_shared=is_shared)
+    except OSError as error:
+        raise ExportError(f"{path}: it cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
+
+
+def _shortlist_of(content: bytes, source_size: int, target_size: int, *, is_shared: bool) -> Shortlist:
+    header = np.frombuffer(content[:_HEADER], "<u8").tolist() if len(content) >= _HEADER else [0]
+    if header[0] != _SHORTLIST_MARK:
+        raise ValueError("it is no binary shortlist of Marian's")
+    _, checksum, first, _, offsets, count = header
+    if len(content) != _HEADER + 8 * offsets + 4 * count:
+        raise ValueError(f"it is cut off or damaged: it has {len(content):,} bytes, which are not as many as it says")
+    if checksum != _checksum(content):
+        raise ValueError("it is damaged: its checksum is another one")
+    starts = np.frombuffer(content, "<u8", offsets, _HEADER)
+    targets = np.frombuffer(content, "<u4", count, _HEADER + 8 * offsets).astype(np.int64)
+    if offsets != source_size + 1:
+        raise ValueError(f"it has lists of {offsets - 1:,} pieces, and the source's vocabulary has {source_size:,}")
+    if starts[0] != 0 or starts[-1] != count or (starts[1:] < starts[:-1]).any():
+        raise ValueError("it is damaged: its lists are not one after the other")
+    if not 0 < first <= target_size or (count and int(targets.max()) >= target_size):
+        raise ValueError(f"it has a piece that is none of the {target_size:,} of the target's vocabulary")
+    places = starts.astype(np.int64).tolist()
+    rules: dict[tuple[int, ...], list[int]] = {
+        (piece,): [*targets[start:end].tolist(), *([piece] if is_shared else [])]
+        for piece, (start, end) in enumerate(pairwise(places))
+        if end > start or is_shared
+    }
+    made = Shortlist.of(rules, range(first), source_size)
+    return Shortlist(source_size, made.always, made.keys, made.starts, made.targets, _MULTIPLE, target_size)
+
+
+def _checksum(content: bytes) -> int:
+    found = 0
+    end = len(content) - (len(content) - _SUMMED_FROM) % 8
+    for value in np.frombuffer(content[_SUMMED_FROM:end], "<u8").tolist():
+        found ^= (value + _SALT + (found << 6 & _WORD) + (found >> 2)) & _WORD
+    return int(found)

@@ -26,8 +26,7 @@ from translane_export.file_readers import is_there, load_sentencepiece, read_jso
 from translane_export.model.config import Activation
 from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.generation_config import read_search
-from translane_export.sources.marian_bin import is_container, read_container
-from translane_export.sources.marian_shortlist import read_lexicon
+from translane_export.sources.marian_bin import is_container, read_container, read_lexicon
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.npz_files import read_npz
 from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces

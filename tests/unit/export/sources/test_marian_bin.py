@@ -12,8 +12,7 @@ import torch
 
 from helpers.marian_students import FLOAT32, INT8, INTGEMM8, container, lexicon
 from translane_export.errors import ExportError
-from translane_export.sources.marian_bin import is_container, read_container
-from translane_export.sources.marian_shortlist import read_lexicon
+from translane_export.sources.marian_bin import is_container, read_container, read_lexicon
 
 
 def int8(values, factor):
