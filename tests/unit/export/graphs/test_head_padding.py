@@ -34,7 +34,8 @@ ODD: dict[str, dict[str, Any]] = {
     "relative vectors by head": {"relative_window": 2, "relative_shared": False, "head_size": 5, "value_size": 9},
     "relative vectors, unclipped": {"relative_window": 2, "relative_clipped": False, "head_size": 9, "value_size": 5},
 }  # fmt: skip
-EVERY = VARIANTS | ODD
+CELLS = {"recurrent unit": VARIANTS["recurrent unit"] | {"d_model": 16, "heads": 2}}  # it needs a multiple of 8
+EVERY = VARIANTS | ODD | CELLS
 
 every_variant = pytest.mark.parametrize("variant", EVERY.values(), ids=EVERY.keys())
 
