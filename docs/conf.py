@@ -107,7 +107,7 @@ def prepare_page(_: Sphinx, page: str, source: list[str]) -> None:
 
     def repository_link(match: re.Match[str]) -> str:
         target = (ROOT / page).parent / match[1]
-        if not target.exists() or target.suffix in (".md", ".png"):
+        if not target.exists() or target.suffix in (".md", ".png", ".svg"):
             return match[0]
         return f"{SOURCE}/blob/main/{target.resolve().relative_to(ROOT)}"
 

@@ -91,7 +91,7 @@ class DecoderGraph(nn.Module):
 
     token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
     layer's self-attention caches [B, G, T, D], each layer's cross-attention keys and values [B, G, S, D]
-    -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
+    -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated caches.
     With an `alignment_layer`, the query of that layer's cross-attention [B, H * D] comes after the logits.
     Suppressed ids have logits and log-probabilities of -inf; the other log-probabilities are as if they had not, unless
     the model gives suppressed ids no share.
@@ -252,7 +252,7 @@ class ShortlistGraph(nn.Module):
 
     Inputs as of `DecoderGraph`, with shortlist [U] (the tokens) and outside [B, U] (0, or -inf where a row may not use
     a token) after num_candidates -> candidate_places [B, K], which number the tokens of the shortlist, logits [B, U],
-    the alignment layer's query, each layer's updated self-attention caches.
+    the alignment layer's query, each layer's updated caches.
     """
 
     def __init__(self, step: DecoderGraph) -> None:

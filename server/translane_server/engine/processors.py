@@ -66,8 +66,8 @@ def process(
 ) -> Processed:
     """The best tokens of each row under `rules`: as many as it needs, [P], at most K; or all that are not banned.
 
-    `token_ids` are the best tokens without rules, best first, [P, K]. `normalisers` are the logs of the sums of the
-    exponentials of the logits, [P] and [P, V].
+    `token_ids` are the best tokens without rules, best first, [P, K]. `normalisers`, [P], are the logs of the sums of
+    the exponentials of the `logits`, [P, V].
     """
     size = logits.shape[1]
     values = np.take_along_axis(logits, token_ids, axis=1)  # [P, K]

@@ -7,6 +7,7 @@
     urls/KEY              a link to the bundle that a URL without a digest led to last
     unfinished/DIGEST/    a bundle that is being downloaded, or that a killed server left
     exported/             bundles of checkpoints that were exported here: see `checkpoints`
+    firefox/              files of Firefox's models, and their list: see `firefox`
     lock                  is locked by the only process that changes the folder
 
 Locks are those of the kernel (flock), so a process that is killed holds nothing.

@@ -142,7 +142,11 @@ def _newest(records: list[_Record], name: str) -> list[_Record]:
     for record in sorted(records, key=lambda each: each.last_modified):
         if [record.source.lower(), record.target.lower()] == [named[1].lower(), named[2].lower()]:
             versions.setdefault(record.version, {})[record.file_type] = record
-    whole = [version for version, files in versions.items() if "model" in files and len(files) > 1]
+    whole = [
+        version
+        for version, files in versions.items()
+        if "model" in files and ("vocab" in files or {"srcvocab", "trgvocab"} <= files.keys())
+    ]
     if not whole:
         pairs = {f"{each.source}-{each.target}" for each in records if each.file_type == "model"}
         raise BundleError(f"{name}: the list of Firefox's models has no such one among its {len(pairs)} pairs")

@@ -3,7 +3,7 @@
 The folder of a model is one of these:
 
 - a bundle: it has a manifest;
-- a folder of bundles, each in a folder named after its precision (see `bundle_choice`);
+- a folder of bundles, each in a folder named after its precision (see `bundle.devices`);
 - a folder of versions, each a bundle or a folder of precisions. The highest version comes first. Names of versions are
   compared piece by piece: numbers by value, everything else by its characters. So 10 is above 9, and 1.10 above 1.9.
 

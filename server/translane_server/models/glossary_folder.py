@@ -41,7 +41,7 @@ class _File:
 class GlossaryFolder:
     """The glossaries in a folder. `load` reads them, and `watch` reads changed files again.
 
-    A file is a glossary if its name ends with .tsv and does not begin with a dot. See `text.glossary_files` for names
+    A file is a glossary if its name ends with .tsv and does not begin with a dot. See `text.glossaries` for names
     and lines.
 
     Without a folder there are none. From one look at the files to the next it is `interval` seconds.

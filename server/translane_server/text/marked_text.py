@@ -1,7 +1,7 @@
 """Texts with marks: tags of markup, and what is kept between them.
 
 A mark is a pair of tags around a part of a text, or a single thing at one place: a placeholder, a URL, an image. The
-model gets the text without marks. `placing` puts them into the translation.
+model gets the text without marks. `text.tag_projection` puts them into the translation.
 
 All tags and all single things of a block are in one order, in which tags nest. Each of them belongs to one sentence or
 to one gap between sentences, in this order. So everything is written once, and tags nest, wherever sentences end. A

@@ -249,7 +249,7 @@ class Detokenizer:
 
     A delta is sent when the token after it is known, because the next token may still change the delta. The next token
     may complete a character of several bytes (byte fallback), add an accent, or show that a space is not the end of the
-    text. So a delta ends neither within a character that readers see (see `graphemes`) nor in white space. It mostly
+    text. So a delta ends neither within a character that readers see (see `characters`) nor in white space. It mostly
     ends where a token ends. `finish` sends the rest.
 
     Each token is read once, so the time for a translation is proportional to its length.

@@ -77,6 +77,7 @@ class Segment:
         other = self.otherwise
         assert other, "a sentence with stand-ins has one without"
         self.text, self.ids, self.surfaces, self.marked = other.text, other.ids, None, other.marked
+        self.terms, self.numbers = other.terms, other.numbers
         self.stand_ins, self.otherwise = {}, None
 
 
@@ -166,7 +167,7 @@ class RequestPlan:
         return not (self.preserves and any(unknown in ids for ids in encoded))
 
     def sentence(self, segment: Segment) -> Sentence:
-        """Return the sentence to decode for `segment`, and find the terms of `segment`. Nothing is `wrong`."""
+        """Return the sentence to decode for `segment`, and find its terms and numbers. Nothing is `wrong`."""
         decoding = self.decoding
         assert decoding, "options without fault are resolved"
         if self.options.check_numbers:

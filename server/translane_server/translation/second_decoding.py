@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ _BEAMS = 4  # of a sentence that is decoded again
 Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
 
 
-def is_right(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
+def _has_stand_ins(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
     """Whether the hypothesis has each stand-in of its source once, and no other one."""
     if not segment.stand_ins:
         return True
@@ -36,7 +37,7 @@ async def with_all_kept(
     number is missing again, the result stays.
     """
     found = [_chosen(plan, *each) for each in zip(segments, results, strict=True)]
-    for require, is_good in ((_with_phrases, _is_complete), (_without_stand_ins, is_right)):
+    for require, is_good in ((_with_phrases, _is_complete), (_without_stand_ins, _has_stand_ins)):
         sentences = {
             number: sentence
             for number, (segment, result) in enumerate(zip(segments, found, strict=True))
@@ -50,6 +51,8 @@ async def with_all_kept(
         except QueueFullError:
             break
         for number, result in zip(sentences, again, strict=True):
+            if require is _without_stand_ins:
+                segments[number].fall_back()
             segments[number].attempts += 1
             right = [each for each in result.hypotheses if is_good(plan, segments[number], each)]
             wanted = len(found[number].hypotheses)
@@ -61,7 +64,7 @@ async def with_all_kept(
 
 
 def _chosen(plan: RequestPlan, segment: Segment, result: SentenceResult) -> SentenceResult:
-    """Return the hypotheses that the request wants, those with all numbers first."""
+    """Return the hypotheses that the request wants; if it wants one, the best one that has all numbers."""
     if not segment.numbers:
         return result
     wanted = plan.options.num_hypotheses or 1
@@ -71,7 +74,7 @@ def _chosen(plan: RequestPlan, segment: Segment, result: SentenceResult) -> Sent
 
 
 def _is_complete(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
-    return is_right(plan, segment, hypothesis) and not _missing(plan, segment, hypothesis)
+    return _has_stand_ins(plan, segment, hypothesis) and not _missing(plan, segment, hypothesis)
 
 
 def _missing(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> list[str]:
@@ -84,8 +87,16 @@ def _missing(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> lis
 async def continued(plan: RequestPlan, segment: Segment, result: SentenceResult, decode: Decode) -> SentenceResult:
     """Return the result of a sentence that is sent already, but for its last token, with the stand-ins that it lacks.
 
-    Where the model does not write them in what is left, the result stays.
+    Where the model does not write them in what is left, the result stays. Numbers that it lacks are counted.
     """
+    found = await _with_all_stand_ins(plan, segment, result, decode)
+    segment.missing = len(_missing(plan, segment, found.hypotheses[0]))
+    return found
+
+
+async def _with_all_stand_ins(
+    plan: RequestPlan, segment: Segment, result: SentenceResult, decode: Decode
+) -> SentenceResult:
     hypothesis = result.hypotheses[0]
     result = result._replace(hypotheses=(hypothesis,))
     missing = [token for token in segment.stand_ins if token not in hypothesis.token_ids]
@@ -106,13 +117,7 @@ async def continued(plan: RequestPlan, segment: Segment, result: SentenceResult,
 
 
 def _both(first: Timing, second: Timing) -> Timing:
-    return Timing(
-        first.queue + second.queue,
-        first.encode + second.encode,
-        first.decode + second.decode,
-        first.steps + second.steps,
-        first.row_steps + second.row_steps,
-    )
+    return Timing(*map(operator.add, first, second))
 
 
 def _required(plan: RequestPlan, sentence: Sentence, stand_ins: Iterable[int]) -> Sentence | None:
@@ -138,5 +143,5 @@ def _with_phrases(plan: RequestPlan, segment: Segment) -> Sentence | None:
 
 
 def _without_stand_ins(plan: RequestPlan, segment: Segment) -> Sentence | None:
-    segment.fall_back()
-    return plan.sentence(segment)
+    assert segment.otherwise
+    return plan.sentence(segment.otherwise)

@@ -37,7 +37,7 @@ def test_mixed_batches_hold_all_lengths_and_keep_to_their_size() -> None:
 def test_a_pair_longer_than_a_batch_gets_its_own() -> None:
     pairs = [EncodedPair([9], [9]), EncodedPair([9] * 50, [9]), EncodedPair([9], [9, 9])]
     plan = plan_batches(pairs, max_tokens=10, seed=1, epoch=0)
-    assert sorted(sorted(rows) for rows in plan) == [[0], [1], [2]] or [1] in plan
+    assert [1] in plan
 
 
 def test_the_order_follows_seed_and_epoch() -> None:

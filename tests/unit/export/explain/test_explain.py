@@ -33,7 +33,7 @@ def test_it_writes_a_folder_and_prints_a_report(explain, tiny, tmp_path):
     code, report, _ = explain(tiny, TEXT, "-o", output, "--threads", 1)
     assert code == 0
     assert {path.name for path in output.iterdir()} == FILES
-    assert re.search(r"^pieces +我 有 一 只 猫 。 </s>$", report, re.MULTILINE) or "我" in report
+    assert re.search(rf"^text +{TEXT}$", report, re.MULTILINE)
     assert [line for line in report.splitlines() if re.match("(en|de)coder layer", line)] == [
         "encoder layer 0",
         "decoder layer 0",

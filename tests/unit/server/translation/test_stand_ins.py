@@ -1,5 +1,6 @@
 """Stand-ins in the place of what is kept, over a backend without a model that copies a text, or parts of it."""
 
+import itertools
 import re
 from collections import defaultdict
 from contextlib import aclosing
@@ -11,6 +12,7 @@ from fakes.replicas import fake_replica
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import checked_options
 from translane.requests import TranslationRequest
+from translane_server.core.errors import QueueFullError
 from translane_server.observation.metrics import Metrics
 from translane_server.text.numbers import certain_numbers, missing_numbers, written_for
 from translane_server.text.stand_ins import NamesAndNumbers
@@ -90,11 +92,16 @@ async def translated(backend, text, *, streamed=False, symbols=SYMBOLS, **option
 async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
     backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
     backend.takes_others = True
+    seen = []
+    encode = backend.encode_ahead
+    backend.encode_ahead = lambda sources: (seen.extend(map(list, sources)), encode(sources))[1]
     text = "日本語 {x} 是 iPhone 15 大学 1987 ok"
     found, treatment = await translated(backend, text, streamed=streamed, **options)
     assert found == text
     assert (treatment.stand_ins, treatment.decoded_again) == (3, 0)
-    assert not any(token in source for source in backend.encoded if source for token in range(48, 58))
+    digits = set(FakeTokenizer().encode(["0123456789"])[0][:-1])
+    assert seen
+    assert not digits & {token for source in seen for token in source}
 
 
 @pytest.mark.parametrize(
@@ -153,6 +160,22 @@ async def test_a_number_that_is_missing_is_looked_for_in_the_other_beams_and_the
     assert treatment is None
 
 
+@pytest.mark.parametrize("options", [{}, {"top_k": 1, "seed": 1, "num_hypotheses": 2}])
+async def test_what_is_kept_is_there_where_the_queue_has_no_room_to_decode_again(options, monkeypatch):
+    """With required stand-ins, or, where several samples are wanted, without stand-ins."""
+    decode, calls = Dispatcher.decode, itertools.count(1)
+
+    async def decode_once(self, *args, **kwargs):
+        if next(calls) > 1:
+            raise QueueFullError("the queue is full", 1.0)
+        return await decode(self, *args, **kwargs)
+
+    monkeypatch.setattr(Dispatcher, "decode", decode_once)
+    text, _ = await translated(Careless(), "爱 {x} d ok d 是", **options)
+    assert next(calls) == 3
+    assert "{x}" in text
+
+
 async def test_a_number_that_does_not_arrive_is_reported():
     options = {"check_numbers": True, "max_length": 2}
     text, treatment = await translated(Careless(), "爱 1987 ok", symbols={}, **options)
@@ -160,6 +183,7 @@ async def test_a_number_that_does_not_arrive_is_reported():
     assert treatment.missing_numbers == 1
     text, treatment = await translated(Careless(), "爱 1987 ok", symbols={}, streamed=True, check_numbers=True)
     assert text == "爱 198x ok"
+    assert treatment.missing_numbers == 1
 
 
 @pytest.mark.parametrize(
