@@ -92,7 +92,7 @@ async def translated(backend, text, *, streamed=False, symbols=SYMBOLS, **option
 async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
     backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
     backend.takes_others = True
-    seen = []
+    seen: list[list[int]] = []
     encode = backend.encode_ahead
     backend.encode_ahead = lambda sources: (seen.extend(map(list, sources)), encode(sources))[1]
     text = "日本語 {x} 是 iPhone 15 大学 1987 ok"
