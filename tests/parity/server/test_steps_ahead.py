@@ -29,6 +29,8 @@ def test_steps_ahead_choose_what_single_steps_choose(bundle, n):
     sources = load_tokenizer(bundle).encode(SOURCES)[:n]
     tokens = np.full(n, bundle.manifest.special_ids.decoder_start)
     positions = np.arange(n, dtype=np.int32)  # rows are at positions of their own
+    if bundle.manifest.architecture.decoder_unit == "ssru":
+        positions[:] = 0  # a later step needs the cell of the step before, which runs below would overwrite
     backend.encode(sources, 0)
     expected = GraphBackend.decode_ahead(backend, tokens, positions, STEPS, keep=0)
     attention = attention_of(backend, n, STEPS)
