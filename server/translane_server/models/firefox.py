@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from translane_server.bundle.bundle import file_entry
 from translane_server.core.errors import BundleError
-from translane_server.core.files import parse_json, read_regular, replaced_whole
+from translane_server.core.files import parse_json, read_regular, replaced_whole, written_whole
 from translane_server.models.download import MOST_MANIFEST_BYTES, DownloadError, Link, download
 from translane_server.settings.model_sources import FIREFOX_NAME, is_exposed
 
@@ -113,10 +113,13 @@ def look_up(name: str, address: str, cache: Path) -> FirefoxModel:
         print(f"translane: the list of Firefox's models cannot be read: {problem}; the last one holds", file=sys.stderr)
         content, open_file = read_regular(kept, MOST_MANIFEST_BYTES), _refuse
     records = _records(content, name)
-    cache.mkdir(parents=True, exist_ok=True)
-    if not kept.is_file() or read_regular(kept) != content:
-        with replaced_whole(kept) as new:
-            new.write_bytes(content)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        if not kept.is_file() or read_regular(kept) != content:
+            with written_whole(kept) as new:
+                new.write(content)
+    except OSError as error:
+        print(f"translane: the list of Firefox's models is not kept in {cache}: {error.strerror}", file=sys.stderr)
     return FirefoxModel(_newest(records, name), open_file)
 
 

@@ -104,7 +104,7 @@ class TranslateReader:
             sentences = []
             for text in texts:
                 for segment in text.segments:
-                    if plan.terms:
+                    if plan.terms or plan.options.check_numbers:
                         budget.check()
                     sentences.append(plan.sentence(segment))
                     if request.streamed and plan.options.replace_unknowns:
@@ -304,7 +304,8 @@ class _Block:
         plan, text = self._plan, self._block.text
         kept, unknown = list(self._unmarked.kept_in(*span)), self._unknown.get(span, [])
         others: list[Span] = []
-        if plan.names_and_numbers and (found := plan.names_and_numbers.find(text[span[0] : span[1]])):
+        has_terms = plan.terms and plan.terms.in_sentence(text[span[0] : span[1]])  # a name may be a part of one
+        if plan.names_and_numbers and not has_terms and (found := plan.names_and_numbers.find(text[span[0] : span[1]])):
             taken = {place for part in kept for place in range(part.start, part.end)}
             others = [
                 (start, end)
@@ -312,7 +313,6 @@ class _Block:
                 if taken.isdisjoint(range(start, end))
                 and bisect_right(self._places, start) == bisect_left(self._places, end)
                 and not any(part.start < start < part.end or part.start < end < part.end for part in unknown)
-                and not (plan.terms and plan.terms.in_sentence(text[start:end]))
             ]
         inside = {place for start, end in others for place in range(start, end)}
         kept += [part for part in unknown if part.start not in inside]
