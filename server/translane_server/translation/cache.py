@@ -211,8 +211,7 @@ class TranslationCache:
                 request.target_language,
                 str(request.format),
                 _written(options),
-                request.streamed
-                and bool(options.check_numbers),  # a stream is not decoded again
+                request.streamed and bool(options.check_numbers),  # a stream is not decoded again
                 most_reports(len(texts)) if has_terms else 0,
                 self._glossary_changes() if options.glossaries else 0,
             )
