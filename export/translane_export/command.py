@@ -30,7 +30,7 @@ from translane_server.core.errors import BundleError, first_line, is_about_memor
 from translane_server.core.terminal import printable
 from translane_server.models.firefox import look_up
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import FIREFOX_NAME, users_cache
+from translane_server.settings.model_sources import DEFAULT_CACHE, is_firefox, users_cache
 from translane_server.text.language_tags import UNDETERMINED
 
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
@@ -87,15 +87,13 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 
 def _with_firefox(settings: ExportSettings, environ: Mapping[str, str]) -> ExportSettings:
     """The settings with the folder of a model of Firefox in the place of its name."""
-    name = str(settings.checkpoint)
-    if not FIREFOX_NAME.fullmatch(name) or settings.checkpoint.exists():
+    if not is_firefox(settings.checkpoint):
         return settings
-    cache = (users_cache(environ) or Path.home() / ".cache/translane/models") / "firefox"
+    cache = (users_cache(environ) or DEFAULT_CACHE).expanduser() / "firefox"
     try:
-        model = look_up(name, settings.firefox_models, cache)
+        model = look_up(str(settings.checkpoint), settings.firefox_models, cache)
         languages = {"source_language": model.source, "target_language": model.target}
-        given = {name for name in languages if name in settings.model_fields_set}
-        found = {name: tag for name, tag in languages.items() if name not in given}
+        found = {name: tag for name, tag in languages.items() if name not in settings.model_fields_set}
         return settings.model_copy(update={"checkpoint": model.folder(cache), **found})
     except BundleError as error:
         raise ExportError(str(error)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from translane_export.train.evaluate import score
 from translane_server.app.blocking_translator import Translator
 from translane_server.bundle.bundle import read_manifest
 
-_AT_ONCE = 128  # texts of a request
 _LENGTHS = (8, 16, 32)  # words of the reference up to which a sentence is of a group
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*", re.ASCII)
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9-]+", re.ASCII)
@@ -32,20 +32,19 @@ def quality_report(folder: Path, text: Path) -> dict[str, Any]:
     pairs = [(pair.source, pair.target) for pair in read_parallel_text(text, Columns(0, 1), "refuse").pairs]
     marked = [found for pair in pairs if (found := _with_placeholder(*pair))]
     with Translator(folder) as translator:
-        outputs = _translated(translator, [source for source, _ in pairs])
-        with_marks = _translated(translator, [source for source, _ in marked])
+        outputs = [each.text for each in translator.translate_iter(source for source, _ in pairs)]
+        with_marks = [each.text for each in translator.translate_iter(source for source, _ in marked)]
     language = read_manifest(folder).target_languages[0]
-    groups: dict[str, list[int]] = {}
+    names = [*(f"up to {most} words" for most in _LENGTHS), f"more than {_LENGTHS[-1]} words"]
+    groups: list[list[int]] = [[] for _ in names]
     for number, (_, reference) in enumerate(pairs):
-        words = len(reference.split())
-        name = next((f"up to {most} words" for most in _LENGTHS if words <= most), f"more than {_LENGTHS[-1]} words")
-        groups.setdefault(name, []).append(number)
-    ordered = sorted(groups, key=lambda name: min(len(pairs[number][1].split()) for number in groups[name]))
+        groups[bisect_left(_LENGTHS, len(reference.split()))].append(number)
     return {
         "all": _part(pairs, outputs, language),
         **{
-            name: _part([pairs[at] for at in groups[name]], [outputs[at] for at in groups[name]], language)
-            for name in ordered
+            name: _part([pairs[at] for at in group], [outputs[at] for at in group], language)
+            for name, group in zip(names, groups, strict=True)
+            if group
         },
         "placeholders": {
             "sentences": len(marked),
@@ -56,13 +55,6 @@ def quality_report(folder: Path, text: Path) -> dict[str, Any]:
             ),
         },
     }
-
-
-def _translated(translator: Translator, texts: Sequence[str]) -> list[str]:
-    outputs = []
-    for start in range(0, len(texts), _AT_ONCE):
-        outputs += [each.text for each in translator.translate(texts[start : start + _AT_ONCE])]
-    return outputs
 
 
 def _part(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], language: str) -> Mapping[str, Any]:

@@ -98,7 +98,7 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
             return RemotePlace(ModelUrl.parse(f"hf://{name}@{commit}"), place.name)
         download = partial(_download, name, asked, commit, files)
         found = _Checkpoint(title, name.partition("/")[2], f"{name}@{commit}", download)
-    elif is_firefox(place):
+    elif is_firefox(place.folder):
         kept = model_cache(settings) / "firefox"
         model = look_up(title, settings.firefox_models, kept)
         languages = ("--source-language", model.source, "--target-language", model.target)

@@ -22,11 +22,10 @@ from translane_server.core.errors import BundleError
 from translane_server.core.files import flush
 from translane_server.models.cache import Hold, ModelCache
 from translane_server.models.download import DownloadError, Link, download, links_of
-from translane_server.settings.model_sources import ModelUrl, RemotePlace
+from translane_server.settings.model_sources import DEFAULT_CACHE, ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 
 _MOST_FILES = 1_000
-_DEFAULT_CACHE = Path("~/.cache/translane/models")
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +188,7 @@ class RemoteModel:
 
 def model_cache(settings: ServerSettings) -> Path:
     """Return the folder of the model cache. Raises BundleError if the user has no home to have it in."""
-    folder = settings.model_cache or _DEFAULT_CACHE
+    folder = settings.model_cache or DEFAULT_CACHE
     try:
         return folder.expanduser().absolute()
     except RuntimeError:

@@ -151,12 +151,16 @@ def is_named(place: ModelPlace | RemotePlace) -> bool:
     """Whether a place is the name of a model, wherever its files are."""
     if isinstance(place, RemotePlace):
         return False
-    return is_bundled(place) or is_firefox(place) or hub_name(place) is not None
+    return is_bundled(place) or is_firefox(place.folder) or hub_name(place) is not None
 
 
-def is_firefox(place: ModelPlace) -> bool:
-    """Whether a place is the name of a model of Firefox, and no folder."""
-    return bool(FIREFOX_NAME.fullmatch(str(place.folder))) and not place.folder.exists()
+def is_firefox(folder: Path) -> bool:
+    """Whether what a folder is called is the name of a model of Firefox, and there is no such folder."""
+    return bool(FIREFOX_NAME.fullmatch(str(folder))) and not folder.exists()
+
+
+DEFAULT_CACHE = Path("~/.cache/translane/models")
+"""The folder of downloaded models where nothing names another one."""
 
 
 def users_cache(environ: Mapping[str, str]) -> Path | None:

@@ -15,6 +15,9 @@ _SYMBOL = re.compile("⟨[0-9]⟩")
 # Unicode's own normalization would make 108 of 10⁸, and takes quadratic time for combining marks.
 _WIDE = str.maketrans("０１２３４５６７８９，．", "0123456789,.")
 _NUMBER = re.compile("[0-9]{1,3}(?:[,.'’\u00a0\u202f ][0-9]{3})+(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?")
+UNITS = "万萬亿億兆千百十만억천백月日号號点點"
+"""What makes another number of a number before it: 3.5万 is 35,000."""
+
 # What makes another number of a number beside it, or is said in another way: 3.5万, 12月, 15:30, 第25, 1.2.3, A4, 25th.
 _BEFORE = re.compile(r"[\w.,:/第#+-]$", re.ASCII)
 _AFTER = re.compile(r"[.,:/-]*[0-9A-Za-z]|\s*[万萬亿億兆千百十만억천백月日号號时時点點分世年]", re.ASCII)

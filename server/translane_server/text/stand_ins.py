@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from translane_server.text.marked_text import MarkedText
-from translane_server.text.numbers import same_separators
+from translane_server.text.numbers import UNITS, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
 from translane_server.text.scripts import has_latin_letters
 
@@ -32,11 +32,10 @@ _LATIN = re.compile(
     "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
     "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
 )
-# Numbers that nobody writes as words: of three digits or more, or with a separator. Words around them may make other
-# numbers of them: 3.5万 is 35,000.
+# Numbers that nobody writes as words: of three digits or more, or with a separator.
 _NUMBER = re.compile(
     "(?<![\\w.,:/第-])(?:[0-9]{3,20}|[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
-    "(?![\\w.,:/-]*[0-9])(?!\\s*[万萬亿億兆千百十만억천백月日号號点點])",
+    "(?![\\w.,:/-]*[0-9])(?!\\s*[" + UNITS + "])",
     re.ASCII,
 )
 _WIDE = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})

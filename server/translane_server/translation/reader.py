@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from translane.options import Format
 from translane.requests import TranslationRequest
@@ -260,17 +260,22 @@ class _Block:
         """Return the sentences of the block, and what stands between them."""
         block = MarkedBlock(self._block, self.kept)
         escape = self._document.escape if self._document else str
-        segments = []
-        last = -1
-        for (start, end), ids in zip(split.spans, split.source_ids, strict=True):
-            marked = block.sentence(start, end, last).marked
-            last = end
-            has_marks = marked.marks or self._document
-            segments.append(Segment(marked.text, ids, marked=marked if has_marks else None, escape=escape))
+        segments = [
+            Segment(text, ids, marked=marked, escape=escape)
+            for (text, marked), ids in zip(self._sentences(block, split.spans), split.source_ids, strict=True)
+        ]
         gaps = block.gaps(split.spans, escape)
         if self._plan.stand_ins:
             segments = self._with_stand_ins(segments, split.spans)
         return segments, gaps
+
+    def _sentences(self, block: MarkedBlock, spans: Sequence[Span]) -> Iterator[tuple[str, MarkedText | None]]:
+        """Yield the text of each sentence, and its marks if they are to be put into its translation."""
+        last = -1
+        for start, end in spans:
+            marked = block.sentence(start, end, last).marked
+            last = end
+            yield marked.text, marked if marked.marks or self._document else None
 
     def _with_stand_ins(self, segments: list[Segment], spans: Sequence[Span]) -> list[Segment]:
         """Put stand-ins in the place of what is kept, of names and of numbers, in the sentences that still fit."""
@@ -281,22 +286,16 @@ class _Block:
         tokens = {symbol: token for token, symbol in plan.stand_ins.items()}
         all_parts = [part for of_sentence in parts for part in of_sentence]
         replaced, kept, moved = with_stand_ins(self._block, self.kept, spans, all_parts)
-        block = MarkedBlock(replaced, kept)
+        sentences = self._sentences(MarkedBlock(replaced, kept), moved)
         found = []
-        last = -1
-        for segment, of_sentence, (start, end) in zip(segments, parts, moved, strict=True):
+        for segment, of_sentence, (text, marked) in zip(segments, parts, sentences, strict=True):
             self._budget.check()
-            marked = block.sentence(start, end, last).marked
-            last = end
-            ids = plan.pair.encode([marked.text])[0] if of_sentence else ()
+            ids = plan.pair.encode([text])[0] if of_sentence else ()
             if not ids or len(ids) > plan.tokens.source:
                 found.append(segment)
                 continue
             written = {tokens[part.symbol]: part.text for part in of_sentence}
-            has_marks = marked if marked.marks or self._document else None
-            found.append(
-                Segment(marked.text, ids, marked=has_marks, escape=segment.escape, stand_ins=written, otherwise=segment)
-            )
+            found.append(Segment(text, ids, marked=marked, escape=segment.escape, stand_ins=written, otherwise=segment))
         return found
 
     def _stand_ins_of(self, span: Span) -> list[StandIn]:

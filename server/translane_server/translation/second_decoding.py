@@ -67,10 +67,10 @@ def _chosen(plan: RequestPlan, segment: Segment, result: SentenceResult) -> Sent
     """Return the hypotheses that the request wants; if it wants one, the best one that has all numbers."""
     if not segment.numbers:
         return result
-    wanted = plan.options.num_hypotheses or 1
-    lacking = {id(each): not _is_complete(plan, segment, each) for each in result.hypotheses}
-    ordered = sorted(result.hypotheses, key=lambda each: lacking[id(each)]) if wanted == 1 else result.hypotheses
-    return result._replace(hypotheses=tuple(ordered[:wanted]))
+    hypotheses, wanted = result.hypotheses, plan.options.num_hypotheses or 1
+    if wanted == 1:
+        hypotheses = (next((each for each in hypotheses if _is_complete(plan, segment, each)), hypotheses[0]),)
+    return result._replace(hypotheses=hypotheses[:wanted])
 
 
 def _is_complete(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
