@@ -20,7 +20,7 @@ UNITS = "万萬亿億兆千百十만억천백月日号號点點"
 
 # What makes another number of a number beside it, or is said in another way: 3.5万, 12月, 15:30, 第25, 1.2.3, A4, 25th.
 _BEFORE = re.compile(r"[\w.,:/第#+-]$", re.ASCII)
-_AFTER = re.compile(r"[.,:/-]*[0-9A-Za-z]|\s*[万萬亿億兆千百十만억천백月日号號时時点點分世年]", re.ASCII)
+_AFTER = re.compile(r"[.,:/-]*[0-9A-Za-z]|\s*[" + UNITS + "時时分世年]", re.ASCII)
 _LONGEST = 20  # digits
 
 # Languages that write 1.000,5 for 1,000.5.
