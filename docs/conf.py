@@ -19,13 +19,12 @@ project = "Translane"
 copyright = "the authors of Translane, Apache-2.0"
 release = version = PROJECT["version"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "models/*/README.md", "examples/README.md"]
 exclude_patterns = [".*", "build", "dist", "tests", "**/node_modules"]
 
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
 
 # Docstrings are text with `code`: a name in backquotes is a link where the reference has that name.
 default_role = "py:obj"
