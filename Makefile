@@ -84,7 +84,7 @@ endif
 docs: .venv/.docs  ## make the site of the documents in build/site; a broken link fails
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/site-cache . build/site
 
-tables:  ## write the tables of the documents that follow from code
+tables:  ## write the lists of the documents that follow from code
 	$(BIN)/python scripts/generate-docs
 
 stubs:  ## generate the gRPC stubs from the .proto file

@@ -1,4 +1,4 @@
-"""The settings of the server. scripts/generate-docs makes the tables of docs/server.md of them."""
+"""The settings of the server. scripts/generate-docs makes the lists of docs/server.md of them."""
 
 from __future__ import annotations
 
