@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.report.ratios import over, told
@@ -15,21 +15,17 @@ _MILLI, _MEGA = 1e3, 1e6
 
 
 def offline(record: Record) -> Iterator[str]:
-    """Target tokens/s of both engines, and their ratios by the clock and by processor time."""
+    """Target tokens/s, and how many times as many as CTranslate2's."""
     yield circumstances(record)
     if "sentences" in record:
         yield f"The sentences, or their lengths, are those of `{record['sentences']}`."
-    yield from ("Translane / CTranslate2 [tokens/s], the ratio, and in parentheses that of processor time.", "")
+    yield from ("Translane's tokens/s, and in parentheses how many times as many as CTranslate2's.", "")
     batches = list(dict.fromkeys(cell["batch"] for cell in record["cells"]))
     yield f"| model, precision, search | {' | '.join(f'batch {batch}' for batch in batches)} |"
     yield f"|---|{'---:|' * len(batches)}"
     rows: dict[str, dict[int, str]] = {}
     for cell in record["cells"]:
-        ours, theirs = (cell[name] for name in ENGINES)
-        ratio, cpu = (told(over(ours[rate], theirs[rate])) for rate in ("rate", "cpu_rate"))
-        rows.setdefault(_name(cell), {})[cell["batch"]] = (
-            f"{ours['rate']:,.0f} / {theirs['rate']:,.0f}, {ratio} ({cpu})"
-        )
+        rows.setdefault(_name(cell), {})[cell["batch"]] = _both(*(cell[name]["rate"] for name in ENGINES), decimals=0)
     for name, cells in rows.items():
         yield f"| {name} | {' | '.join(cells.get(batch, '–') for batch in batches)} |"
     others = [
@@ -44,7 +40,7 @@ def offline(record: Record) -> Iterator[str]:
 def serving(record: Record) -> Iterator[str]:
     """The highest rates, and the latency of a sentence alone."""
     yield circumstances(record)
-    yield f"Translane / CTranslate2, and their ratio. The highest rate keeps 95% within {record['bound'] * 1000:g} ms."
+    yield f"The highest rate keeps 95% within {record['bound'] * 1000:g} ms. In parentheses: over CTranslate2's."
     yield from ("", "| model, precision, search | highest rate [1/s] | p50 alone [ms] | CTranslate2's setting |")
     yield "|---|---:|---:|---|"
     for cell in record["cells"]:
@@ -54,17 +50,6 @@ def serving(record: Record) -> Iterator[str]:
         yield f"| {_name(cell)} | {highest} | {alone} | {cell['setting']} |"
 
 
-def rates(record: Record) -> Iterator[str]:
-    """Latencies against rates."""
-    yield from ("", "| model, precision, search | rate [1/s] | p95 [ms] | processor [ms] | failed |")
-    yield "|---|---:|---:|---:|---:|"
-    for cell, row in ((each, row) for each in record["cells"] for row in each["grid"]):
-        p95 = _both(*(median_of(row[name], "p95") for name in ENGINES), decimals=0, less=True)
-        cpu = _both(*(_cpu_milliseconds(row[name]) for name in ENGINES), decimals=1, less=True)
-        failed = " / ".join(str(sum(sum(each["errors"].values()) for each in row[name])) for name in ENGINES)
-        yield f"| {_name(cell)} | {row['rate']:.1f} | {p95} | {cpu} | {failed} |"
-
-
 def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
     """The median of a quantile of the latency over the rounds [ms]; infinite where nothing was answered."""
     found = [each["latency_seconds"][name] for each in measurements]
@@ -72,21 +57,22 @@ def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def growth(record: Record) -> Iterator[str]:
-    """How steps, memory and start-up grow: both engines' values, and their ratio."""
+    """How steps, memory and start-up grow, and how they compare."""
     models = models_of(record)
     if not models:
         return
     yield circumstances(record)
     library = record.get("library", "its own kernels")
     yield f"One worker of {_counted(record['threads'], 'thread')} each; CTranslate2 multiplies with {library}."
-    yield "A cell has Translane's value, CTranslate2's, and theirs over ours: bold where Translane takes more."
+    yield "A cell has Translane's value, and CTranslate2's over it: bold where Translane takes more."
     if record["threads"] == 1 and record.get("device", "cpu") == "cpu":
         yield "A step's time is processor time."
     yield ""
     rows = {title: _by_key(found["rows"]) for title, found in models.items()}
     yield from _of_models("step [ms], rows", rows, _MILLI, 2)
     if all(found["memory"] for found in models.values()):
-        yield from _of_models("MB, rows", {title: found["memory"] for title, found in models.items()}, 1 / _MEGA, 0)
+        memory = {title: _ends(found["memory"]) for title, found in models.items()}
+        yield from _of_models("MB, rows", memory, 1 / _MEGA, 0)
     yield from _of_models("start-up [s]", {title: {"": found["start"]} for title, found in models.items()}, 1, 2)
 
 
@@ -142,15 +128,16 @@ def _by_key(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, flo
     return {key: {name: found[name][key] for name in ENGINES} for key in found["translane"]}
 
 
+def _ends(found: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+    """The first entry and the last one."""
+    return {key: found[key] for key in (next(iter(found)), next(reversed(list(found))))}
+
+
 def _both(ours: float, theirs: float, *, decimals: int, less: bool = False) -> str:
-    """Both values, and their ratio: above 1 Translane is better. `less`: the smaller value is the better one."""
+    """Our value, and the ratio of both: above 1 Translane is better. `less`: the smaller value is the better one."""
     ratio = over(theirs, ours) if less else over(ours, theirs)
     noise = min(ours, theirs) < 0  # a difference of times may be all noise
-    return f"{ours:,.{decimals}f} / {theirs:,.{decimals}f}, {told(None if noise else ratio)}"
-
-
-def _cpu_milliseconds(measurements: Iterable[Mapping[str, Any]]) -> float:
-    return _MILLI * statistics.median(float(each["cpu_seconds_per_sentence"]) for each in measurements)
+    return f"{ours:,.{decimals}f} ({told(None if noise else ratio)})"
 
 
 def _middle(values: Sequence[float]) -> float:
