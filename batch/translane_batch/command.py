@@ -20,7 +20,6 @@ from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole
 from translane_server.core.terminal import printable
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import users_cache
 
 _PROGRAM = "translane batch"
 _AGAIN = "the same command goes on"
@@ -35,7 +34,6 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         ModuleNotFoundError: a package is missing.
     """
     settings = load_settings(BatchSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
-    settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends figures to its makers otherwise
     # SIGTERM interrupts a run as Ctrl-C does, so that replicas end and sockets are removed.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -28,9 +28,10 @@ from translane_export.supervision import supervise
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import BundleError, first_line, is_about_memory
 from translane_server.core.terminal import printable
+from translane_server.models.cache import model_cache
 from translane_server.models.firefox import look_up
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import DEFAULT_CACHE, is_firefox, users_cache
+from translane_server.settings.model_sources import is_firefox
 from translane_server.text.language_tags import UNDETERMINED
 
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
@@ -68,7 +69,7 @@ export, explain, shortlist = (partial(_run_apart, name) for name in _DONE)
 
 def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     settings = load_settings(ExportSettings, arguments, environ, prog="translane export", env_prefix=ENV_PREFIX)
-    settings = _with_firefox(settings, environ)
+    settings = _with_firefox(settings)
     with packages_load():
         import torch
 
@@ -85,16 +86,16 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     return _report(settings, manifests)
 
 
-def _with_firefox(settings: ExportSettings, environ: Mapping[str, str]) -> ExportSettings:
+def _with_firefox(settings: ExportSettings) -> ExportSettings:
     """The settings with the folder of a model of Firefox in the place of its name."""
     if not is_firefox(settings.checkpoint):
         return settings
-    cache = (users_cache(environ) or DEFAULT_CACHE).expanduser() / "firefox"
     try:
+        cache = model_cache() / "firefox"
         model = look_up(str(settings.checkpoint), settings.firefox_models, cache)
         languages = {"source_language": model.source, "target_language": model.target}
         found = {name: tag for name, tag in languages.items() if name not in settings.model_fields_set}
-        return settings.model_copy(update={"checkpoint": model.folder(cache), **found})
+        return settings.model_copy(update={"checkpoint": model.fetched(cache), **found})
     except BundleError as error:
         raise ExportError(str(error)) from None
 

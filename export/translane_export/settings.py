@@ -13,7 +13,6 @@ from translane_server.bundle.manifest import Precision, SearchDefaults
 from translane_server.core.cpus import available_cpus
 from translane_server.core.terminal import shown
 from translane_server.settings.loader import Flag, Settings
-from translane_server.settings.model_sources import FIREFOX_LIST
 from translane_server.text.language_tags import LONGEST_TAG
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
@@ -144,9 +143,9 @@ class ExportSettings(Settings):
         description="File of the target pieces of each source piece, such as `translane shortlist` writes;"
         " requests that use_shortlist generate no others.",
     )
-    firefox_models: Annotated[str, Flag("URL")] = Field(
-        default=FIREFOX_LIST,
-        description="List of Firefox's models: a collection of Remote Settings, or a .json file at a mirror or in a"
+    firefox_models: Annotated[str | None, Flag("URL")] = Field(
+        default=None,
+        description="List of Firefox's models: Mozilla's, another collection of Remote Settings, a .json file, or its"
         " folder.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(

@@ -21,6 +21,8 @@ class FirefoxList(ThreadingHTTPServer):
         records: of the list.
         files: their content, by the place that the records name.
         asked: the paths of all requests.
+        base: where its root says that the files are.
+        meeting: where requests for files wait for each other, if they do.
     """
 
     daemon_threads = True
@@ -30,6 +32,8 @@ class FirefoxList(ThreadingHTTPServer):
         self.records: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.base = f"{self.root}/cdn/"
+        self.meeting: threading.Barrier | None = None
 
     @property
     def root(self) -> str:
@@ -65,8 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         files = {f"/cdn/{place}": content for place, content in self.server.files.items()}
         files[RECORDS] = json.dumps({"data": self.server.records}).encode()
-        files["/v1/"] = json.dumps({"capabilities": {"attachments": {"base_url": f"{self.server.root}/cdn/"}}}).encode()
+        files["/v1/"] = json.dumps({"capabilities": {"attachments": {"base_url": self.server.base}}}).encode()
         content = files.get(self.path)
+        if self.server.meeting and self.path.startswith("/cdn/"):
+            self.server.meeting.wait(10)
         self.send_response(404 if content is None else 200)
         self.send_header("Content-Length", str(len(content or b"")))
         self.end_headers()

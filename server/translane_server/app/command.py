@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from translane.command_error import end_at_once, packages_load
 from translane_server.core.errors import StartupError, is_about_memory
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import users_cache
 from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
 
 PROGRAM = "translane serve"
@@ -25,7 +24,6 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         CommandError, ModuleNotFoundError: a package does not load, or is missing.
     """
     settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
-    settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
     with packages_load():
         from translane_server.app.lifetime import run
         from translane_server.translation.tokenizer_pool import any_thread_runs

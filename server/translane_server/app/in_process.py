@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -55,7 +54,6 @@ from translane_server.core.errors import InvalidRequestError, QueueFullError, Re
 from translane_server.models.build import loaded_models
 from translane_server.models.registry import Registry
 from translane_server.settings.loader import first_problem
-from translane_server.settings.model_sources import users_cache
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names
@@ -97,8 +95,6 @@ class AsyncTranslator:
 
     async def __aenter__(self) -> Self:
         """Load the models. StartupError: a model is wrong, or cannot be loaded."""
-        cache = self._settings.model_cache or users_cache(os.environ)
-        self._settings = self._settings.model_copy(update={"model_cache": cache})
         self._models = await self._opened.enter_async_context(loaded_models(self._settings, cpus=self._cpus))
         return self
 

@@ -3,11 +3,11 @@
 ::
 
     bundles/DIGEST/       a whole bundle, named after the sha256 of its manifest
-    holds/DIGEST          is locked by whoever uses this bundle; its time is that of the last use
+    exported/NAME/        a bundle of a checkpoint that was exported here: see `checkpoints`
+    firefox/NAME/         files of one of Firefox's models; beside them their list: see `firefox`
+    holds/NAME            is locked by whoever uses what has this name; its time is that of the last use
     urls/KEY              a link to the bundle that a URL without a digest led to last
     unfinished/DIGEST/    a bundle that is being downloaded, or that a killed server left
-    exported/             bundles of checkpoints that were exported here: see `checkpoints`
-    firefox/              files of Firefox's models, and their list: see `firefox`
     lock                  is locked by the only process that changes the folder
 
 Locks are those of the kernel (flock), so a process that is killed holds nothing.
@@ -36,15 +36,31 @@ _TICK = 0.05  # from one look at a lock to the next [seconds]
 _log = logging.getLogger(__name__)
 
 
+def model_cache(folder: Path | None = None) -> Path:
+    """Return the folder of the model cache: the one of the settings, or else one within the user's folder of caches.
+
+    https://specifications.freedesktop.org/basedir-spec/ has the variable of the environment that names the latter.
+
+    Raises:
+        BundleError: the user has no home to have it in.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = folder or (base if base.is_absolute() else Path("~/.cache")) / "translane" / "models"
+    try:
+        return folder.expanduser().absolute()
+    except RuntimeError:
+        raise BundleError(f"model cache {folder}: the user has no home; --model-cache names a folder") from None
+
+
 class Hold:
-    """A bundle that stays in the cache until `release`, or until nobody has this object any more."""
+    """What stays in the cache until `release`, or until nobody has this object any more."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
         self._close = weakref.finalize(self, os.close, descriptor)
 
     def release(self) -> None:
-        """Hold the bundle no longer."""
+        """Hold it no longer."""
         self._close()
 
 
@@ -54,6 +70,7 @@ class ModelCache:
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self.folder = folder
         self._most_bytes = most_bytes
+        self.exported, self.firefox = folder / "exported", folder / "firefox"
         self._bundles, self._holds, self._urls, self._unfinished = (
             self.folder / name for name in ("bundles", "holds", "urls", "unfinished")
         )
@@ -97,6 +114,21 @@ class ModelCache:
             os.utime(descriptor)
         return hold
 
+    def keep(self, folder: Path) -> Hold | None:
+        """Keep a folder of `exported` or `firefox`, which may be missing yet, and count it as used now.
+
+        None: others have filled the cache, and it is only read, so nothing is removed.
+        """
+        try:
+            descriptor = os.open(self._holds / folder.name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            return None
+        hold = Hold(folder, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with suppress(OSError):
+            os.utime(descriptor)
+        return hold
+
     @contextmanager
     def locked(self, stop: threading.Event) -> Iterator[None]:
         """Wait until no other process changes the folder, and keep others from changing it.
@@ -114,8 +146,7 @@ class ModelCache:
     def begin(self, digest: str, size: int) -> Path:
         """Make room for a bundle of `size` bytes, and return the folder for its files. The lock is held.
 
-        What killed servers left of other bundles is removed, and as far as it is necessary, bundles that nobody holds,
-        the ones not used for longest first. Raises BundleError if there is not enough room.
+        What killed servers left of other bundles is removed. Raises BundleError if there is not enough room.
         """
         for leftover in self._unfinished.iterdir():
             if leftover.name != digest:
@@ -123,20 +154,39 @@ class ModelCache:
         new = self._unfinished / digest
         new.mkdir(exist_ok=True)
         had = _size(new)
-        sizes = {path: _size(path) for path in self._bundles.iterdir() if path.name != digest}
+        self._make_room(size - had, had, self.bundle(digest))
+        return new
+
+    def trim(self) -> None:
+        """Remove what nobody uses of what is too much. The lock is held. What is in use may be more."""
+        with suppress(BundleError):
+            self._make_room(0)
+
+    def _make_room(self, size: int, used: int = 0, beside: Path | None = None) -> None:
+        """Remove what nobody holds, what was not used for longest first, until `size` bytes are free.
+
+        Args:
+            size: bytes to write.
+            used: bytes that are in use beside the folders of the cache.
+            beside: does not count, because it is replaced.
+
+        Raises:
+            BundleError: there is not enough room.
+        """
+        exported = [path for kind in (self.exported, self.firefox) for path in kind.glob("[!.]*") if path.is_dir()]
+        sizes = {path: _size(path) for path in (*self._bundles.iterdir(), *exported) if path != beside}
         used_at = {path.name: path.stat().st_mtime for path in self._holds.iterdir()}
-        unused = sorted(sizes, key=lambda bundle: used_at.get(bundle.name, 0.0))
-        while (free := self._free(had + sum(sizes.values()))) < size - had:
+        unused = sorted(sizes, key=lambda path: used_at.get(path.name) or path.stat().st_mtime)
+        while (free := self._free(used + sum(sizes.values()))) < size:
             if not unused:
                 raise BundleError(
-                    f"model cache {self.folder}: {size - had:,} bytes are needed, and {max(free, 0):,} are free on the"
-                    f" disk and within --model-cache-bytes ({self._most_bytes:,}), beside the models in use"
+                    f"model cache {self.folder}: {size:,} bytes are needed, and {max(free, 0):,} are free on the disk"
+                    f" and within --model-cache-bytes ({self._most_bytes:,}), beside the models in use"
                 )
             if self._remove_unused(unused[0]):
-                _log.info("model cache %s: removed the bundle sha256:%s", self.folder, unused[0].name)
+                _log.info("model cache %s: removed %s", self.folder, unused[0].relative_to(self.folder))
                 del sizes[unused[0]]
             del unused[0]
-        return new
 
     def finish(self, digest: str) -> Hold:
         """Put a bundle whose files are all there in the place of a broken one or of none, and hold it.
@@ -165,12 +215,12 @@ class ModelCache:
         """How many bytes may be written, if the bundles have `used` bytes."""
         return min(self._most_bytes - used, shutil.disk_usage(self.folder).free)
 
-    def _remove_unused(self, bundle: Path) -> bool:
+    def _remove_unused(self, path: Path) -> bool:
         # For this kind of lock NFS wants a file that is open for writing.
-        with (self._holds / bundle.name).open("a") as file:
+        with (self._holds / path.name).open("a") as file:
             if not _try_lock(file.fileno()):
                 return False
-            gone = bundle.rename(self._unfinished / f"removed-{bundle.name}")
+            gone = path.rename(self._unfinished / f"removed-{path.name}")
         _remove(gone)
         return True
 

@@ -26,10 +26,12 @@ from urllib.parse import unquote, urlsplit
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
-from translane_server.models.firefox import look_up
-from translane_server.models.remote_model import model_cache
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
+from translane_server.models.cache import Hold, ModelCache, model_cache
+from translane_server.models.firefox import FirefoxModel, look_up
 from translane_server.settings.model_sources import (
     BUNDLED_MODEL,
+    BUNDLED_MODEL_URL,
     ModelPlace,
     ModelUrl,
     RemotePlace,
@@ -49,6 +51,10 @@ _INSTALL = (
     "pip install 'translane[export]' (without a GPU, PyTorch's smaller packages do: "
     "--extra-index-url https://download.pytorch.org/whl/cpu)"
 )
+
+
+_held: dict[str, Hold | None] = {}
+"""What this process keeps in the model cache, until it ends."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
         return place
     if is_bundled(place):
         clone = _installed_from()
-        if clone and (clone / "models" / BUNDLED_MODEL / MANIFEST).exists():
+        if clone and _is_bundled_model(clone / "models" / BUNDLED_MODEL):
             return ModelPlace(clone / "models" / BUNDLED_MODEL, place.name)
         return RemotePlace(ModelUrl.parse(settings.bundled_model), place.name)
     title = str(place.folder)
@@ -99,18 +105,27 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
         download = partial(_download, name, asked, commit, files)
         found = _Checkpoint(title, name.partition("/")[2], f"{name}@{commit}", download)
     elif is_firefox(place.folder):
-        kept = model_cache(settings) / "firefox"
-        model = look_up(title, settings.firefox_models, kept)
+        cache = _cache(settings)
+        model = look_up(title, settings.firefox_models, cache.firefox)
         languages = ("--source-language", model.source, "--target-language", model.target)
         name = f"{model.source}-{model.target}"
-        found = _Checkpoint(title, name, model.state, partial(model.folder, kept), languages)
+        found = _Checkpoint(title, name, model.state, partial(_fetched, model, cache), languages)
     elif (place.folder / MANIFEST).exists() or not any(_weights_in(place.folder)):
         return place
     else:
         folder = place.folder.resolve()
         found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
     precision = "fp16" if settings.device == "cuda" else "fp32"
-    return ModelPlace(_exported(found, model_cache(settings) / "exported", precision), place.name)
+    return ModelPlace(_exported(found, _cache(settings), precision), place.name)
+
+
+def _cache(settings: ServerSettings) -> ModelCache:
+    return ModelCache(model_cache(settings.model_cache), settings.model_cache_bytes)
+
+
+def _fetched(model: FirefoxModel, cache: ModelCache) -> Path:
+    _held[model.state] = cache.keep(model.folder(cache.firefox))
+    return model.fetched(cache.firefox)
 
 
 def _installed_from() -> Path | None:
@@ -118,6 +133,15 @@ def _installed_from() -> Path | None:
     record = json.loads(importlib.metadata.distribution("translane").read_text("direct_url.json") or "{}")
     url = urlsplit(record.get("url", ""))
     return Path(unquote(url.path)) if url.scheme == "file" else None
+
+
+def _is_bundled_model(folder: Path) -> bool:
+    """Whether the bundled model is in a folder. Others may have put something else where the clone was."""
+    try:
+        content = read_regular(folder / MANIFEST, MOST_DESCRIPTION_BYTES)
+    except OSError:
+        return False
+    return hashlib.sha256(content).hexdigest() == ModelUrl.parse(BUNDLED_MODEL_URL).digest
 
 
 def _weights_in(folder: Path) -> Iterator[Path]:
@@ -181,18 +205,19 @@ def _cause(error: Exception) -> str:
     return f"the answer of the Hugging Face Hub is {status}" if status else type(error).__name__
 
 
-def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
+def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str) -> Path:
     """Return the bundle of a checkpoint, which is made if it is not there yet."""
     version = importlib.metadata.version("translane")
     made_of = f"{checkpoint.state} {precision} {version} {SCHEMA_VERSION}"
     name = checkpoint.name if is_model_name(checkpoint.name) else ""
-    bundle = cache / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}".lstrip("-")
+    bundle = cache.exported / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}".lstrip("-")
+    _held[str(bundle)] = cache.keep(bundle)
     if (bundle / MANIFEST).exists():
         return bundle
     if find_spec("torch") is None:
         problem = f"is no bundle, and PyTorch, which `translane export` makes one with, is not installed: {_INSTALL}"
         raise BundleError(f"{checkpoint.title} {problem}")
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.exported.mkdir(exist_ok=True)
     with bundle.with_name(f"{bundle.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at work on it
         if not (bundle / MANIFEST).exists():
@@ -203,6 +228,8 @@ def _exported(checkpoint: _Checkpoint, cache: Path, precision: str) -> Path:
             # The lock is held until the export ends, even if this process is killed.
             if code := _run(command, lock.fileno()):
                 raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")
+            with cache.locked(threading.Event()):
+                cache.trim()
     return bundle
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 5
 MOST_MANIFEST_BYTES = 1 << 24
 SILENCE = 20.0  # longest time without a byte [seconds]
+CONNECTING = 5.0  # longest time until there is a connection: packets may be dropped without a word [seconds]
 BEGINNING = 60.0  # time of an attempt beside that of its bytes [seconds]
 RATE = 64 * 1024  # the least rate of the bytes [bytes/s]
 PAUSE = 0.5  # mean time before the second attempt; each pause is twice as long as the one before [seconds]
@@ -72,6 +73,7 @@ def download(
     size: int | None,
     stop: threading.Event,
     tell: Callable[[], None] = lambda: None,
+    attempts: int = ATTEMPTS,
 ) -> None:
     """Download into `file`. Of a file of known size, go on after the bytes that `file` has.
 
@@ -84,6 +86,7 @@ def download(
         size: size of the file [bytes]; None for a manifest, whose size nobody knows.
         stop: is set when nobody wants the file any more.
         tell: is called now and then while bytes arrive.
+        attempts: how many there are, of what may pass.
 
     Raises:
         DownloadError: the file has another size, is refused, or does not come.
@@ -91,7 +94,7 @@ def download(
     """
     from anyio.from_thread import start_blocking_portal  # a server without URLs starts without these libraries
 
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         if stop.is_set():
             raise DownloadError(GIVEN_UP)
         try:
@@ -105,8 +108,8 @@ def download(
                 running.result()
             return
         except _PassingError as error:
-            if attempt + 1 == ATTEMPTS:
-                raise DownloadError(f"{error}, {ATTEMPTS} times") from None
+            if attempt + 1 == attempts:
+                raise DownloadError(f"{error}, {attempts} times") from None
             _log.info("%s: %s; trying again", title, error)
             pause = min(PAUSE * 2**attempt, _LONGEST_PAUSE)
             stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  so that many servers do not come at once
@@ -169,7 +172,7 @@ async def _opened(link: Link, start: int) -> AsyncIterator[Response]:
         **link.headers,
         **({"Range": f"bytes={start}-"} if start else {}),
     }
-    timeout = httpx2.Timeout(SILENCE).as_dict()
+    timeout = httpx2.Timeout(SILENCE, connect=CONNECTING).as_dict()
     request = httpx2.Request("GET", link.url, headers=headers, extensions={"timeout": timeout})
     for _ in range(_MOST_REDIRECTS + 1):
         # The system's authorities take 50 ms to read.

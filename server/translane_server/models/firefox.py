@@ -10,27 +10,31 @@ https://remote-settings.readthedocs.io, https://firefox-source-docs.mozilla.org/
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal
 from urllib.parse import quote, urljoin
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from translane_server.bundle.bundle import file_entry
 from translane_server.core.errors import BundleError
-from translane_server.core.files import parse_json, read_regular, replaced_whole, written_whole
-from translane_server.models.download import MOST_MANIFEST_BYTES, DownloadError, Link, download
-from translane_server.settings.model_sources import FIREFOX_NAME, is_exposed
+from translane_server.core.files import open_regular, parse_json, read_regular, written_whole
+from translane_server.models.download import ATTEMPTS, MOST_MANIFEST_BYTES, DownloadError, Link, download
+from translane_server.settings.model_sources import FIREFOX_LIST, FIREFOX_NAME, is_exposed
 
-_FILES = ("model", "vocab", "srcvocab", "trgvocab", "lex")
+_TITLE = "Firefox's models"
 _MOST_BYTES = 1 << 30  # of a file
 _NUMBER = re.compile(r"\d{1,9}|[a-z]+")
+_Fetch = Callable[[str, int, BinaryIO], None]
+"""Writes the file at a place of the list, of so many bytes, into a file."""
 
 
 class _Attachment(BaseModel):
@@ -41,78 +45,84 @@ class _Attachment(BaseModel):
 
 
 class _Record(BaseModel):
-    """A file of a model."""
+    """A file of a model. What is attached is read for the model that is asked for alone."""
 
-    file_type: str = Field(alias="fileType")
+    file_type: Literal["model", "vocab", "srcvocab", "trgvocab", "lex"] = Field(alias="fileType")
     source: str = Field(alias="fromLang")
     target: str = Field(alias="toLang")
     version: str = Field(max_length=100)
     last_modified: int = 0
-    attachment: _Attachment
+    attachment: Any = None
 
 
+@dataclass(frozen=True)
 class FirefoxModel:
-    """A model of the list, as `look_up` finds it.
+    """A model of the list, as `look_up` finds it. `version` is Mozilla's."""
 
-    Attributes:
-        source, target: its languages.
-        version: of Mozilla's.
-        state: changes with its files.
-    """
+    source: str
+    target: str
+    version: str
+    files: Sequence[_Attachment]
+    fetch: _Fetch
 
-    def __init__(self, records: list[_Record], open_file: Callable[[str, int | None, BinaryIO], None]) -> None:
-        first = records[0]
-        self.source, self.target, self.version = first.source, first.target, first.version
-        self._files = [record.attachment for record in records]
-        self._open = open_file
-        self.state = " ".join(sorted(file.hash for file in self._files))
+    @property
+    def state(self) -> str:
+        """Changes with the files."""
+        return " ".join(sorted(file.hash for file in self.files))
 
     def folder(self, cache: Path) -> Path:
-        """Return the folder of the files within `cache`. Those that are not there yet are fetched.
+        """The folder of the files within `cache`, once they are fetched."""
+        return cache / f"{self.source}-{self.target}-{hashlib.sha256(self.state.encode()).hexdigest()[:16]}"
+
+    def fetched(self, cache: Path) -> Path:
+        """Return `folder` with all files. Those that are not there yet are fetched. Several programs may do so at once.
 
         Raises:
             BundleError: a file cannot be fetched, or is not the one that the list says.
         """
-        name = f"{self.source}-{self.target}-{hashlib.sha256(self.state.encode()).hexdigest()[:16]}"
-        folder = cache / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in self._files:
-            path = folder / file.filename
-            if path.is_file() and file_entry(path).sha256 == file.hash:
-                continue
-            print(f"translane: downloading {file.filename}, {file.size / 1e6:.1f} MB", file=sys.stderr)
+        folder = self.folder(cache)
+        for file in self.files:
             try:
-                with replaced_whole(path) as new:
-                    with new.open("w+b") as opened:
-                        self._open(file.location, file.size, opened)
-                    digest = file_entry(new).sha256
-                    if digest != file.hash:
-                        raise BundleError(
-                            f"firefox:{self.source}-{self.target}: {file.filename} is not the file of the list: its"
-                            f" sha256 there is {digest}, and the list has {file.hash}"
-                        )
+                self._fetch(file, folder / file.filename)
             except (DownloadError, OSError) as error:
-                problem = error.strerror if isinstance(error, OSError) else error
-                raise BundleError(f"firefox:{self.source}-{self.target}: {file.filename}: {problem}") from None
+                raise BundleError(f"firefox:{self.source}-{self.target}: {file.filename}: {_said(error)}") from None
         return folder
 
+    def _fetch(self, file: _Attachment, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file() and file_entry(path).sha256 == file.hash:
+            return
+        print(f"translane: downloading {file.filename}, {file.size / 1e6:.1f} MB", file=sys.stderr)
+        with written_whole(path) as new:
+            self.fetch(file.location, file.size, new)
+            new.flush()
+            digest = file_entry(Path(new.name)).sha256
+            if digest != file.hash:
+                raise DownloadError(f"its sha256 there is {digest}, and the list has {file.hash}")
 
-def look_up(name: str, address: str, cache: Path) -> FirefoxModel:
+
+def look_up(name: str, address: str | None, cache: Path) -> FirefoxModel:
     """Return the model firefox:SOURCE-TARGET of the list at an address. The list stays in `cache` for times without it.
+
+    Without an address, the list is that of TRANSLANE_FIREFOX_MODELS in the environment, or else Mozilla's.
 
     Raises:
         BundleError: the list cannot be read, or has no such model.
     """
+    address = address or os.environ.get("TRANSLANE_FIREFOX_MODELS") or FIREFOX_LIST
     kept = cache / f"list-{hashlib.sha256(address.encode()).hexdigest()[:16]}.json"
     try:
-        content, open_file = _list_in(Path(address)) if "://" not in address else _list_at(address)
+        attempts = 2 if kept.is_file() else ATTEMPTS
+        content, fetch = _list_at(address, attempts) if "://" in address else _list_in(Path(address))
+        model = _newest(content, name, fetch)
     except (DownloadError, OSError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        if not kept.is_file():
-            raise BundleError(f"{name}: the list of Firefox's models cannot be read: {problem}") from None
-        print(f"translane: the list of Firefox's models cannot be read: {problem}; the last one holds", file=sys.stderr)
-        content, open_file = read_regular(kept, MOST_MANIFEST_BYTES), _refuse
-    records = _records(content, name)
+        try:
+            content = read_regular(kept, MOST_MANIFEST_BYTES)
+            model = _newest(content, name, _refuse)
+        except (DownloadError, OSError):
+            raise BundleError(f"{name}: the list of Firefox's models cannot be read: {_said(error)}") from None
+        said = f"the list of Firefox's models cannot be read: {_said(error)}; the last one holds"
+        print(f"translane: {said}", file=sys.stderr)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         if not kept.is_file() or read_regular(kept) != content:
@@ -120,27 +130,33 @@ def look_up(name: str, address: str, cache: Path) -> FirefoxModel:
                 new.write(content)
     except OSError as error:
         print(f"translane: the list of Firefox's models is not kept in {cache}: {error.strerror}", file=sys.stderr)
-    return FirefoxModel(_newest(records, name), open_file)
+    return model
 
 
-def _refuse(_location: str, _size: int | None, _file: BinaryIO) -> None:
+def _said(error: Exception) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)
+
+
+def _refuse(_location: str, _size: int, _file: BinaryIO) -> None:
     """Nothing can be fetched while the list does not answer."""
     raise DownloadError("it is not there yet, and the list of Firefox's models does not answer")
 
 
-def _records(content: bytes, name: str) -> list[_Record]:
-    try:
-        data = parse_json(content)["data"]
-        known = [each for each in data if isinstance(each, dict) and each.get("fileType") in _FILES]
-        return TypeAdapter(list[_Record]).validate_python(known)
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{name}: the list of Firefox's models is none ({type(error).__name__})") from None
+def _newest(content: bytes, name: str, fetch: _Fetch) -> FirefoxModel:
+    """Return a model of a list in its highest version.
 
-
-def _newest(records: list[_Record], name: str) -> list[_Record]:
-    """The records of the highest version of a model, one for each kind of file."""
+    Raises:
+        DownloadError: it is no list, or what it says of the model is wrong. Wrong records of other models do no harm.
+        BundleError: it has no such model.
+    """
     named = FIREFOX_NAME.fullmatch(name)
     assert named
+    try:
+        records = [record for each in parse_json(content)["data"] if (record := _record(each))]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DownloadError(f"it is none ({type(error).__name__})") from None
+    if not records:
+        raise DownloadError("it has no models")
     versions: dict[str, dict[str, _Record]] = {}
     for record in sorted(records, key=lambda each: each.last_modified):
         if [record.source.lower(), record.target.lower()] == [named[1].lower(), named[2].lower()]:
@@ -153,7 +169,23 @@ def _newest(records: list[_Record], name: str) -> list[_Record]:
     if not whole:
         pairs = {f"{each.source}-{each.target}" for each in records if each.file_type == "model"}
         raise BundleError(f"{name}: the list of Firefox's models has no such one among its {len(pairs)} pairs")
-    return list(versions[max(whole, key=_order)].values())
+    newest = list(versions[max(whole, key=_order)].values())
+    try:
+        files = [_Attachment.model_validate(record.attachment) for record in newest]
+    except ValidationError:
+        raise DownloadError(f"its records of {name} are wrong") from None
+    if len({file.filename for file in files}) < len(files):
+        raise DownloadError(f"two files of {name} have one name there")
+    first = newest[0]
+    return FirefoxModel(first.source, first.target, first.version, files, fetch)
+
+
+def _record(value: Any) -> _Record | None:
+    """The record of a file that is read; None for others, and for what is none."""
+    try:
+        return _Record.model_validate(value)
+    except ValidationError:
+        return None
 
 
 def _order(version: str) -> tuple[tuple[int, ...], bool]:
@@ -163,34 +195,39 @@ def _order(version: str) -> tuple[tuple[int, ...], bool]:
     return tuple(numbers[: 2 if len(parts) > len(numbers) else None]), len(parts) == len(numbers)
 
 
-def _list_in(folder: Path) -> tuple[bytes, Callable[[str, int | None, BinaryIO], None]]:
+def _list_in(folder: Path) -> tuple[bytes, _Fetch]:
     path = folder / "records.json" if folder.is_dir() else folder
 
-    def open_file(location: str, _size: int | None, file: BinaryIO) -> None:
-        with (path.parent / location).open("rb") as found:
+    def fetch(location: str, size: int, file: BinaryIO) -> None:
+        with open_regular(path.parent / location) as found:
+            if (there := os.fstat(found.fileno()).st_size) != size:
+                raise DownloadError(f"it has {there:,} bytes there, and the list has {size:,}")
             shutil.copyfileobj(found, file)
 
-    return read_regular(path, MOST_MANIFEST_BYTES), open_file
+    return read_regular(path, MOST_MANIFEST_BYTES), fetch
 
 
-def _list_at(address: str) -> tuple[bytes, Callable[[str, int | None, BinaryIO], None]]:
-    def fetch(url: str, size: int | None, file: BinaryIO, *, is_pinned: bool) -> None:
-        if not is_pinned and is_exposed(url):
-            raise DownloadError("it is at http:// of another machine, where others can change it; take https://")
-        download("Firefox's models", lambda: Link(url, {}, is_pinned), file, size, threading.Event())
-
+def _list_at(address: str, attempts: int) -> tuple[bytes, _Fetch]:
     def read(url: str) -> bytes:
-        fetch(url, None, content := BytesIO(), is_pinned=False)
+        if is_exposed(url):
+            raise DownloadError("it is at http:// of another machine, where others can change it; take https://")
+        content = BytesIO()
+        download(_TITLE, lambda: Link(url, {}, is_pinned=False), content, None, threading.Event(), attempts=attempts)
         return content.getvalue()
+
+    def fetch(location: str, size: int, file: BinaryIO) -> None:
+        url = urljoin(base, quote(location))
+        download(_TITLE, lambda: Link(url, {}, is_pinned=True), file, size, threading.Event())
 
     found = read(address)
     base = address
     if not address.endswith(".json"):
         root = re.match(r"https?://[^/]+/v\d+/", address)
         try:
-            base = parse_json(read(root[0] if root else address))["capabilities"]["attachments"]["base_url"]
+            root_said = parse_json(read(root[0] if root else address))
+            base = str(root_said["capabilities"]["attachments"]["base_url"]).rstrip("/") + "/"
         except (ValueError, KeyError, TypeError):
             raise DownloadError("its server does not say where the files are") from None
-        if not re.match("https?://", str(base)):
+        if not re.match("https?://", base):
             raise DownloadError("its server does not say where the files are")
-    return found, lambda location, size, file: fetch(urljoin(base, quote(location)), size, file, is_pinned=True)
+    return found, fetch

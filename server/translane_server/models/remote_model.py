@@ -20,9 +20,9 @@ from translane_server.bundle.bundle import MANIFEST, file_entry, load_bundle, pa
 from translane_server.bundle.manifest import FileEntry, Manifest
 from translane_server.core.errors import BundleError
 from translane_server.core.files import flush
-from translane_server.models.cache import Hold, ModelCache
+from translane_server.models.cache import Hold, ModelCache, model_cache
 from translane_server.models.download import DownloadError, Link, download, links_of
-from translane_server.settings.model_sources import DEFAULT_CACHE, ModelUrl, RemotePlace
+from translane_server.settings.model_sources import ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 
 _MOST_FILES = 1_000
@@ -186,15 +186,6 @@ class RemoteModel:
             raise BundleError(f"model bundle {self._url}: {about}{error}") from None
 
 
-def model_cache(settings: ServerSettings) -> Path:
-    """Return the folder of the model cache. Raises BundleError if the user has no home to have it in."""
-    folder = settings.model_cache or DEFAULT_CACHE
-    try:
-        return folder.expanduser().absolute()
-    except RuntimeError:
-        raise BundleError(f"model cache {folder}: the user has no home; --model-cache names a folder") from None
-
-
 def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     """Return the models of `settings` that are at URLs. None of them is fetched yet.
 
@@ -203,7 +194,7 @@ def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:
         return {}
-    cache = ModelCache(model_cache(settings), settings.model_cache_bytes)
+    cache = ModelCache(model_cache(settings.model_cache), settings.model_cache_bytes)
     models = {url: RemoteModel(url, cache) for url in {place.url for place in places}}
     return {place: models[place.url] for place in places}
 

@@ -33,7 +33,6 @@ from translane_server.observation.tracing import Tracer, traces
 from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import REMAINING, Answer, Ingress
 from translane_server.ray_serve.settings import EngineSettings
-from translane_server.settings.model_sources import users_cache
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
 
@@ -50,7 +49,7 @@ class Engine(Ingress):
     """
 
     async def __init__(self, settings: EngineSettings) -> None:  # type: ignore[misc]  # Serve awaits it
-        self._settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(os.environ)})
+        self._settings = settings
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
         async with AsyncExitStack() as opened:

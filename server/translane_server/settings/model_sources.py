@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,19 +156,6 @@ def is_named(place: ModelPlace | RemotePlace) -> bool:
 def is_firefox(folder: Path) -> bool:
     """Whether what a folder is called is the name of a model of Firefox, and there is no such folder."""
     return bool(FIREFOX_NAME.fullmatch(str(folder))) and not folder.exists()
-
-
-DEFAULT_CACHE = Path("~/.cache/translane/models")
-"""The folder of downloaded models where nothing names another one."""
-
-
-def users_cache(environ: Mapping[str, str]) -> Path | None:
-    """Return the folder of downloaded models within the user's folder of caches, if the environment names that.
-
-    https://specifications.freedesktop.org/basedir-spec/ has the variable.
-    """
-    base = Path(environ.get("XDG_CACHE_HOME", ""))
-    return base / "translane" / "models" if base.is_absolute() else None
 
 
 def place_of(text: str, name: str = "") -> ModelPlace | RemotePlace:

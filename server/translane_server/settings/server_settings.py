@@ -23,7 +23,6 @@ from translane_server.bundle.manifest import MODEL_NAME
 from translane_server.settings.loader import Flag, Settings, first_problem, flag_name
 from translane_server.settings.model_sources import (
     BUNDLED_MODEL_URL,
-    FIREFOX_LIST,
     ModelPlace,
     RemotePlace,
     open_url,
@@ -146,8 +145,8 @@ class ServerSettings(Settings):
     """Folder of models to serve: each folder in it is a model of that name."""
     model_cache: _Folder = None
     """Folder of the bundles that were downloaded or exported; by default in the user's cache folder."""
-    firefox_models: Annotated[str, Flag("URL")] = FIREFOX_LIST
-    """List of Firefox's models: a collection of Remote Settings, or a .json file at a mirror or in a folder."""
+    firefox_models: Annotated[str | None, Flag("URL")] = None
+    """List of Firefox's models: Mozilla's, another collection of Remote Settings, a .json file, or its folder."""
     model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = 32 * 1024**3
     """Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes]."""
     bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = BUNDLED_MODEL_URL

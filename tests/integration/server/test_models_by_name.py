@@ -25,6 +25,7 @@ from helpers.foreign_folders import marian
 from helpers.hub import serving_hub
 from helpers.marian_students import needs_students, tiny_student
 from helpers.server_process import running_server
+from helpers.tiny_bundle import TINY
 from translane_server.settings.model_sources import BUNDLED_MODEL_URL
 
 ROOT = Path(__file__).parents[3]
@@ -178,12 +179,15 @@ def test_the_bundled_model_is_that_of_the_clone_or_comes_from_the_release(enviro
     found = check(environ, "zh-en")
     assert "model zh-en: version 1@" in found.stdout, found.stderr
     assert not (tmp_path / "cache").exists()
-    no_clone = "from translane_server.models import checkpoints as c; c._installed_from = lambda: None"
+    shutil.copytree(TINY, tmp_path / "other/models/zh-en")  # what somebody has put where the clone was
     with serving_files() as release:
         release.put(ROOT / "models/zh-en", "release")
         url = f"{release.url}/release@sha256:{digest}"
-        downloaded = check(environ, "zh-en", "--bundled-model", url, prelude=no_clone)
-    assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.stdout, downloaded.stderr
+        for clone in (None, str(tmp_path / "other"), "/dev/null"):
+            place = f"from pathlib import Path; c._installed_from = lambda: {clone!r} and Path({clone!r})"
+            prelude = f"from translane_server.models import checkpoints as c; {place}"
+            downloaded = check(environ, "zh-en", "--bundled-model", url, prelude=prelude)
+            assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.stdout, downloaded.stderr
 
 
 @pytest.mark.slow

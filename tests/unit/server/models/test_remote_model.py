@@ -3,8 +3,10 @@
 import hashlib
 import json
 import logging
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +29,7 @@ from helpers.tiny_bundle import TINY
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
 from translane_server.models import download
-from translane_server.models.cache import ModelCache
+from translane_server.models.cache import ModelCache, model_cache
 from translane_server.models.remote_model import RemoteModel
 from translane_server.settings.model_sources import ModelUrl
 
@@ -446,7 +448,7 @@ def test_unused_bundles_make_room(server, tmp_path, caplog):
     models[1].close()
     models[2].refresh()
     assert bundles(cache) == {digests[0], digests[2]}  # the first is older, but somebody holds it
-    assert "removed the bundle sha256:" + digests[1] in caplog.text
+    assert "removed bundles/" + digests[1] in caplog.text
     loaded = models[2].hold(models[2].folder)
     models[2].close()
     assert "beside the models in use" in refusal(models[3])
@@ -474,6 +476,39 @@ def test_manifests_count(server, tmp_path):
         model.refresh()
     assert len(bundles(cache)) == 2
     check(cache)
+
+
+def test_what_was_exported_counts_and_makes_room_unless_somebody_uses_it(server, tmp_path):
+    cache = ModelCache(tmp_path, SIZE + 30_000)
+    used = [cache.exported / "of-1", cache.exported / "of-2", cache.firefox / "de-en"]
+    for number, folder in enumerate(used):
+        folder.mkdir(parents=True)
+        (folder / "weights.bin").write_bytes(bytes(SIZE // 2))
+        os.utime(folder, (number, number))
+    (cache.exported / "of-1.lock").touch()
+    held = [hold for folder in used[:2] if (hold := cache.keep(folder))]
+    model = model_of(server, cache)
+    assert "beside the models in use" in refusal(model)
+    assert [folder.exists() for folder in used] == [True, True, False]
+    held[0].release()
+    cache.trim()  # what is left is not too much
+    assert used[0].exists()
+    assert "beside the models in use" in refusal(model)
+    assert [folder.exists() for folder in used[:2]] == [False, True]
+    held[1].release()
+    model.refresh()
+    check(cache)
+    model.close()
+    ModelCache(tmp_path, 1).trim()
+    assert not bundles(cache)
+
+
+@pytest.mark.parametrize(("value", "base"), [("/c", "/c"), ("c", "/home/x/.cache"), ("", "/home/x/.cache")])
+def test_the_cache_is_in_the_users_folder_of_caches(monkeypatch, value, base):
+    monkeypatch.setenv("HOME", "/home/x")
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert model_cache() == Path(base) / "translane/models"
+    assert model_cache(Path("~/mine")) == Path("/home/x/mine")
 
 
 def test_what_is_no_bundle_makes_room_too(server, tmp_path):

@@ -1,12 +1,10 @@
 """Which URLs lead to models, and that nobody sees the secrets in them."""
 
-from pathlib import Path
-
 import pytest
 
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace, users_cache
+from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
 
 DIGEST = "0123456789abcdef" * 4
@@ -93,9 +91,3 @@ def test_the_key_of_a_url_tells_urls_apart():
     assert len({ModelUrl.parse(text).key for text in texts}) == len(texts)
     same = ("https://host/a", "https://host/a/", "https://user:x@host/a", f"https://host/a@sha256:{DIGEST}")
     assert len({ModelUrl.parse(text).key for text in same}) == 1
-
-
-@pytest.mark.parametrize(("value", "folder"), [("/c", Path("/c/translane/models")), ("c", None), ("", None)])
-def test_the_folder_of_downloads_follows_the_users_folder_of_caches(value, folder):
-    assert users_cache({"XDG_CACHE_HOME": value}) == folder
-    assert users_cache({}) is None
