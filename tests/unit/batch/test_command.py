@@ -1,4 +1,4 @@
-"""The command: exit codes, and sentences for all that goes wrong."""
+"""The command of batch: exit codes, settings, and sentences for all that goes wrong."""
 
 from __future__ import annotations
 

@@ -1,14 +1,21 @@
-"""The dashboard and the rules name what there is."""
+"""The dashboard, the rules, the image, CHANGELOG, and the pins say what is so."""
 
+import importlib.metadata
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from translane_server.observation.metrics import Metrics
+from translane_server.settings.model_sources import ModelPlace
+from translane_server.settings.server_settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "observability"
@@ -76,3 +83,100 @@ def test_prometheus_and_grafana_are_told_of_these_files():
     assert [ROOT / "deploy" / rules for rules in prometheus["rule_files"]] == [FOLDER / "rules.yaml"]
     (source,) = yaml.safe_load((FOLDER / "grafana/datasources/prometheus.yaml").read_text())["datasources"]
     assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+
+
+# README, CONTRIBUTING, CHANGELOG, the image and the deployment files say what is so.
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+VERSION = PROJECT["version"]
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_version_is_the_same_everywhere():
+    assert f"\n## [{VERSION}]" in read("CHANGELOG.md")
+    assert f"ARG VERSION={VERSION}\n" in read("Dockerfile")
+    chart = yaml.safe_load(read("deploy/helm/translane/Chart.yaml"))
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+    for page in ("README.md", "deploy/compose.yaml", "deploy/kubernetes.yaml"):
+        assert set(re.findall(r"translane:([0-9][\w.]*)-cpu", read(page))) == {VERSION}
+    assert set(re.findall(r"(?:@v|translane-|zh-en-)(\d+\.\d+\.\d+)", read("README.md"))) == {VERSION}
+
+
+def test_the_image_names_the_licences():
+    model = json.loads(read("models/zh-en/manifest.json"))["license"].replace(" ", "-")
+    label = f'org.opencontainers.image.licenses="{PROJECT["license"]} AND LicenseRef-{model}"'
+    assert label in read("Dockerfile")
+
+
+def test_the_image_sets_what_the_server_knows():
+    values = dict(re.findall(r"(TRANSLANE_\w+)=(\S+)", read("Dockerfile")))
+    names = {name.removeprefix("TRANSLANE_").lower(): value for name, value in values.items()}
+    settings = ServerSettings.model_validate(names)
+    assert f"EXPOSE {settings.port} {settings.http_port} {settings.metrics_port}\n" in read("Dockerfile")
+    assert settings.host == "0.0.0.0"
+    assert settings.model is not None
+    (model,) = settings.model
+    assert isinstance(model, ModelPlace)
+    assert f"COPY {model.folder.relative_to('/')} {model.folder}\n" in read("Dockerfile")
+
+
+# constraints.txt and constraints-cuda.txt pin everything the set-up installs, within pyproject.toml's ranges.
+
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGE = PYPROJECT["project"]
+
+
+def lines(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def pins(*names):
+    pinned = {}
+    for name in names:
+        for line in lines(name):
+            if not line.startswith("-c "):
+                package, version = line.split("==")
+                assert package not in pinned, f"{package} is pinned twice"
+                pinned[package] = Version(version)
+    return pinned
+
+
+BASE = pins("constraints.txt")
+ALL = pins("constraints.txt", "constraints-cuda.txt")
+SET_UPS = {
+    "the build": PYPROJECT["build-system"]["requires"],
+    "the base": PACKAGE["dependencies"],
+    **{f"the group {name}": requirements for name, requirements in PYPROJECT["dependency-groups"].items()},
+    **PACKAGE["optional-dependencies"],
+}
+
+
+@pytest.mark.parametrize("set_up", SET_UPS)
+def test_every_requirement_is_pinned_within_its_range(set_up):
+    pinned = ALL if set_up == "server-cuda" else BASE
+    for requirement in map(Requirement, SET_UPS[set_up]):
+        if requirement.name != "translane":
+            name = canonicalize_name(requirement.name)
+            assert name in pinned
+            assert requirement.specifier.contains(pinned[name]), requirement
+
+
+def test_what_the_makefile_installed_is_what_is_pinned():
+    if not (Path(sys.prefix) / ".everything").exists():
+        pytest.skip("not in the environment that make sets up")
+    installed = {
+        canonicalize_name(distribution.name): Version(distribution.version.partition("+")[0])
+        for distribution in importlib.metadata.distributions(
+            path=[str(Path(p)) for p in sys.path if "site-packages" in p]
+        )
+    }
+    of_torch = re.compile(r"nvidia-|cuda-|triton")  # what torch's own metadata pins, where its wheel is one for GPUs
+    unpinned = {name for name in installed if name not in BASE and not of_torch.match(name)}
+    assert unpinned <= {"translane"}
+    assert {name: version for name, version in installed.items() if BASE.get(name, version) != version} == {}

@@ -1,14 +1,24 @@
-"""A whole model: dropout, tied and initial weights, and that it learns."""
+"""The Transformer as a whole: what it computes, its greedy search, its loss, its views and its recurrent unit."""
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 - the field's spelling
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from local_attention import LocalAttention
 from torch import Tensor, nn
 
 from translane_export.model import PRESETS, Transformer, TransformerConfig, label_smoothed_cross_entropy
+from translane_export.model.attention import Formula
+from translane_export.model.fast_attention import attend_plainly
+from translane_export.model.greedy import greedy_decode
+from translane_export.model.masks import CausalRule, MaskRule, View, WindowRule
+from translane_export.model.ssru import SSRU
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
 SOURCE_LENGTHS = torch.tensor([5, 3, 2])
@@ -128,3 +138,191 @@ def test_a_tiny_model_overfits_a_copy_task(make_config):
         decoded = torch.cat((decoded, following), dim=1)
     real = target != config.pad_id
     assert torch.equal(decoded[:, 1:][real], target[real])
+
+
+# greedy
+
+
+CONFIG = TransformerConfig(
+    source_vocab_size=40,
+    target_vocab_size=40,
+    d_model=16,
+    encoder_layers=1,
+    decoder_layers=1,
+    heads=2,
+    ffn_size=16,
+    max_positions=30,
+    dropout=0.5,
+)
+
+
+def _model() -> Transformer:
+    torch.manual_seed(3)
+    return Transformer(CONFIG)
+
+
+def _sources(count: int) -> list[list[int]]:
+    draw = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, 20, (count,), generator=draw).tolist()
+    return [torch.randint(4, 40, (length,), generator=draw).tolist() for length in lengths]
+
+
+def test_translations_end_at_the_limits_and_the_mode_is_restored() -> None:
+    model, sources = _model().train(), _sources(20)
+    with torch.no_grad():
+        model.output_projection.bias[3] = -100.0  # eos never comes
+    lengths = [len(ids) for ids in greedy_decode(model, sources)]
+    assert lengths == [min(30, 2 * len(source) + 10) for source in sources]
+    assert max(len(ids) for ids in greedy_decode(model, sources, max_length=7)) == 7
+    assert model.training
+
+
+def test_other_markers_and_suppressed_ids_are_the_models() -> None:
+    torch.manual_seed(3)
+    model = Transformer(CONFIG.changed(bos_id=3, decoder_start_id=0))
+    (source,) = _sources(1)
+    (ids,) = greedy_decode(model, [[7, *source]], complete=True)
+    model.eval()
+    memory = model.encode(torch.tensor([[7, *source]]), torch.tensor([len(source) + 1]))
+    logits = model.decode(torch.tensor([[0, *ids]]), memory, torch.tensor([len(source) + 1]))[0]
+    assert logits.argmax(dim=-1).tolist()[: len(ids)] == ids
+    suppressing = Transformer(model.config.changed(suppressed_ids=(ids[0],)))
+    suppressing.load_state_dict(model.state_dict())
+    assert ids[0] not in greedy_decode(suppressing, [[7, *source]], complete=True)[0]
+
+
+def test_an_empty_list_and_an_empty_source() -> None:
+    model = _model()
+    assert greedy_decode(model, []) == []
+    assert len(greedy_decode(model, [[]])) == 1
+
+
+# loss
+
+
+PAD = 0
+
+
+def batch(rows: int, size: int, vocabulary: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(rows, size, vocabulary, generator=generator, dtype=torch.float64)
+    targets = torch.randint(0, vocabulary, (rows, size), generator=generator)
+    targets[:, 0] = vocabulary - 1
+    targets[0, -1] = PAD
+    return logits.requires_grad_(), targets
+
+
+def check(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> None:
+    theirs = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=PAD, label_smoothing=smoothing)
+
+    ours = label_smoothed_cross_entropy(logits, targets, PAD, smoothing)
+
+    torch.testing.assert_close(ours.mean, theirs, **EXACT)
+    assert ours.token_count == (targets != PAD).sum()
+    (gradient,) = torch.autograd.grad(ours.mean, logits)
+    (expected,) = torch.autograd.grad(theirs, logits)
+    torch.testing.assert_close(gradient, expected, **EXACT)
+    assert (gradient[targets == PAD] == 0).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 3), size=st.integers(2, 5), vocabulary=st.integers(2, 9), seed=st.integers(0, 99),
+       smoothing=st.sampled_from([0.0, 0.1, 0.7]))  # fmt: skip
+def test_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, smoothing):
+    check(*batch(rows, size, vocabulary, seed), smoothing)
+
+
+def test_rows_that_do_not_fit_a_cache_at_once_equal_torch_too():
+    check(*batch(3, 401, 1001), smoothing=0.1)
+
+
+def test_a_scaled_loss_scales_its_gradient():
+    logits, targets = batch(2, 3, 5)
+    (once,) = torch.autograd.grad(label_smoothed_cross_entropy(logits, targets, PAD, 0.1).mean, logits)
+    (thrice,) = torch.autograd.grad(3 * label_smoothed_cross_entropy(logits, targets, PAD, 0.1).mean, logits)
+    torch.testing.assert_close(thrice, 3 * once, **EXACT)
+
+
+def test_all_padding_is_a_loss_of_zero():
+    logits = torch.randn(2, 3, 5, requires_grad=True)
+    result = label_smoothed_cross_entropy(logits, torch.zeros(2, 3, dtype=torch.long), PAD, 0.1)
+    result.mean.backward()
+    assert result.mean == 0
+    assert result.token_count == 0
+    assert logits.grad is not None
+    assert logits.grad.abs().max() == 0
+
+
+def test_half_precision_logits_are_summed_in_float32():
+    logits, targets = batch(2, 3, 400)
+    half = logits.detach().to(torch.bfloat16).requires_grad_()
+    result = label_smoothed_cross_entropy(half, targets, PAD, 0.1)
+    expected = label_smoothed_cross_entropy(half.double(), targets, PAD, 0.1)
+    result.mean.backward()
+
+    assert result.mean.dtype == torch.float32
+    torch.testing.assert_close(result.mean.double(), expected.mean, rtol=1e-6, atol=0)
+    assert half.grad is not None
+    assert half.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
+def test_smoothing_outside_its_range_is_refused(smoothing):
+    with pytest.raises(ValueError, match="smoothing"):
+        label_smoothed_cross_entropy(torch.randn(1, 2, 3), torch.ones(1, 2, dtype=torch.long), PAD, smoothing)
+
+
+# What queries see: windows are those of the package `local-attention`, with padding and other rules.
+
+
+def differences(draw: random.Random) -> int:
+    """How many real positions of one random case differ from the package's."""
+    causal, exact, autopad = (draw.random() < 0.5 for _ in range(3))
+    window, backward = draw.randint(1, 6), draw.randint(0, 2)
+    forward = 0 if causal else draw.randint(0, 2)
+    rows, heads = draw.randint(1, 2), draw.randint(1, 2)
+    size = draw.randint(1, 20) if autopad else window * draw.randint(1, 4)
+    lengths = torch.tensor([draw.randint(1, size) for _ in range(rows)])
+    real = torch.arange(size) < lengths[:, None]  # [B, T]
+    queries, keys, values = (torch.randn(rows, heads, size, 4, dtype=torch.float64) for _ in range(3))
+    package = LocalAttention(
+        window_size=window, causal=causal, look_backward=backward, look_forward=forward, autopad=autopad,
+        exact_windowsize=exact, use_rotary_pos_emb=False,
+    )  # fmt: skip
+    rules: list[MaskRule] = [WindowRule(window, backward, forward, exact)]
+    view = View(size, size, lengths, [CausalRule(), *rules] if causal else rules)
+    ours = attend_plainly(Formula(4**-0.5), queries, keys, values, view).transpose(1, 2)
+    # what the package pads with is hidden by its mask alone
+    whole = bool(real.all()) and (causal or size % window == 0)
+    theirs = package(queries, keys, values, mask=None if whole else real).transpose(1, 2)
+    return int(((ours - theirs).abs().amax((-1, -2)) > 1e-12)[real].sum())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_are_those_of_the_package_local_attention(seed):
+    draw = random.Random(seed)
+    assert sum(differences(draw) for _ in range(300)) == 0
+
+
+# The simpler simple recurrent unit against its equations, position by position.
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 13])
+def test_all_positions_at_once_are_a_loop_over_them(make_config, size):
+    unit = SSRU(make_config(decoder_unit="ssru")).double()
+    x = torch.randn(3, size, unit.cell_proj.in_features, dtype=torch.float64, requires_grad=True)
+    cell, outputs = torch.zeros_like(x[:, 0]), []
+    for here in x.unbind(1):
+        forget = torch.sigmoid(here @ unit.forget_proj.weight.T + unit.forget_proj.bias)
+        cell = forget * cell + (1 - forget) * (here @ unit.cell_proj.weight.T)
+        outputs.append(cell.relu())
+    expected = torch.stack(outputs, dim=1)
+    torch.testing.assert_close(unit(x), expected, rtol=1e-12, atol=1e-12)
+    values = (x, *unit.parameters())
+    weights = torch.randn_like(expected)
+    for ours, theirs in zip(
+        torch.autograd.grad((unit(x) * weights).sum(), values),
+        torch.autograd.grad((expected * weights).sum(), values),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)

@@ -1,10 +1,22 @@
+"""What training reads: pairs, batches, segmentations and vocabularies."""
+
 import gzip
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import opencc
 import pytest
+import torch
 
+from translane_export.errors import ExportError
+from translane_export.train.batches import EncodedPair, collate, plan_batches
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import DataError
+from translane_export.train.settings import VocabularyKind
+from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
 
 BAD = "你好\tHello\tx\n只有一列\n \tempty source\tx\n空的\t\tx\n再见\tBye\n".encode() + b"\xff\xfe\tbroken\n"
 
@@ -70,3 +82,156 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").write_text("")
     with pytest.raises(DataError, match=r"empty\.tsv: no usable sentence pair$"):
         read_parallel_text(tmp_path / "empty.tsv", Columns(), "skip")
+
+
+# batches
+
+
+def _pairs(count: int) -> list[EncodedPair]:
+    draw = random.Random(1)
+    return [EncodedPair([9] * draw.randint(1, 30), [9] * draw.randint(1, 30)) for _ in range(count)]
+
+
+def test_each_pair_comes_once_and_batches_keep_to_their_size() -> None:
+    pairs = _pairs(500)
+    plan = plan_batches(pairs, max_tokens=200, seed=1, epoch=0)
+    assert sorted(row for rows in plan for row in rows) == list(range(500))
+    assert all(len(rows) * max(pairs[row].width for row in rows) <= 200 for rows in plan)
+
+
+def test_a_batch_holds_similar_lengths() -> None:
+    pairs = _pairs(5000)
+    plan = plan_batches(pairs, max_tokens=500, seed=1, epoch=0)
+    spreads = [max(n) - min(n) for n in ([len(pairs[row].target) for row in rows] for rows in plan)]
+    assert sum(spreads) / len(spreads) < 1
+
+
+def test_mixed_batches_hold_all_lengths_and_keep_to_their_size() -> None:
+    """A batch norm learns the length of a translation from batches that are sorted by it."""
+    pairs = _pairs(5000)
+    plan = plan_batches(pairs, max_tokens=2000, seed=1, epoch=0, mixed=True)
+    assert sorted(row for rows in plan for row in rows) == list(range(5000))
+    assert all(len(rows) * max(pairs[row].width for row in rows) <= 2000 for rows in plan)
+    means = [sum(len(pairs[row].target) for row in rows) / len(rows) for rows in plan]
+    assert 10 < min(means) < max(means) < 21
+
+
+def test_a_pair_longer_than_a_batch_gets_its_own() -> None:
+    pairs = [EncodedPair([9], [9]), EncodedPair([9] * 50, [9]), EncodedPair([9], [9, 9])]
+    plan = plan_batches(pairs, max_tokens=10, seed=1, epoch=0)
+    assert [1] in plan
+
+
+def test_the_order_follows_seed_and_epoch() -> None:
+    pairs = _pairs(200)
+    first = plan_batches(pairs, 100, seed=1, epoch=0)
+    assert plan_batches(pairs, 100, seed=1, epoch=0) == first
+    assert plan_batches(pairs, 100, seed=1, epoch=1) != first
+    assert plan_batches(pairs, 100, seed=2, epoch=0) != first
+
+
+def test_collate_pads_and_marks() -> None:
+    batch = collate([EncodedPair([7, 8], [5]), EncodedPair([9], [4, 6])])
+    assert batch.source_ids.tolist() == [[7, 8, 3], [9, 3, 0]]
+    assert batch.source_lengths.tolist() == [3, 2]
+    assert batch.target_input.tolist() == [[2, 5, 0], [2, 4, 6]]
+    assert batch.target_output.tolist() == [[5, 3, 0], [4, 6, 3]]
+    assert EncodedPair([9], [4, 6]).target_tokens == 3
+    assert batch.source_ids.dtype == torch.int64
+
+
+# segmentation
+
+
+TEXTS = ["banana bandana", "a band", "", "an abandoned banana"]
+
+
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> Vocabulary:
+    settings = VocabularySettings("unigram", 16, "nmt_nfkc", 1.0)
+    return train_vocabulary(TEXTS * 20, settings, tmp_path / "a.spm", seed=1)
+
+
+def test_a_draw_is_a_segmentation_and_the_seed_decides_which(vocabulary: Vocabulary) -> None:
+    sampler = SegmentationSampler(vocabulary, TEXTS, alpha=0.1, nbest=8)
+    first = sampler.draw((1, 0))
+    assert vocabulary.decode(first) == TEXTS
+    assert sampler.draw((1, 0)) == first
+    assert len({str(sampler.draw((1, epoch))) for epoch in range(20)}) > 10
+
+
+def test_draws_follow_the_smoothed_distribution(vocabulary: Vocabulary) -> None:
+    segmentations = vocabulary.best_segmentations(TEXTS[0], 3)
+    weights = [math.exp(0.5 * segmentation.log_probability) for segmentation in segmentations]
+    drawn = SegmentationSampler(vocabulary, TEXTS[:1] * 4000, alpha=0.5, nbest=3).draw((1,))
+    counts = Counter(map(tuple, drawn))
+    for segmentation, weight in zip(segmentations, weights, strict=True):
+        assert counts[tuple(segmentation.ids)] / 4000 == pytest.approx(weight / sum(weights), abs=0.03)
+
+
+# vocabulary
+
+
+SIZES: dict[VocabularyKind, int] = {"unigram": 30, "bpe": 60, "char": 60, "word": 60}
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "tatoeba-zh-en"
+
+
+@pytest.fixture
+def sentences(write_tsv: Callable[[str, int, int], Path]) -> list[str]:
+    path = write_tsv("text.tsv", 200, 1)
+    return [pair.target for pair in read_parallel_text(path, Columns(), "refuse").pairs]
+
+
+def _settings(kind: VocabularyKind = "unigram", size: int = 30) -> VocabularySettings:
+    return VocabularySettings(kind=kind, size=size, normalization="nmt_nfkc", character_coverage=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
+def test_each_kind_encodes_and_decodes(tmp_path: Path, sentences: list[str], kind: VocabularyKind) -> None:
+    vocabulary = train_vocabulary(sentences, _settings(kind, SIZES[kind]), tmp_path / "a.spm", seed=1)
+    assert vocabulary.pieces()[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert len(vocabulary) <= 60
+    assert vocabulary.decode(vocabulary.encode(sentences)) == sentences
+
+
+@pytest.mark.slow
+def test_the_first_segmentation_is_the_best_one(tmp_path: Path, sentences: list[str]) -> None:
+    vocabulary = train_vocabulary(sentences, _settings(), tmp_path / "a.spm", seed=1)
+    segmentations = vocabulary.best_segmentations(sentences[0], 5)
+    assert [segmentations[0].ids] == vocabulary.encode(sentences[:1])
+    assert len(segmentations) > 2
+    log_probabilities = [segmentation.log_probability for segmentation in segmentations]
+    assert log_probabilities == sorted(log_probabilities, reverse=True)
+    assert vocabulary.decode([segmentation.ids for segmentation in segmentations]) == [sentences[0]] * len(
+        segmentations
+    )
+
+
+@pytest.mark.slow
+def test_a_broken_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.spm").write_bytes(b"not a model")
+    for name in ("broken.spm", "missing.spm"):
+        with pytest.raises(ExportError, match=name):
+            Vocabulary(tmp_path / name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the Tatoeba data is not beside the checkout")
+def test_simplified_and_traditional_get_the_same_ids(tmp_path: Path) -> None:
+    text = read_parallel_text(SHARED / "train.tsv.gz", Columns(), "refuse")
+    settings = VocabularySettings("unigram", 4000, "nmt_nfkc_t2s", 1.0)
+    vocabulary = train_vocabulary((pair.source for pair in text.pairs), settings, tmp_path / "a.spm", seed=1)
+    valid = [pair.source for pair in read_parallel_text(SHARED / "valid.tsv.gz", Columns(), "refuse").pairs]
+    to_simplified, to_traditional = opencc.OpenCC("t2s"), opencc.OpenCC("s2t")
+    simplified = [to_simplified.convert(sentence) for sentence in valid]
+    traditional = [to_traditional.convert(sentence) for sentence in simplified]
+    assert sum(a != b for a, b in zip(simplified, traditional, strict=True)) > len(valid) / 2
+    expected = vocabulary.encode(valid)
+    assert _different(vocabulary.encode(simplified), expected) == 0
+    # s2t picks words, too (具 or 俱, 象 or 像), which no change of script undoes.
+    assert _different(vocabulary.encode(traditional), expected) < 0.005 * len(valid)
+
+
+def _different(ours: list[list[int]], theirs: list[list[int]]) -> int:
+    return sum(a != b for a, b in zip(ours, theirs, strict=True))

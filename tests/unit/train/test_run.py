@@ -12,14 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import torch
 
 from helpers.commands import train as main
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
 from translane_export.train.batches import Batch, EncodedPair, collate
+from translane_export.train.evaluate import score
 from translane_export.train.log import StepRecord, ValidationRecord, read_history
-
-pytestmark = pytest.mark.slow
+from translane_export.train.update import WarmupInverseSqrt
 
 Flags = Callable[..., list[str]]
 
@@ -35,6 +36,7 @@ def _assert_same_run(one: Path, other: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_leaves_a_complete_checkpoint(
     run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +69,7 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(
     assert float(out.split()[1]) == pytest.approx(checkpoint.metadata["valid_bleu"], abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_another(run_flags: Flags, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         assert main(run_flags(name, seed=seed)) == 0
@@ -75,6 +78,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another(run_flags: Flags, 
     assert not all(torch.equal(ours[key], others[key]) for key in ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm_kind", ["layer", "batch"])
 def test_batches_have_all_lengths_where_a_norm_sees_them(
     run_flags: Flags, monkeypatch: pytest.MonkeyPatch, norm_kind: str
@@ -90,6 +94,7 @@ def test_batches_have_all_lengths_where_a_norm_sees_them(
     assert (sum(spreads) / len(spreads) > 2.5) == (norm_kind == "batch"), spreads
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_full_flight_resumes_exactly(run_flags: Flags, tmp_path: Path) -> None:
     flags = run_flags("killed", max_steps=400, dropout=0.3)
     state = tmp_path / "killed" / "resume.safetensors"
@@ -126,6 +131,7 @@ def _step(state: Path) -> int:
     return int(re.search(r'"step": (\d+)', load_tensors(state).note)[1])  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_a_run_is_neither_overwritten_nor_mixed(
     run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +150,7 @@ def test_a_run_is_neither_overwritten_nor_mixed(
     assert "cannot be resumed" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(
     run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +167,7 @@ def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(
     assert state.read_bytes() == good
 
 
+@pytest.mark.slow
 def test_epochs_and_patience_end_a_run(run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(run_flags("epochs", max_steps=0, max_epochs=2, valid_every=1000)) == 0
     assert "ended: 2 epochs are done" in capfd.readouterr().out
@@ -169,6 +177,7 @@ def test_epochs_and_patience_end_a_run(run_flags: Flags, tmp_path: Path, capfd: 
     assert "ended: 2 validations without a better BLEU, after 6 steps" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:
     flags = run_flags(
         vocabulary="bpe",
@@ -187,6 +196,7 @@ def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:
     assert checkpoint.config.source_vocab_size == checkpoint.config.target_vocab_size == 60
 
 
+@pytest.mark.slow
 def test_word_vectors_start_the_embeddings(run_flags: Flags, tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("1 32\n猫 " + " ".join(["1"] * 16 + ["-1"] * 16) + "\n", encoding="utf-8")
     flags = run_flags(source_word_vectors=tmp_path / "vectors.txt", vocabulary="char", sampling_alpha=0, max_steps=1)
@@ -195,6 +205,7 @@ def test_word_vectors_start_the_embeddings(run_flags: Flags, tmp_path: Path) -> 
     assert any(torch.allclose(row, row[0] * torch.tensor([1.0] * 16 + [-1.0] * 16)) for row in weights[4:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "code", "sentence"),
     [
@@ -220,3 +231,43 @@ def test_failures_are_one_sentence(
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("translane train: ")
     assert sentence in last
+
+
+# The learning rate; `test_parallel.py` and `test_run.py` ask of updates.
+
+
+@pytest.mark.parametrize(
+    ("warmup", "total", "cooldown", "rates"),
+    [
+        (100, 0, 0, {1: 0.01, 50: 0.5, 100: 1.0, 400: 0.5}),
+        (0, 0, 0, {1: 1.0, 4: 0.5}),  # without warm-up the first step has the peak
+        (9, 100, 19, {1: 1 / 9, 36: 0.5, 81: 1 / 3, 91: (9 / 91) ** 0.5 / 2, 100: 0.3 / 20, 101: 0}),
+    ],
+)
+def test_rates(warmup: int, total: int, cooldown: int, rates: dict[int, float]) -> None:
+    """A cool-down ends at almost nothing, and changes nothing before."""
+    schedule = WarmupInverseSqrt(1.0, warmup, total, cooldown)
+    assert {step: schedule.rate(step) for step in rates} == pytest.approx(rates)
+
+
+# evaluate
+
+
+def test_scores_are_sacrebleus_and_signed() -> None:
+    hypotheses = ["the cat sat on the mat .", "hello there my friend"]
+    references = ["the cat sat on a mat .", "hello there my friend"]
+    evaluation = score(hypotheses, references, "en")
+    assert evaluation.bleu == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert evaluation.chrf == sacrebleu.corpus_chrf(hypotheses, [references]).score
+    assert evaluation.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert evaluation.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
+    assert f"BLEU {evaluation.bleu:.2f}  nrefs:1" in str(evaluation)
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"), [("zh-Hant", "zh"), ("ja", "char"), ("KO-kr", "char"), ("th", "char"), ("de", "13a")]
+)
+def test_the_target_language_chooses_the_tokens(language: str, tokenizer: str) -> None:
+    evaluation = score(["我有一只猫。"], ["我有一只小猫。"], language)
+    assert f"|tok:{tokenizer}|" in evaluation.bleu_signature
+    assert (evaluation.bleu > 30) == (tokenizer != "13a")

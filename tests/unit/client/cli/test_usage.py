@@ -1,12 +1,21 @@
-"""Arguments that make no sense, of every command: a sentence, exit code 2, and nothing travels."""
+"""The command's arguments, environment, exit codes, pipes and signals; and translane models."""
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, FakeServer, fails, reason, retry_in
 
-from helpers.client_command import Command
+from helpers.client_command import Command, shell
+from translane.v1 import translation_pb2 as pb
 
 
 @pytest.mark.parametrize(
@@ -92,3 +101,154 @@ def test_who_waits_for_a_second_is_told_why_once(server: FakeServer, command: Co
     server.script.extend([starting] * 4)
     assert command("translate", "a") == 0
     assert command.err == "translane translate: the server is starting; trying again\n"
+
+
+# The `translane` command: arguments, environment, exit codes; and `translane models`.
+
+
+def test_arguments_are_translated_in_order(command: Command):
+    assert command("translate", "我有一只猫", "b c", "") == 0
+    assert command.out == "<我有一只猫>\n<b c>\n\n"
+    assert command.err == ""
+
+
+def test_flags_reach_the_request_and_win_over_the_environment(server: FakeServer, command: Command):
+    command.environ |= {
+        "TRANSLANE_CLIENT_MODEL": "from-environment",
+        "TRANSLANE_CLIENT_SOURCE_LANGUAGE": "zh",
+        "TRANSLANE_CLIENT_TIMEOUT": "1",
+        "TRANSLANE_CLIENT_PRIORITY": "-2",
+        "TRANSLANE_CLIENT_BATCH_SIZE": "",
+        "TRANSLANE_CLIENT_JSON": "yes",
+        "TRANSLANE_CLIENT_INPUT": "/nowhere",
+    }
+    flags = ["--model", "m", "--target-language", "en", "--max-length", "9", "--timeout", "50", "--no-json"]
+    assert command("translate", *flags, "a") == 0
+    (request,) = server.requests
+    assert (request.model, request.source_language, request.target_language) == ("m", "zh", "en")
+    assert (request.options.max_length, request.priority) == (9, -2)
+    assert server.time_remaining[0] > 40
+    assert command.out == "<a>\n"
+
+
+def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
+    command, target = Command(refused), tmp_path / "kept.txt"
+    target.write_text("of before")
+    for argv in (["models"], ["translate", "a"], ["translate", "-o", str(target)]):
+        command.stderr = io.StringIO()
+        assert command(*argv, "--attempts", "2", stdin=b"a\n") == 1
+        sentence = f"translane {argv[0]}: cannot reach {refused}: connection refused"
+        told = f"; 0 lines were written to {target}" if "-o" in argv else ""
+        assert command.err == f"{sentence}{told}\n"
+    assert target.read_text() == "of before"
+
+
+def test_a_text_after_two_dashes_is_no_flag(server: FakeServer, command: Command):
+    assert command("translate", "--", "--split-sentences") == 0
+    assert list(server.requests[0].texts) == ["--split-sentences"]
+
+
+def test_models_as_a_table(command: Command):
+    assert command("models") == 0
+    heading, row, blank, limits = command.out.splitlines()
+    assert heading.split()[:4] == ["NAME", "VERSION", "LANGUAGES", "PRECISION"]
+    assert row.split() == ["zh-en", "1.2", "zh-Hans,zh-Hant→en", "fp32", "cpu", "9,876,543", "256", "128"]
+    assert heading.index("PRECISION") == row.index("fp32")
+    assert blank == ""
+    assert limits.startswith("server 0.1.0: at most 64 texts per request, 256 sentences waiting")
+
+
+def test_models_tell_their_defaults_and_glossaries(server: FakeServer, command: Command):
+    server.decoding_defaults = pb.DecodingOptions(beam_size=6, length_penalty=0.6, early_stopping=True)
+    server.glossaries = ["cats", "dogs"]
+    assert command("models") == 0
+    assert command.out.splitlines()[2:5] == [
+        "zh-en decodes by default with beam_size 6, length_penalty 0.6, early_stopping true",
+        "zh-en has the glossaries cats, dogs",
+        "",
+    ]
+    command.stdout.truncate(0)
+    command.stdout.seek(0)
+    assert command("models", "--json") == 0
+    shown = json.loads(command.out)["models"][0]
+    assert shown["decoding_defaults"] == {"beam_size": 6, "length_penalty": 0.6, "early_stopping": True}
+    assert shown["glossaries"] == ["cats", "dogs"]
+
+
+def test_a_model_of_many_languages_fits_a_terminal(server: FakeServer, command: Command):
+    tags = [f"{first}{second}" for first in "abcdefghij" for second in "klmnopqrst"]
+    server.source_languages = tuple(tags)
+    assert command("models") == 0
+    lines = command.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "100 languages→en" in lines[1]
+    assert set(tags) <= set(command.out.replace(",", " ").split())
+
+
+# The `translane` command in a process of its own: encodings, pipes, signals, closed streams.
+
+
+def test_the_shell_sees_utf8_whatever_the_locale(server: FakeServer):
+    with shell(server.address, "translate") as process:
+        out, err = process.communicate("猫\n".encode(), timeout=60)
+    assert (out.decode(), err, process.returncode) == ("<猫>\n", b"", 0)
+
+
+def test_the_shell_may_close_the_pipe(server: FakeServer):
+    with shell(server.address, "translate", "--batch-size", "1") as process:
+        process.stdout.close()
+        process.stdin.write(b"a\n" * 10)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
+
+
+@pytest.mark.parametrize("argv", [["translate", "a"], ["models"]])
+def test_a_full_disk_behind_the_shell_is_one_sentence(server: FakeServer, argv: list[str]):
+    with Path("/dev/full").open("wb") as full, shell(server.address, *argv, stdout=full) as process:
+        _, err = process.communicate(timeout=60)
+    assert (err.decode(), process.returncode) == (f"translane {argv[0]}: standard output: No space left on device\n", 1)
+
+
+def test_ctrl_c_ends_it_quietly(server: FakeServer):
+    server.always = server.hang
+    with shell(server.address, "translate", "--batch-size", "1") as process:
+        process.stdin.write(b"a\n" * 10)
+        process.stdin.close()
+        server.wait_for_requests(2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b""
+    assert server.cancelled.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("package", ["grpc", "google.rpc", "grpc_status"])
+def test_a_missing_package_is_one_sentence(package: str):
+    code = f"import sys; sys.modules[{package!r}] = None\nfrom translane.__main__ import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "models"], capture_output=True, text=True, timeout=60)
+    sentence = (
+        f"translane models: {package.partition('.')[0]} is not installed; install translane with its dependencies\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
+
+
+@pytest.mark.parametrize(
+    ("closing", "argv", "status", "out", "err"),
+    [
+        (">&-", "translate a", 1, "", "translane translate: standard output is closed\n"),
+        (">&-", "models", 1, "", "translane models: standard output is closed\n"),
+        (">&-", "translate a -o /dev/stderr", 0, "", "<a>\n"),
+        ("<&-", "translate a", 0, "<a>\n", ""),
+        ("<&-", "translate", 1, "", "translane translate: standard input is closed\n"),
+        ("2>&-", "translate a", 0, "<a>\n", ""),
+    ],
+)
+def test_closed_standard_streams_are_told(server: FakeServer, closing, argv: str, status, out: str, err: str):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m translane {argv} {closing}', sys.executable],
+        env={**os.environ, "TRANSLANE_CLIENT_SERVER": server.address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (status, out, err)

@@ -1,14 +1,27 @@
-"""`translane explain`: a folder and a report, or one sentence, an exit code and nothing left behind."""
+"""What translane explain shows: attention, operators' times, positions and tensors."""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from helpers.architectures import ARCHITECTURES, TRAINED
+from helpers.bundles import SMALL_SIZES, random_model
 from helpers.commands import explain as main
-
-pytestmark = pytest.mark.slow
+from helpers.foreign_models import FOREIGN_MODELS, export
+from translane_export.checks.activations import watched
+from translane_export.explain.operators import summarise
+from translane_export.explain.positions import position_tables
+from translane_export.explain.tensors import follow_token, record_translation
+from translane_export.explain.translation import read_source, translate
+from translane_export.model import TransformerConfig
+from translane_export.model.attention import MultiHeadAttention
+from translane_export.model.positions import sinusoid_table
+from translane_export.sources.bundle import BundleReader
+from translane_export.torch_model import build_model
+from translane_server.text.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).parents[4]
 DEMO = ROOT / "models" / "zh-en"
@@ -28,6 +41,7 @@ def explain(tmp_path, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_it_writes_a_folder_and_prints_a_report(explain, tiny, tmp_path):
     output = tmp_path / "seen"
     code, report, _ = explain(tiny, TEXT, "-o", output, "--threads", 1)
@@ -48,6 +62,7 @@ def test_it_writes_a_folder_and_prints_a_report(explain, tiny, tmp_path):
     assert content["largest_difference"] < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DEMO.exists(), reason="the bundled model is not in this tree")
 def test_the_bundled_model(explain, tmp_path):
     code, report, _ = explain(DEMO, TEXT, "-o", tmp_path / "seen", "--threads", 1, "--beam-size", 4)
@@ -58,6 +73,7 @@ def test_the_bundled_model(explain, tmp_path):
     assert difference < 0.05  # int8 rounds what PyTorch does not
 
 
+@pytest.mark.slow
 def test_only_its_own_output_is_replaced(explain, tiny, tmp_path):
     output = tmp_path / "seen"
     arguments = (tiny, TEXT, "-o", output, "--threads", 1)
@@ -79,6 +95,7 @@ def test_only_its_own_output_is_replaced(explain, tiny, tmp_path):
     assert explain(tiny, TEXT, "-o", tmp_path / "file")[::2] == (1, f"output {tmp_path / 'file'}: it is not a folder")
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_sentence(explain, tiny, tmp_path):
     output = ("-o", tmp_path / "seen")
     for arguments, code, sentence in (
@@ -104,3 +121,163 @@ def test_bad_input_is_one_sentence(explain, tiny, tmp_path):
         assert (found[0], found[1]) == (code, "")
         assert sentence in found[2]
         assert not (tmp_path / "seen").exists()
+
+
+# A profile is added up by operator: nodes within nodes count once, and first and slow runs do not count.
+
+
+def run(start, duration):
+    return {"cat": "Session", "name": "model_run", "ts": start, "dur": duration, "args": {}}
+
+
+def node(operator, start, duration):
+    name = f"node_{operator}_kernel_time"
+    return {"cat": "Node", "name": name, "ts": start, "dur": duration, "args": {"op_name": operator}}
+
+
+def test_it_adds_up_by_operator():
+    events = [
+        run(0, 900), node("Add", 1, 800),  # warm-up
+        run(1000, 100), node("Add", 1010, 20), node("MatMul", 1040, 50), node("Add", 1091, 10),
+        run(2000, 500), node("Add", 2010, 400),  # the slower half
+        {"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 5, "args": {}},
+    ]  # fmt: skip
+    found = summarise("decoder step", events, 70.0, left_out=1)
+    assert (found.runs, found.profiled, found.unprofiled) == (1, 100, 70.0)
+    assert [(each.operator, each.nodes, each.microseconds) for each in found.operators] == [
+        ("MatMul", 1, 50),
+        ("Add", 2, 30),
+    ]
+    assert [each.share for each in found.operators] == [0.625, 0.375]
+
+
+def test_a_node_within_a_node_counts_once():
+    events = [
+        run(0, 100),
+        node("Add", 12, 8),
+        node("If", 10, 40),
+        node("Loop", 25, 20),
+        node("Add", 30, 10),
+        node("Mul", 60, 5),
+    ]
+    found = summarise("decoder step", events, 1.0, left_out=0)
+    times = {each.operator: (each.nodes, each.microseconds) for each in found.operators}
+    assert times == {"If": (1, 12), "Loop": (1, 10), "Add": (2, 18), "Mul": (1, 5)}
+
+
+@pytest.mark.slow
+def test_a_bundles_graphs_are_profiled(findings):
+    step, encoder = findings.graphs
+    assert (step.graph, encoder.graph) == ("decoder step", "encoder")
+    for graph in findings.graphs:
+        assert sum(each.share for each in graph.operators) == pytest.approx(1)
+        assert sum(each.microseconds for each in graph.operators) <= graph.profiled
+        assert all(each.nodes == int(each.nodes) >= 1 for each in graph.operators)
+    nodes = {each.operator: each.nodes for each in step.operators}
+    assert nodes["GroupQueryAttention"] == 6  # of three layers, one for each attention
+    assert "GroupQueryAttention" in {each.operator for each in encoder.operators}
+
+
+# The tables of positions are the model's own.
+
+
+def tables(**config):
+    model = random_model(TransformerConfig(**{**SMALL_SIZES, **config}))
+    return model, position_tables(model)
+
+
+@pytest.mark.parametrize(("most", "shown"), [(8, 8), (300, 128)])
+def test_sinusoids_are_shown_once(most, shown):
+    _, (table,) = tables(max_positions=most)
+    torch.testing.assert_close(torch.from_numpy(table.values), sinusoid_table(shown, 16))
+
+
+def test_learned_ones_are_shown_for_each_stack():
+    model, (encoder, decoder) = tables(positions="learned")
+    for table, stack in ((encoder, model.encoder), (decoder, model.decoder)):
+        torch.testing.assert_close(torch.from_numpy(table.values), stack.embedding.positions.embedding.weight)
+
+
+def test_biases_are_shown_by_distance():
+    model, (encoder, decoder) = tables(**ARCHITECTURES["T5"])
+    cpu = torch.device("cpu")
+    bias = model.encoder.view(20, None, cpu).whole.bias[0]  # [H, T, T]
+    for distance in (-12, -3, 0, 1, 12):  # the key's place less the query's
+        column = distance - encoder.first_column
+        expected = bias[:, max(0, -distance), max(0, -distance) + distance]
+        torch.testing.assert_close(torch.from_numpy(encoder.values[:, column]), expected.detach())
+    assert (decoder.first_column, decoder.values.shape) == (-12, (2, 13))
+    expected = model.decoder.view(20, None, cpu).whole.bias[0, :, 12, :13]
+    torch.testing.assert_close(torch.from_numpy(decoder.values), expected.detach())
+
+
+def test_a_model_may_have_neither():
+    assert tables(positions="none")[1] == ()
+
+
+def test_what_attention_knows_of_positions_is_shown():
+    _, (rotary,) = tables(positions="rotary", max_positions=20)
+    assert rotary.values.shape == (20, 4)
+    _, (encoder, decoder) = tables(positions="alibi")
+    assert encoder.values[:, -encoder.first_column].tolist() == [0, 0]
+    assert decoder.values.argmax(1).tolist() == [128, 128]  # the query's own place
+    _, found = tables(positions="none", relative_window=3)
+    assert [table.values.shape for table in found] == [(8, 7)]
+
+
+# What is recorded of attention is what the attentions use, and the shapes on a token's way are what they say.
+
+
+SOURCE, FED = [5, 6, 7, 3], [2, 9, 11]
+
+
+def made(**config):
+    sizes = {key: value for key, value in {**SMALL_SIZES, **config}.items() if key != "joint"}
+    return random_model(TransformerConfig(**sizes))
+
+
+@pytest.mark.parametrize("name", ["the paper's", "T5"])
+@torch.inference_mode()
+def test_the_weighted_values_are_the_output_of_the_attention(name):
+    model = made(**ARCHITECTURES.get(name, {}))
+    seen = []
+
+    def compare(name, attention, given, output):
+        if isinstance(attention, MultiHeadAttention):
+            _, memory, _ = given
+            context = attention.weights(*given) @ attention.project_keys_values(memory).values  # [B, H, T, D]
+            torch.testing.assert_close(attention.out_proj(context.transpose(1, 2).flatten(2)), output)
+            seen.append(name)
+
+    with watched(model, compare):
+        model.decode(torch.tensor([FED]), model.encode(torch.tensor([SOURCE]), torch.tensor([4])), torch.tensor([4]))
+    assert len(seen) == len(set(seen)) == len(model.encoder.layers) + 2 * len(model.decoder.layers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BART", "T5"])
+@torch.inference_mode()
+def test_the_weights_are_those_of_hugging_face(name):
+    exported = export(FOREIGN_MODELS[name])
+    theirs = exported.model.eval()
+    theirs.set_attn_implementation("eager")
+    bundle = exported.bundle
+    languages = {"source_language": "en", "target_language": "fr"} if name == "T5" else {}
+    source = read_source(bundle, load_tokenizer(bundle), "a cat", **languages)
+    translated = translate(bundle, source, 1, max_length=6)
+    found = record_translation(build_model(BundleReader().read(bundle.folder)), translated)
+    source_ids, fed = torch.tensor([source.ids]), torch.tensor([translated.fed_ids])
+    expected = theirs(input_ids=source_ids, decoder_input_ids=fed, output_attentions=True)
+    of_hugging_face = (expected.cross_attentions, expected.encoder_attentions, expected.decoder_attentions)
+    for kind, layers in zip(found.kinds, of_hugging_face, strict=True):
+        torch.testing.assert_close(torch.from_numpy(kind.weights), torch.cat(layers), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*ARCHITECTURES, *TRAINED])
+def test_every_shape_is_what_its_letters_say(name):
+    model = made(**{**ARCHITECTURES, **TRAINED}[name])
+    way = follow_token(model, SOURCE, FED)  # compares the letters' numbers with the tensors
+    with torch.inference_mode():
+        logits = model(torch.tensor([SOURCE]), torch.tensor([4]), torch.tensor([FED]))
+    torch.testing.assert_close(way.probabilities, logits[0, -1].softmax(-1))
+    assert [step.shape for step in way.steps][-1] == (1, 1, model.config.target_vocab_size)

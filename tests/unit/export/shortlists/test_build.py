@@ -1,13 +1,20 @@
-"""`translane shortlist` makes a file that an export takes."""
+"""Shortlists: what is built, from which settings, and tables of Marian's."""
 
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.commands import shortlist
+from translane_export.checkpoint import load_checkpoint
+from translane_export.combinations import check_checkpoint, check_settings
+from translane_export.errors import ExportError
 from translane_export.file_readers import load_sentencepiece
+from translane_export.settings import ExportSettings
 from translane_export.shortlists.build import TokenPair, coverage
-from translane_export.shortlists.vmap import read_vmap
+from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
+from translane_export.shortlists.vmap import read_vmap, vmap_lines
+from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import Shortlist
+from translane_server.settings.loader import load_settings
 
 
 @pytest.fixture
@@ -53,3 +60,93 @@ def test_coverage():
     shortlist = Shortlist.of({(1,): [5], (2,): [6, 7]}, [0], 10)
     found = coverage(shortlist, [TokenPair([1], [5, 6, 0]), TokenPair([1, 2], [7])])
     assert found == (0.75, 3.0)
+
+
+# Rules are read as CTranslate2 reads its vmap.
+
+
+SOURCE = {"a": 0, "b": 1, "▁c": 2}
+TARGET = {"x": 0, "y": 1, "z": 2, "▁w": 3}
+
+
+def read(tmp_path, text):
+    path = tmp_path / "rules.vmap"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_vmap(path, SOURCE, TARGET, len(SOURCE))
+
+
+def test_ngrams_and_what_is_always_allowed(tmp_path):
+    shortlist, left_out = read(tmp_path, "\tx\na\ty z\na b\t▁w\nb ▁c\tz\r\n")
+    assert left_out == 0
+    assert shortlist.tokens([0]).tolist() == [0, 1, 2]
+    assert shortlist.tokens([0, 1]).tolist() == [0, 1, 2, 3]
+    assert shortlist.tokens([1, 0]).tolist() == [0, 1, 2]
+    assert shortlist.tokens([1, 2]).tolist() == [0, 2]
+
+
+def test_unknown_tokens_are_left_out(tmp_path):
+    shortlist, left_out = read(tmp_path, "\tx\na\ty strange\nstrange\tz\na\tz\n")
+    assert left_out == 2
+    assert shortlist.tokens([0]).tolist() == [0, 1, 2]
+
+
+def test_written_rules_are_read(tmp_path):
+    text = "".join(vmap_lines([((), ["x", "y"]), (("a",), ["z"]), (("a", "b"), ["▁w"])]))
+    shortlist, _ = read(tmp_path, text)
+    assert shortlist.tokens([0, 1]).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\tx\na y\n", ":2: the line has no tab"),
+        ("a\tx\n", "no line has tokens that are always allowed"),
+        ("\tx\nstrange\ty\n", "no rule has a source token of this model"),
+        ("\tx\n" + " ".join("a" * 9) + "\ty\n", ":2: the n-gram has 9 tokens, and at most 8 are possible"),
+        (b"\tx\na\t\xff\n", "not UTF-8"),
+        ("\tx\na\t" + "y " * 600_000 + "\n", ":2: the line has more than 1,048,576 bytes"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path, text, message):
+    with pytest.raises(ExportError, match=message):
+        read(tmp_path, text)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(ExportError, match="cannot be read: No such file"):
+        read_vmap(tmp_path / "none", SOURCE, TARGET, 3)
+
+
+# The settings of `translane shortlist`, and what the exporter refuses about shortlists.
+
+
+def test_the_environment_sets_what_flags_do():
+    argv = ["model", "--text", "text.tsv", "-o", "rules.vmap"]
+    settings = load_settings(
+        ShortlistSettings, argv, {"TRANSLANE_SHORTLIST_ALWAYS": "7"}, prog="shortlist", env_prefix=ENV_PREFIX
+    )
+    assert settings.always == 7
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--shortlist", "rules.vmap", "--precision", "fp16"], "--shortlist is for fp32 and int8 bundles, and fp16"),
+        (["--shortlist", "rules.vmap", "--format", "torchscript"], "--shortlist is for .* TorchScript files have none"),
+    ],
+)
+def test_what_has_no_shortlist_is_refused(flags, named):
+    settings = load_settings(
+        ExportSettings, ["model", "-o", "bundle", *flags], {}, prog="translane export", env_prefix="TRANSLANE_EXPORT_"
+    )
+    with pytest.raises(ExportError, match=named):
+        check_settings(settings)
+
+
+def test_a_checkpoint_without_a_shortlist_needs_one_to_use(tmp_path):
+    random_checkpoint(tmp_path / "model")
+    settings = ExportSettings(
+        checkpoint=tmp_path / "model", output=tmp_path / "bundle", decoding_defaults=SearchDefaults(use_shortlist=True)
+    )
+    with pytest.raises(ExportError, match="--decoding-defaults use_shortlist needs a --shortlist"):
+        check_checkpoint(settings, load_checkpoint(tmp_path / "model"))

@@ -1,9 +1,10 @@
-"""Errors as statuses of the richer error model."""
+"""Errors as statuses of the richer error model; and who calls: an address, a network, or what a proxy says."""
 
 import pytest
 from google.rpc import error_details_pb2
 
 from translane_server.api import status
+from translane_server.api.call import caller_of, caller_of_peer, name_in_certificate
 from translane_server.core import errors
 
 HEADER_LIMIT = 8 * 1024
@@ -57,3 +58,62 @@ def test_a_status_fits_into_the_headers():
     answer = status.status_of(errors.InvalidRequestError(*violations))
     wire = len(answer.SerializeToString()) * 4 / 3 + len(answer.message.encode()) * 3
     assert wire < HEADER_LIMIT
+
+
+# Who calls: an address, a network, or what a proxy says.
+
+
+@pytest.mark.parametrize(
+    ("peer", "caller"),
+    [
+        ("ipv4:192.0.2.7:50000", "192.0.2.7"),
+        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:443", "2001:db8:1:2::/64"),
+        ("ipv6:[2001:db8:1:2::9]:443", "2001:db8:1:2::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:443", "fe80::/64"),
+        ("ipv6:%5B::1%5D:443", "::/64"),
+        ("ipv6:%5B::ffff:192.0.2.7%5D:443", "192.0.2.7"),
+        ("unix:/run/translane.sock", "unix"),
+        ("unix:", "unix"),
+        ("ipv4:nonsense", "ipv4"),
+        ("", ""),
+    ],
+)
+def test_a_caller_is_an_address_without_its_port(peer, caller):
+    assert caller_of_peer(peer) == caller
+
+
+PEER = "ipv4:192.0.2.7:50000"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller"),
+    [
+        ([("x-caller", "shop")], "shop"),
+        ([("x-caller", b"shop")], "shop"),
+        ([("other", "one"), ("x-caller", "shop"), ("x-caller", "second")], "shop"),
+        ([("x-caller", "c" * 100)], "c" * 100),
+        ([("x-caller", "")], "192.0.2.7"),
+        ([], "192.0.2.7"),
+    ],
+)
+def test_a_header_names_the_caller(metadata, caller):
+    assert caller_of(metadata, "", PEER, "x-caller") == caller
+
+
+def test_long_names_stay_different():
+    start = "c" * 200
+    names = [caller_of([("x-caller", start + end)], "", PEER, "x-caller") for end in ("/alice", "/bob", "/alice")]
+    assert names[0] == names[2] != names[1]
+    assert {len(name) for name in names} == {100}
+
+
+def test_headers_do_not_count_by_default():
+    assert caller_of([("x-caller", "shop")], "", PEER) == "192.0.2.7"
+
+
+def test_a_certificate_names_the_caller_unless_a_header_does():
+    found = name_in_certificate({"x509_common_name": [b"one"], "x509_subject_alternative_name": [b"two", b"three"]})
+    assert caller_of([("x-caller", "")], found, PEER, "x-caller") == "two"
+    assert caller_of([("x-caller", "shop")], found, PEER, "x-caller") == "shop"
+    assert name_in_certificate({"x509_common_name": [b"one"]}) == "one"
+    assert name_in_certificate({}) == ""

@@ -1,10 +1,15 @@
-"""The log's lines."""
+"""The log's lines, and how they are written to pipes and files that take them late or not at all."""
 
 import json
 import logging
+import os
+import resource
+import signal
+import time
 
 import pytest
 
+from translane_server.observation.log_writer import LineHandler
 from translane_server.observation.logs import configure_logging, data, logged_always
 
 
@@ -87,3 +92,154 @@ def test_levels(log):
     written = log("plain", "debug")
     logging.getLogger("translane_server").debug("shown")
     assert "shown" in written()
+
+
+# Lines of the log, written to pipes and files that take them, take them late, or do not take them.
+
+
+LONG = "x" * 4000
+PIPE = 65536  # what a pipe holds, unless the system is short of memory for pipes [bytes]
+
+
+def record(message):
+    return logging.LogRecord("name", logging.INFO, "path", 1, message, (), None)
+
+
+@pytest.fixture
+def pipe():
+    reading, writing = os.pipe()
+    yield reading, writing
+    for each in (reading, writing):
+        os.close(each)
+
+
+@pytest.fixture
+def handler(pipe):
+    made = LineHandler(pipe[1])
+    yield made
+    made.stop()
+
+
+def read_all(descriptor, until, seconds=10.0):
+    """What comes from a pipe until a line holds `until`."""
+    os.set_blocking(descriptor, False)
+    found, ends = b"", time.monotonic() + seconds
+    while until not in found and time.monotonic() < ends:
+        try:
+            found += os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_lines_come_in_order(pipe, handler, in_background):
+    if in_background:
+        handler.start()
+    for number in range(10):
+        handler.handle(record(f"line {number} 你"))
+    handler.stop()
+    assert read_all(pipe[0], b"line 9 ").decode().splitlines() == [f"line {number} 你" for number in range(10)]
+
+
+def told_missing(lines):
+    return sum(int(line.rpartition(" ")[2]) for line in lines if line.startswith("some lines"))
+
+
+def test_nobody_waits_for_a_reader_and_missing_lines_are_counted(pipe, handler):
+    handler.start()
+    began = time.monotonic()
+    for number in range(2000):
+        handler.handle(record(f"{number} {LONG}"))
+    assert time.monotonic() - began < 30  # a plain write waits for ever
+    found = b""
+    while handler._waiting:
+        found += read_all(pipe[0], b"\n", seconds=0.1)
+    handler.handle(record("later"))
+    lines = (found + read_all(pipe[0], b"later")).decode().splitlines()
+    numbers = [int(line.split()[0]) for line in lines if line.endswith(LONG)]
+    assert numbers == sorted(set(numbers))
+    assert PIPE // len(LONG) <= len(numbers) < 400  # no more than the pipe and the buffer hold
+    assert len(numbers) + told_missing(lines) == 2000
+    assert lines[-1] == "later"
+
+
+def test_the_end_does_not_wait_for_a_reader(pipe, handler):
+    handler.start()
+    for number in range(100):
+        handler.handle(record(f"{number} {LONG}"))
+    began = time.monotonic()
+    handler.stop()
+    assert time.monotonic() - began < 30
+    assert read_all(pipe[0], b"\n99 ").decode().splitlines()[0].startswith("0 ")
+
+
+@pytest.mark.slow
+def test_without_a_thread_a_line_waits_a_moment_only(pipe, handler):
+    began = time.monotonic()
+    for number in range(40):
+        handler.handle(record(f"{number} {LONG}"))
+    assert time.monotonic() - began < 30
+    found = b""
+    for _ in range(20):  # what waits goes first
+        found += read_all(pipe[0], b"\n39 ", seconds=0.1)
+        handler.handle(record("again"))
+    lines = (found + read_all(pipe[0], b"never", seconds=0.5)).decode().splitlines()
+    assert [int(line.split()[0]) for line in lines if line.endswith(LONG)] == list(range(40))
+    assert lines.count("again") == 20
+
+
+def test_a_line_that_is_longer_than_the_buffer(pipe, handler):
+    handler.start()
+    handler.handle(record("x" * (3 << 20)))
+    found = b""
+    while not found.endswith(b"\n"):
+        found += read_all(pipe[0], b"\n")
+    assert len(found) == (3 << 20) + 1
+
+
+def test_a_full_disk(tmp_path):
+    path = tmp_path / "log"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with path.open("wb") as file:
+        handler = LineHandler(file.fileno())
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+            for number in range(3):
+                handler.handle(record(f"{number} {LONG}"))
+            assert path.stat().st_size == 5000  # the second line has no end
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, before)
+        handler.handle(record("later"))
+    first, torn, *rest = path.read_text().splitlines()
+    assert first == f"0 {LONG}"
+    assert torn.startswith("1 x")
+    assert rest == ["some lines of the log are missing, as they could not be written: 2", "later"]
+
+
+def test_a_reader_that_has_gone(pipe):
+    reading, writing = os.pipe()
+    os.close(reading)
+    handler = LineHandler(writing)
+    handler.handle(record("nobody reads it"))
+    assert not handler._waiting
+    os.close(writing)
+
+
+def test_a_process_without_standard_error(monkeypatch):
+    from translane_server.observation.logs import configure_logging
+
+    root, ours = logging.getLogger(), logging.getLogger("translane_server")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    root.handlers = []
+    monkeypatch.setattr("sys.stderr", None)
+    try:
+        configure_logging("plain", "info")
+        ours.warning("nobody hears it")
+        assert len(root.handlers) == 1
+    finally:
+        root.handlers[:] = handlers
+        root.level, ours.level = levels
+        logging.captureWarnings(False)

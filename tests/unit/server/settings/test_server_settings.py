@@ -1,10 +1,16 @@
-"""The server's settings and what follows from them."""
+"""The server's settings, how they are loaded, and where models come from."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
+from pydantic import Field
 
 from fakes.serving import make_manifest, make_settings
 from translane_server.core.errors import SettingsError
-from translane_server.settings.loader import load_settings
+from translane_server.settings.loader import Flag, Settings, load_settings
+from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
 from translane_server.translation.limits import limits_of
 
@@ -164,3 +170,236 @@ def test_a_wrong_model_is_not_quoted(tmp_path, line, problem):
     with pytest.raises(SettingsError, match=rf"^models? in {file}: {problem}") as caught:
         load("--config", str(file))
     assert "hunter2" not in str(caught.value)
+
+
+# Flag > environment > file > default, and one sentence for whatever is wrong.
+
+
+class Example(Settings):
+    """An example of a command."""
+
+    source: Annotated[Path, Flag(positional=True)] = Field(description="What to read.")
+    output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(default=Path("out"), description="What to write.")
+    group_size: Annotated[int, Flag(heading="speed")] = Field(default=8, ge=1, description="How many at once.")
+    share: float | None = Field(default=0.5, le=1, description="At most 100% of it.")
+    mode: Literal["slow", "quick"] | None = Field(default=None, description="How.")
+    languages: tuple[str, ...] = Field(default=(), description="Which ones.")
+    fast: bool = Field(default=False, description="Hurry.")
+    threads: int | None = Field(default=None, description="By default all.")
+
+
+def load_any(*argv, prefix="TRANSLANE_", **environ):
+    return load_settings(Example, argv, environ, prog="example", env_prefix=prefix)
+
+
+def refused(*argv, **environ):
+    with pytest.raises(SettingsError) as caught:
+        load_any(*argv, **environ)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "pydantic" not in sentence
+    assert caught.value.exit_code == 2
+    return sentence
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('source = "file"\ngroup_size = 2\nlanguages = ["de", "fr"]\n', encoding="utf-8")
+    return str(path)
+
+
+def test_precedence(config):
+    assert load_any("--config", config).group_size == 2
+    assert load_any(TRANSLANE_CONFIG=config).group_size == 2
+    assert load_any("--config", config, TRANSLANE_GROUP_SIZE="3").group_size == 3
+    assert load_any("--config", config, "--group-size", "4", TRANSLANE_GROUP_SIZE="3").group_size == 4
+    assert load_any("--config", config, "flag", TRANSLANE_SOURCE="variable").source == Path("flag")
+    assert load_any("--config", config, TRANSLANE_SOURCE="variable").source == Path("variable")
+    assert load_any("--config", config, TRANSLANE_CONFIG="/not/read").source == Path("file")
+
+
+def test_spellings(config):
+    assert load_any("x", "-o", "there").output == Path("there")
+    assert load_any("x", "--fast").fast is True
+    assert load_any("x", "--no-fast", TRANSLANE_FAST="1").fast is False
+    assert load_any("x", TRANSLANE_FAST="true").fast is True
+    assert load_any("x", "--languages", "de", "--languages", "fr").languages == ("de", "fr")
+    assert load_any("x", "--languages", "de,fr").languages == ("de", "fr")
+    assert load_any("x", TRANSLANE_LANGUAGES="de,fr").languages == ("de", "fr")
+    assert load_any("--config", config).languages == ("de", "fr")
+    assert load_any("--config", config, TRANSLANE_LANGUAGES="", TRANSLANE_GROUP_SIZE="").languages == ("de", "fr")
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        load_any("x").group_size = 3
+
+
+def test_the_constructor_reads_no_environment(monkeypatch):
+    monkeypatch.setenv("GROUP_SIZE", "3")
+    assert Example(source=Path("x")).group_size == 8
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "sentence"),
+    [
+        ((), {}, "SOURCE is required (or TRANSLANE_SOURCE, or source in the settings file)"),
+        (("x", "--sped", "9"), {}, "unknown argument --sped; --help-all lists the known ones"),
+        (("x", "y"), {}, "unknown argument y; --help-all lists the known ones"),
+        (("x", "--group-size"), {}, "--group-size: expected one argument"),
+        (("x", "--group-size", "0"), {}, "--group-size: input should be greater than or equal to 1, not '0'"),
+        (
+            ("x",),
+            {"TRANSLANE_GROUP_SIZE": "many"},
+            "TRANSLANE_GROUP_SIZE: input should be a valid integer, unable to parse string as an integer, not 'many'",
+        ),
+        (
+            ("x",),
+            {"TRANSLANE_GROUP_SISE": "1"},
+            "unknown environment variable TRANSLANE_GROUP_SISE; did you mean TRANSLANE_GROUP_SIZE?",
+        ),
+        (("x",), {"TRANSLANE_ZZZZ": "1"}, "unknown environment variable TRANSLANE_ZZZZ"),
+        (
+            ("--config", "/nowhere.toml"),
+            {},
+            "settings file /nowhere.toml: it cannot be read: No such file or directory",
+        ),
+    ],
+)
+def test_refusals(argv, environ, sentence):
+    assert refused(*argv, **environ) == sentence
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("group-size = 3", "unknown key group-size; did you mean group_size?"),
+        ("group_size = 0", "greater than or equal to 1, not 0"),
+        ("group_size = ", "it is not TOML"),
+        ("[server]\ngroup_size = 3", "unknown key server"),
+        ('config = "other.toml"', "unknown key config"),
+    ],
+)
+def test_refused_files(tmp_path, content, part):
+    path = tmp_path / "bad.toml"
+    path.write_text(content, encoding="utf-8")
+    sentence = refused("x", "--config", str(path))
+    assert str(path) in sentence
+    assert part in sentence
+
+
+def test_long_values_are_cut():
+    assert len(refused("x", "--group-size", "9" * 10_000 + "x")) < 250
+
+
+def test_variables_of_other_commands_are_not_ours():
+    others = {"TRANSLANE_TRAIN_STEPS": "1", "TRANSLANE_EXPORT_FORMAT": "x", "TRANSLANE_CLIENT_SERVER": "y"}
+    assert load_any("x", **others).group_size == 8
+
+
+def test_a_command_ignores_the_servers_variables():
+    settings = load_any("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_PORT="1", TRANSLANE_TRAIN_GROUP_SIZE="5")
+    assert settings.group_size == 5
+    with pytest.raises(SettingsError, match="TRANSLANE_TRAIN_PORT"):
+        load_any("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_TRAIN_PORT="1")
+
+
+def printed(capsys, *argv):
+    with pytest.raises(SystemExit) as caught:
+        load_any(*argv)
+    assert caught.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert printed(capsys, "--version") == f"example {version('translane')}\n"
+
+
+# Which URLs lead to models, and that nobody sees the secrets in them.
+
+
+DIGEST = "0123456789abcdef" * 4
+SECRET = "hunter2"
+
+
+def load_places(*argv, **environ):
+    return load_settings(ServerSettings, argv, environ, prog="translane serve", env_prefix=ENV_PREFIX)
+
+
+def test_http_takes_a_digest_unless_it_stays_on_the_machine():
+    assert ModelUrl.parse(f"http://host/a@sha256:{DIGEST}").digest == DIGEST
+    with pytest.raises(ValueError, match="http:// needs a digest"):
+        ModelUrl.parse("http://host/a")
+    with pytest.raises(ValueError, match="a password in the URL of a model needs https://"):
+        ModelUrl.parse(f"http://user:{SECRET}@host/a@sha256:{DIGEST}")
+    for text in ("http://[::1]:5/a", "http://127.0.0.1/a", "http://localhost/a", f"http://user:{SECRET}@localhost/a"):
+        assert ModelUrl.parse(text).scheme == "http"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ftp://host/a", "begins with https://, http://, s3:// or hf://"),
+        ("file:///etc/passwd", "begins with https://, http://, s3:// or hf://"),
+        ("https:///a", "has no host"),
+        ("https://host:port/a", "has no host, or a wrong port"),
+        ("https://[::1/a", "has no host, or a wrong port"),
+        ("https://host/a#b", "has no part after #"),
+        ("https://host/a b", "all of them visible ASCII"),
+        ("https://host/\n", "all of them visible ASCII"),
+        ("https://host/" + "a" * 4000, "at most 4,000 characters"),
+        ("https://host/a@sha256:0123", "64 hexadecimal digits"),
+        ("https://host/a@sha256:" + "g" * 64, "64 hexadecimal digits"),
+        ("s3://bucket/a?x=y", "s3://BUCKET/FOLDER"),
+        ("s3://key:word@bucket/a", "s3://BUCKET/FOLDER"),
+        ("s3://Bucket_/a", "s3://BUCKET/FOLDER"),
+        ("hf://owner", "hf://OWNER/NAME"),
+        ("hf://owner/name@/a", "hf://OWNER/NAME"),
+        ("hf://token@owner/name", "hf://OWNER/NAME"),
+        ("hf://owner/name?revision=x", "hf://OWNER/NAME"),
+    ],
+)
+def test_what_is_no_url_of_a_model(text, problem):
+    with pytest.raises(ValueError, match=problem):
+        ModelUrl.parse(text)
+
+
+def test_secrets_are_not_shown():
+    url = ModelUrl.parse(f"https://user:{SECRET}@host/a?sig={SECRET}@sha256:{DIGEST}")
+    assert str(url) == f"https://host/a?…@sha256:{DIGEST}"
+    assert SECRET not in repr(url) + repr(RemotePlace(url))
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [f"https://user:{SECRET}@host:port/a"],
+        [f"zh=https://user:{SECRET}@host/a#b"],
+        ["x=y", f"https://user:{SECRET}@host/a?sig={SECRET}@sha256:1"],
+        ["n" * 101 + f"=https://user:{SECRET}@host/a"],
+    ],
+)
+def test_a_wrong_setting_does_not_quote_them(places):
+    with pytest.raises(SettingsError) as caught:
+        load_places(*(f"{place}" for place in places))
+    assert "MODEL" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_places_are_folders_or_urls():
+    settings = load_places("a", f"b=https://host/x@sha256:{DIGEST}", "https://host/y?a=b")
+    first, second, third = settings.model
+    assert (type(first), second.name, third.name) == (ModelPlace, "b", "")
+    assert [str(place.url) for place in (second, third)] == [f"https://host/x@sha256:{DIGEST}", "https://host/y?…"]
+    listed = load_places(TRANSLANE_MODEL=f"a=https://host/x?p=1,2@sha256:{DIGEST},b=s3://bucket/y").model
+    assert [(place.name, place.url.scheme) for place in listed] == [("a", "https"), ("b", "s3")]
+    assert [type(place) for place in load_places("a/b", "C:/a", "./http://a").model] == [ModelPlace] * 3
+    assert load_places("HTTPS://host/a").model[0].url.scheme == "https"
+
+
+def test_the_key_of_a_url_tells_urls_apart():
+    texts = ("https://host/a", "https://host/b", "https://host/a?v=1", "https://other/a", "s3://host/a")
+    assert len({ModelUrl.parse(text).key for text in texts}) == len(texts)
+    same = ("https://host/a", "https://host/a/", "https://user:x@host/a", f"https://host/a@sha256:{DIGEST}")
+    assert len({ModelUrl.parse(text).key for text in same}) == 1

@@ -1,9 +1,18 @@
-"""The parts of a text that a vocabulary cannot spell."""
+"""Parts of a source that the vocabulary does not know, and texts of tokens that come bit by bit."""
+
+import io
+from functools import cache
 
 import pytest
+import regex
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
 
 from translane_server.text.placeholders import Kept, Kind
 from translane_server.text.scripts import untold_letters
+from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
+from translane_server.text.tokenizer import Detokenizer, Tokenizer
 from translane_server.text.unknown_parts import token_spans, unknown_parts, with_left_out
 
 UNK = 1
@@ -86,3 +95,137 @@ def test_letters_that_a_reader_of_the_target_does_not_know(source, target, lette
     pattern = untold_letters(source, target)
     assert all(pattern.match(letter) for letter in letters)
     assert not pattern or not any(pattern.match(letter) for letter in others)
+
+
+# Deltas of text while tokens come, with SentencePiece models that fall back to bytes.
+
+
+KINDS = ["char", "bpe", "unigram"]
+TEXTS = (
+    "I have a cat, and you have two.",
+    "你好，今天天气很好。",
+    "नमस्ते, क्षमा कीजिए।",
+    "e\u0301\u0323 à la carte",
+    "👩‍👩‍👧‍👦 and 👍🏽, 🇩🇪🇫🇷, 1\ufe0f\u20e3, 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f!",
+    "한국 \u1112\u1161\u11ab, กำลัง,  two spaces",
+    "عَرَبِيّ ֎ \ufffd \U0001f9d1\u200d\U0001f680",
+)
+
+
+@cache
+def model(kind):
+    """A vocabulary of few pieces, some combining marks among them, and of all bytes."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(
+            ["the cat and the hat sat on the mat, caf\u0065\u0301", "你好今天。👩\u200d👧", "\u0301 🇩 x 🇪"] * 3
+        ),
+        model_writer=model,
+        model_type=kind,
+        vocab_size=320,
+        hard_vocab_limit=False,
+        byte_fallback=True,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    vocabulary = SentencePieceVocabulary(processor, len(processor))
+    return Tokenizer(vocabulary, vocabulary, None)
+
+
+def stream(tokenizer, ids, sizes=None):
+    """The deltas of `ids`, of which as many as `sizes` says are certain after each call."""
+    detokenizer, deltas, start = Detokenizer(), [], 0
+    for size in sizes or range(1, len(ids) + 1):
+        deltas.append(detokenizer.push([tokenizer.target_surfaces[token] for token in ids[start:size]]))
+        start = size
+    return [*deltas, detokenizer.finish(tokenizer.decode([ids])[0])]
+
+
+def check(tokenizer, ids, sizes=None):
+    deltas = stream(tokenizer, ids, sizes)
+    (text,) = tokenizer.decode([ids])
+    assert "".join(deltas) == text
+    allowed = {0, *(match.end() for match in regex.finditer(r"\X", text))}
+    position = 0
+    for delta in deltas[:-1]:
+        position += len(delta)
+        assert position in allowed, (deltas, text)
+        assert not delta or not delta[-1].isspace()
+    return deltas
+
+
+@st.composite
+def growing(draw):
+    ids = draw(st.lists(st.integers(0, 330), max_size=40))
+    sizes = draw(st.lists(st.integers(0, len(ids)), max_size=20).map(sorted))
+    return ids, sizes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(growing())
+def test_deltas_of_any_ids_are_the_text_and_end_with_characters(kind, drawn):
+    ids, sizes = drawn
+    tokenizer = model(kind)
+    ids = [i % len(tokenizer.target_surfaces) for i in ids]
+    check(tokenizer, ids)
+    check(tokenizer, ids, sizes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.lists(st.sampled_from([*TEXTS, "\u0301", "\u200d", "🇪", "x", " "])).map("".join) | st.text())
+def test_deltas_of_any_text_are_the_text_and_end_with_characters(kind, text):
+    tokenizer = model(kind)
+    check(tokenizer, *tokenizer.encode_target([text]))
+
+
+class Words:
+    """Each token is a word; 0 ends the word before."""
+
+    target_surfaces = tuple(b"." if token == 0 else b" w%d" % token for token in range(10))
+
+    def decode(self, lists):
+        return [b"".join(self.target_surfaces[token] for token in ids).decode().removeprefix(" ") for ids in lists]
+
+
+def test_a_delta_is_what_tokens_were_certain_before_the_last_one():
+    assert stream(Words(), (7, 8, 0, 9)) == ["", "w7", " w8", ".", " w9"]
+    assert stream(Words(), (7, 8, 0, 9), [3]) == ["w7 w8", ". w9"]
+
+
+def test_what_a_token_makes_of_the_one_before_is_waited_for():
+    tokenizer = model("char")
+    names = tokenizer.target_pieces(range(len(tokenizer.target_surfaces)))
+    pieces = ("▁", "e", "\u0301", "<0xCC>", "<0xA3>", "t", "<0xE4>", "<0xBD>", "<0xA0>", "t")
+    assert stream(tokenizer, [names.index(piece) for piece in pieces]) == [
+        "", "", "", "", "", "e\u0301\u0323", "", "", "t", "你", "t",
+    ]  # fmt: skip
+
+
+def test_the_rest_comes_whole_where_nothing_was_certain():
+    assert stream(Words(), (1, 2, 3), [0, 1]) == ["", "", "w1 w2 w3"]
+    assert stream(Words(), ()) == [""]
+
+
+def test_the_first_space_of_a_text_is_no_part_of_it_whichever_token_brings_it():
+    detokenizer = Detokenizer()
+    assert [detokenizer.push([surface]) for surface in (b"", b" ", b" a", b" b")] == ["", "", "", " a"]
+    assert detokenizer.finish(" a b") == " b"
+
+
+@pytest.mark.parametrize("unit", ["\u0301", "e\u200d", " ", "\u094d" + "\u0301" * 50 + "क", "\u0600", "क\u094d"])
+def test_text_that_cannot_be_cut_is_searched_once(unit):
+    """Searching all of it after each token would take an hour."""
+    detokenizer = Detokenizer()
+    surface = (unit * 64)[:64].encode()
+    deltas = [detokenizer.push([surface]) for _ in range(4000)]
+    text = "".join(deltas)
+    whole = (surface * 4000).decode().removeprefix(" ")
+    assert whole.startswith(text)
+    assert text + detokenizer.finish(whole) == whole

@@ -1,11 +1,17 @@
-"""What stands around sources, and what decoders are forced to generate, for the languages of a request."""
+"""What languages put around sources and force decoders to generate; and segments of texts."""
 
 import pytest
 
 from fakes.backend import EOS
-from fakes.serving import FakeTokenizer
+from fakes.serving import FakeTokenizer, make_manifest
+from translane.options import Format, checked_options
+from translane.requests import TranslationRequest
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
+from translane_server.core.budget import UNLIMITED, Budget
+from translane_server.core.errors import InvalidRequestError
 from translane_server.translation.languages import LanguagePairs
+from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.reader import TranslateReader
 
 MANY = Languages(
     source=("eng_Latn", "zho_Hans", "zho_Hant"),
@@ -87,3 +93,135 @@ def test_of_many_languages_an_error_names_some():
     assert violation.field == "source_language"
     assert " … " in violation.description.partition(" is not a language of the model; it has ")[0]
     assert violation.description.endswith("ax, ay, az, bx, by, bz, cx, cy, cz, dx, dy, dz and 18 more")
+
+
+# Texts as sentences without what is kept.
+
+
+UNKNOWN = 5  # a source id that the tokenizer below gives to letters of Greek
+
+
+class WithUnknowns(FakeTokenizer):
+    def encode(self, texts):
+        ids = super().encode(texts)
+        for text, of_text in zip(texts, ids, strict=True):
+            of_text[: len(text)] = (
+                [UNKNOWN if "α" <= c <= "ω" else i for c, i in zip(text, of_text, strict=False)] if of_text else []
+            )
+        return ids
+
+
+def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=False, budget=UNLIMITED, **options):
+    manifest = make_manifest(
+        source_languages=["en"],
+        special_ids={"pad": 0, "unk": UNKNOWN, "bos": 2, "eos": 3, "decoder_start": 2},
+    )
+    limits = RequestLimits(8, sentences, TokenLimits(most_tokens, 24, 20), max_beam_size=6)
+    reader = TranslateReader(manifest, WithUnknowns(), limits)
+    request = TranslationRequest(texts, options=checked_options(options), format=format_, streamed=stream)
+    reader.check(request)
+    return reader.read(request, budget)
+
+
+def sentences(*texts, **options):
+    """The sentences of each text."""
+    return [[source.text for source in text.segments] for text in prepared(*texts, **options).texts]
+
+
+def violations(*texts, **options):
+    with pytest.raises(InvalidRequestError) as caught:
+        prepared(*texts, **options)
+    return {violation.field: violation.description for violation in caught.value.violations}
+
+
+def marks(text, **options):
+    """What is taken out of each sentence of a text."""
+    return [
+        [(mark.opening, mark.closing) for mark in (source.marked.marks if source.marked else ())]
+        for source in prepared(text, **options).texts[0].segments
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["It is 3.5 m.", "Dr. Smith is in.", "Yes!", "Is it?!", "I know…", "e.g. this", "(Yes.)", " x. "]
+)
+def test_one_sentence_stays_whole(text):
+    (found,) = sentences(text)
+    assert [each.strip() for each in found] == [text.strip()]
+
+
+def test_all_texts_of_a_request_share_a_limit_of_sentences():
+    message = "has too many sentences, at most 4 are accepted in a request"
+    assert violations("A! B!", "C! D! E!", "F!") == {"texts[1]": message}
+    assert violations("A!\n" * 5) == {"texts[0]": message}
+    assert violations("x", "A! B! C! D!") == {"texts[1]": message}
+
+
+def test_a_character_of_too_many_tokens_is_refused():
+    found = violations("fine", "x e" + "\u0301" * 9, most_tokens=8)
+    assert found == {"texts[1]": "has a character of 11 tokens, at most 8 are accepted"}
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "spaces"),
+    [
+        ("a {x} b", "a b", (True, True)),
+        ("a {x}, b", "a, b", (True, False)),
+        ("{x} a", "a", (False, True)),
+        ("a {x}", "a", (True, False)),
+        ("({x} a)", "(a)", (False, True)),
+        ("a{x}b", "ab", (False, False)),
+        ("北京{x}。", "北京。", (False, False)),
+    ],
+)
+def test_what_is_kept_is_taken_out_with_the_white_space_that_it_leaves_double(text, left, spaces):
+    (found,) = prepared(text).texts[0].segments
+    (mark,) = found.marked.marks
+    assert found.text == left
+    assert (mark.space_before, mark.space_after) == spaces
+
+
+def test_tags_of_a_text_are_pairs_where_they_can_be():
+    assert marks("a <b>c <i>d</i></b> e <br> f</u>") == [[("<b>", "</b>"), ("<i>", "</i>"), ("<br>", ""), ("</u>", "")]]
+    assert marks("a <b>c <i>d</b> e</i>") == [[("<b>", "</b>"), ("<i>", ""), ("</i>", "")]]
+
+
+def test_a_closing_tag_and_an_emoji_belong_to_the_sentence_before_them():
+    assert marks("<b>One!</b> Two! 🙂 Three!") == [[("<b>", "</b>")], [("🙂", "")], []]
+    assert marks("One! <b>Two! Three!</b>") == [[], [("<b>", "")], [("</b>", "")]]
+    assert marks("<b>One!</b> Two!🙂 Three!") == [[("<b>", "</b>")], [("🙂", "")], []]
+
+
+@pytest.mark.parametrize(
+    ("format_", "source"),
+    [
+        (Format.XLIFF, '<x id="1"/> {name}'),
+        (Format.XLIFF, '<g id="1">{a}</g> <x id="2"/> <x id="3"/>{b}'),
+        (Format.HTML, "<p><code>ls</code> {file}</p>"),
+        (Format.MARKDOWN, "`x` https://a.b/c"),
+    ],
+)
+def test_spaces_stay_between_tags_and_what_is_kept(format_, source):
+    (text,) = prepared(source, format_=format_).texts
+    assert not text.segments
+    assert text.join([], "en") == source
+
+
+def test_unknown_characters_are_looked_for_within_the_time(monkeypatch):
+    looked = []
+
+    def source_surfaces(_tokenizer, text):  # takes a second
+        looked.append(text)
+        return [*text, ""]
+
+    monkeypatch.setattr(WithUnknowns, "source_surfaces", source_surfaces)
+    budget = Budget(2.5, clock=lambda: len(looked))
+    budget.start()
+    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
+        prepared("a β! " * 8, sentences=8, most_tokens=64, budget=budget)
+    assert len(looked) < 5
+
+
+def test_the_callers_patterns_come_first():
+    assert marks("a x{y}z b", preserve=["x.y"]) == [[("x{y", "")]]
+    assert marks("a {y} b", preserve=["[yb]+"], preserve_untranslatable=False) == [[("y", ""), ("b", "")]]

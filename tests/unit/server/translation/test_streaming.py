@@ -1,19 +1,26 @@
-"""Streams of a translator, over a dispatcher and a backend without a model that translates a text to itself."""
+"""Streams of a translator over a model that translates a text to itself; and what becomes of answers."""
 
 import asyncio
+import itertools
 from contextlib import aclosing
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.backend import FakeBackend
 from fakes.replicas import fake_replica
 from fakes.serving import FakeTokenizer, make_manifest
-from translane.options import checked_options
+from translane.options import Options, checked_options
 from translane.requests import TranslationRequest
+from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation
+from translane_server.engine.sequence import AlignedToken
 from translane_server.observation.metrics import Metrics
 from translane_server.translation import translations, translator
 from translane_server.translation.limits import RequestLimits, TokenLimits
+from translane_server.translation.plan import PreparedText, RequestPlans
 from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translations import aligned_text, best_combinations, merged, replacements
 from translane_server.translation.translator import Translator
 from translane_server.workers.dispatcher import Dispatcher
 
@@ -83,3 +90,132 @@ async def test_every_token_is_looked_at_once(engine, monkeypatch):
     assert await streamed(engine, LONG) == LONG
     (ids,) = FakeTokenizer().encode_target([LONG])
     assert seen == ids[: len(seen)]
+
+
+# Decoded sentences to translations: parts of the source, unknown tokens, and the sentences of a text as one.
+
+
+PLANS = RequestPlans(make_manifest(), FakeTokenizer(), RequestLimits(4, 8, TokenLimits(32, 24, 20), 6))
+
+
+def merge(text, translations, **options):
+    return merged(text, translations, PLANS.of(TranslationRequest([""], options=Options(**options))))
+
+
+def document(*gaps, **fields):
+    return PreparedText((), [gaps], **fields)
+
+
+def translation(text, *, score=-1.0, tokens=(), log_probs=(), reason=FinishReason.END_OF_SENTENCE, **fields):
+    alignment = tuple(AlignmentPoint(source, target, 0.5) for source, target in fields.pop("points", ()))
+    hypothesis = Hypothesis(text, score, reason, tuple(tokens), tuple(log_probs), alignment)
+    return Translation((hypothesis,), **{"source_tokens": 0, **fields})
+
+
+def test_alignments_count_the_same_where_tokens_are_not_asked_for():
+    parts = document("", " ", " ", "")
+    whole = merge(
+        parts,
+        [
+            translation("x", source_tokens=2, points=[(0, 0), (1, 1)]),
+            translation("y", source_tokens=4, points=[(0, 0)], reason=FinishReason.MAX_LENGTH),
+            translation("z", source_tokens=2, points=[(1, 0)]),
+        ],
+    )
+    found = [(point.source_token, point.target_token) for point in whole.hypotheses[0].alignment]
+    assert found == [(0, 0), (1, 1), (2, 3), (7, 4)]
+
+
+def test_without_scores_of_its_sentences_a_text_has_none():
+    whole = merge(document("", " ", ""), [translation("x", score=None), translation("y", score=None)])
+    assert whole.hypotheses[0].score is None
+    whole = merge(document("A! B!"), [translation("x", score=-1), translation("y", score=None)])
+    assert whole.hypotheses[0].score is None
+
+
+def ranked(*hypotheses):
+    return Translation(tuple(Hypothesis(text, score) for text, score in hypotheses), 0)
+
+
+def test_hypotheses_without_an_order_are_joined_one_by_one():
+    parts = [ranked(("a", -9), ("b", -2)), ranked(("x", -5), ("y", -1))]
+    whole = merge(document("", "", ""), parts, return_alternatives=True)
+    assert [(each.text, each.score) for each in whole.hypotheses] == [("a x", -14), ("b y", -3)]
+
+
+# The best combinations of hypotheses
+
+
+SCORES = st.lists(
+    st.lists(st.integers(-20, 0), min_size=1, max_size=4).map(lambda scores: sorted(scores, reverse=True)), max_size=4
+)
+
+
+@given(SCORES, st.integers(1, 12))
+def test_no_combination_is_better(scores, most):
+    def total(numbers):
+        return sum(of_sentence[number] for of_sentence, number in zip(scores, numbers, strict=True))
+
+    found = best_combinations(scores, most)
+    every = sorted(map(total, itertools.product(*(range(len(each)) for each in scores))), reverse=True)
+    assert list(map(total, found)) == every[:most]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.timeout(20)
+def test_many_sentences_take_no_more_time_than_their_number():
+    (best, second) = best_combinations([[-1.0, -1.5]] * 20_000, 2)
+    assert set(best) == {0}
+    assert sum(second) == 1
+
+
+# Which part of the source a token comes from
+
+
+def test_a_source_token_without_text_is_no_part():
+    found = aligned_text("a", [b"a"], "猫", ["猫", ""], [AlignedToken(1, 1.0)])
+    assert found.sources == [None]
+
+
+def test_bytes_of_a_character_become_one_piece():
+    first, *others = [bytes([byte]) for byte in "猫".encode()]
+    found = aligned_text("猫", [first, *others], "cat", ["cat"], [AlignedToken(0, 1.0)] * 3)
+    assert found.pieces == ["", "", "猫"]
+
+
+def test_a_character_that_is_cut_off_is_replaced():
+    found = aligned_text("a\ufffd", [b"a", "猫".encode()[:2]], "x", ["x"], [AlignedToken(0, 1.0)] * 2)
+    assert "".join(found.pieces) == found.text == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("surfaces", "source", "sources"),
+    [
+        ([b"aa", b"bb"], "wxyz", [(0, 2), (2, 4)]),
+        ([b"a", b"bbb"], "wxyz", [(0, 1), (1, 4)]),
+        ([b"a", b""], "wx", [(0, 2), (2, 3)]),
+        ([b"a", b"b", b"c"], "w", [(0, 1)] * 3),
+        ([b"a"], "", [None]),
+        ([], "w", []),
+    ],
+)
+def test_without_alignment_tokens_come_from_the_same_share(surfaces, source, sources):
+    text = b"".join(surfaces).decode()
+    assert aligned_text(text, surfaces, source, [source], ()).sources == sources
+
+
+UNKNOWN = 1
+
+
+def test_unknown_tokens_become_the_source_they_are_aligned_to():
+    alignment = [AlignedToken(0, 0.9), AlignedToken(2, 0.8), AlignedToken(1, 0.7)]
+    assert replacements([7, UNKNOWN, UNKNOWN], alignment, UNKNOWN, ["a", " b", " c "]) == {1: "c", 2: "b"}
+
+
+def test_without_anything_visible_there_the_unknown_token_stays():
+    assert replacements([UNKNOWN], [AlignedToken(1, 0.9)], UNKNOWN, ["a", " "]) == {}
+
+
+def test_a_very_long_part_of_the_source_replaces_nothing():
+    alignment = [AlignedToken(0, 0.9), AlignedToken(1, 0.9)]
+    assert replacements([UNKNOWN] * 2, alignment, UNKNOWN, ["x" * 1024, "y" * 1025]) == {0: "x" * 1024}
