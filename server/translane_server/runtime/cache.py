@@ -10,6 +10,8 @@ layer, with the cell of position p at p mod 2.
 from __future__ import annotations
 
 import itertools
+import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -105,19 +107,14 @@ class Cache(Protocol):
 
 
 class HostCache:
-    """`Cache` in main memory.
-
-    The memory is written once at the start, so that no decoder step waits for page faults.
-    """
+    """`Cache` in main memory, of which a process has the pages that tokens have used: most sentences are short."""
 
     def __init__(self, shape: CacheShape, staging_tokens: int) -> None:
         self.shape = shape
         self._token = shape.heads * shape.head_size  # numbers of a token in a block
-        self._self = np.zeros(shape.blocks("self"), shape.dtype)
-        self._cross = np.zeros(shape.blocks("cross"), shape.cross_dtype)
-        self._staging = np.zeros((2 * shape.layers, staging_tokens * self._token), shape.cross_dtype)
-        for array in (self._self, self._cross, self._staging):
-            array.fill(0)  # np.zeros leaves the pages untouched
+        self._self = _unused_memory(shape.blocks("self"), shape.dtype)
+        self._cross = _unused_memory(shape.blocks("cross"), shape.cross_dtype)
+        self._staging = _unused_memory((2 * shape.layers, staging_tokens * self._token), shape.cross_dtype)
 
     def self_pointers(self) -> list[int]:
         return _block_pointers(self._self)
@@ -146,6 +143,14 @@ class HostCache:
             _copy_row(self._self, move.source, targets, slice(move.start, move.target_length))
             if move.source_length:
                 _copy_row(self._cross, move.source, targets, slice(move.source_length))
+
+
+def _unused_memory(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """Return an array of zeros in small pages: NumPy's own are of 2 MiB, with several rows in each, used or not."""
+    pages = mmap.mmap(-1, max(1, math.prod(shape) * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, dtype, math.prod(shape)).reshape(shape)
 
 
 def _together(moves: Sequence[RowMove]) -> list[tuple[RowMove, slice]]:

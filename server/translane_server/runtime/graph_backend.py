@@ -159,7 +159,7 @@ class GraphBackend(ABC):
             first_row += encoded
 
     def warm_up(self) -> None:
-        """Run all graphs at the smallest and the largest size, so that the first request does not wait.
+        """Run all graphs, so that the first request does not wait.
 
         Raises:
             BundleError: the graphs do not match the manifest.
@@ -180,8 +180,8 @@ class GraphBackend(ABC):
 
     def _run_all_sizes(self) -> None:
         ids = self._bundle.manifest.special_ids
-        for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
-            self.encode([[ids.pad] * self.source_capacity] * sources, 0)
+        self.encode([[ids.pad] * self.source_capacity], 0)
+        self.encode([[ids.pad]] * min(2, self.rows), 0)
         # more candidates than the vocabulary has blocks, if the graph searches the vocabulary by blocks
         candidates = 1 + (self._bundle.manifest.graphs.vocabulary_blocks or 0)
         for rows in (1, self.rows):

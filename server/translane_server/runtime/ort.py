@@ -231,7 +231,7 @@ class OrtBackend(GraphBackend):
     def _allocate_cache(self) -> HostCache:
         try:
             return HostCache(self._shape, self._encode_tokens)
-        except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond any memory
+        except (OSError, OverflowError):  # the latter for sizes beyond any memory
             raise DeviceError(
                 f"device cpu: there is no memory for {self._shape.rows} rows of"
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"

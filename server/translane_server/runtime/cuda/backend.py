@@ -149,11 +149,14 @@ class CudaBackend(GraphBackend):
         return DeviceError(f"device cuda: model bundle {self._bundle.folder} does not run: {reason}")
 
     def _run_all_sizes(self) -> None:
-        """Also capture the usual steps, for every bucket of rows."""
-        start = self._bundle.manifest.special_ids.decoder_start
+        """Also capture the usual steps, for every bucket of rows, and take the memory of the largest encoder run."""
+        ids = self._bundle.manifest.special_ids
+        start = ids.decoder_start
         for rows in self._buckets:
             token_ids, positions = np.full(rows, start, np.int64), np.zeros(rows, np.int32)
             self.decode_ahead(token_ids, positions, 1)
             for needs in _USUAL_NEEDS:
                 self.decode_step(token_ids, positions, needs)
         super()._run_all_sizes()
+        most = min(self.rows, max(1, self._encode_tokens // self.source_capacity))
+        self.encode([[ids.pad] * self.source_capacity] * most, 0)
