@@ -1,4 +1,4 @@
-"""The settings of `translane distill`. docs/distillation.md describes each."""
+"""The settings of `translane distill`. docs/distillation.md has their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of `translane shortlist`. docs/export.md describes each."""
+"""The settings of `translane shortlist`. docs/export.md has their names."""
 
 from __future__ import annotations
 
