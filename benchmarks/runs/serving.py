@@ -105,11 +105,7 @@ def main() -> None:
                 f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']}), {alike}",
                 flush=True,
             )
-    print(
-        "\n".join(
-            ["", *tables.serving(record), *tables.rates(record), "", f"all measurements are in {arguments.output}"]
-        )
-    )
+    print("\n".join(["", *tables.serving(record), "", f"all measurements are in {arguments.output}"]))
 
 
 if __name__ == "__main__":
