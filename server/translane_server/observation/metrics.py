@@ -65,7 +65,7 @@ _COUNTED = {
     "translane_sentences_repeated_total": "Sentences that were decoded again after a loss or a failed step.",
     "translane_source_tokens_total": "Tokens encoded.",
     "translane_row_steps_total": "Tokens decoded, in all rows.",
-    "translane_generated_tokens_total": "Tokens of the hypotheses that were returned.",
+    "translane_generated_tokens_total": "Tokens of hypotheses that were returned, or decoded again.",
     "translane_cache_texts_total": "Texts of answered requests, by whether the cache had them: hit or miss.",
     "translane_cache_evictions_total": "Translations that the cache has forgotten for others.",
     "translane_model_reloads_total": "New versions of the model, by outcome: reloaded or refused.",

@@ -10,7 +10,7 @@ import re
 import string
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import unescape
 from itertools import accumulate
@@ -78,7 +78,12 @@ class StandIn(NamedTuple):
 
 
 def numbered(
-    text: str, kept: Iterable[Kept], others: Sequence[Span], symbols: Sequence[str], span: Span
+    text: str,
+    kept: Iterable[Kept],
+    others: Sequence[Span],
+    symbols: Sequence[str],
+    span: Span,
+    places: Container[int] = (),
 ) -> list[StandIn]:
     """Return what symbols stand for in the sentence at `span`, as far as there are symbols; none if no word is left.
 
@@ -88,17 +93,18 @@ def numbered(
         others: names and numbers of the sentence, of which none overlaps a kept part. They come after what is kept.
         symbols: the model's stand-ins.
         span: where the sentence is.
+        places: where marks start and end. No stand-in is for parts on both sides of one.
     """
     chains: list[list[Kept]] = []  # parts that touch each other stay together
     for part in sorted(kept):
         if part.kind in (Kind.OTHER, Kind.EMOJI):
-            if not (chains and chains[-1][-1].end == part.start):
+            if not (chains and chains[-1][-1].end == part.start) or part.start in places:
                 chains.append([])
             chains[-1].append(part)
     words = [(chain[0].start, chain[-1].end) for chain in chains if any(_is_word(text, part) for part in chain)]
     chosen = sorted([*words, *others][: len(symbols)])
-    places = [span[0], *(place for part in chosen for place in part), span[1]]
-    left = "".join(text[one:other] for one, other in zip(places[::2], places[1::2], strict=True))
+    bounds = [span[0], *(bound for part in chosen for bound in part), span[1]]
+    left = "".join(text[one:other] for one, other in zip(bounds[::2], bounds[1::2], strict=True))
     if not any(map(str.isalpha, left)):
         return []
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
@@ -127,12 +127,16 @@ class Recalled:
         self._store = store
         self._count_texts = count_texts
 
-    def whole(self, translations: list[Translation]) -> list[Translation]:
-        """Return the translations of all texts, by those of `request`. Many take too long for the event loop."""
+    def whole(self, translations: list[Translation], unsettled: Container[int] = ()) -> list[Translation]:
+        """Return the translations of all texts, by those of `request`. Many take too long for the event loop.
+
+        Those of the `unsettled` texts, by their numbers, are not kept.
+        """
         known, whole = self._known, []
         for number, (key, translation) in enumerate(zip(self._keys, translations, strict=True)):
             if (packed := known.get(number)) is None:
-                self._new.append((key, _json().dump_json([translation], exclude_defaults=True)))
+                if number not in unsettled:
+                    self._new.append((key, _json().dump_json([translation], exclude_defaults=True)))
                 whole.append(translation)
             else:
                 whole += _json().validate_json(packed)
@@ -140,7 +144,7 @@ class Recalled:
 
     def keep(self) -> None:
         """Keep what `whole` was called with, for other requests. This is cheap, and done on the event loop."""
-        self._count_texts(self.count, len(self._new))
+        self._count_texts(self.count, len(self._keys) - self.count)
         for key, packed in self._new:
             self._store.put(key, packed)
 
@@ -211,7 +215,6 @@ class TranslationCache:
                 request.target_language,
                 str(request.format),
                 _written(options),
-                request.streamed and bool(options.check_numbers),  # a stream is not decoded again
                 most_reports(len(texts)) if has_terms else 0,
                 self._glossary_changes() if options.glossaries else 0,
             )

@@ -71,14 +71,14 @@ class Segment:
     numbers: Mapping[str, Set[str]] = field(default_factory=dict)  # that its translation must have
     attempts: int = 1  # how often it was decoded
     missing: int = 0  # how many of the numbers its translation lacks
+    # whether each request would get this translation; not if it was to be decoded again, and could not be
+    is_settled: bool = True
 
-    def fall_back(self) -> None:
-        """Become the sentence without stand-ins."""
-        other = self.otherwise
-        assert other, "a sentence with stand-ins has one without"
-        self.text, self.ids, self.surfaces, self.marked = other.text, other.ids, None, other.marked
+    def become(self, other: Segment) -> None:
+        """Become the same sentence, as it was decoded in the end."""
+        self.text, self.ids, self.surfaces, self.marked = other.text, other.ids, other.surfaces, other.marked
         self.terms, self.numbers = other.terms, other.numbers
-        self.stand_ins, self.otherwise = {}, None
+        self.stand_ins, self.otherwise = other.stand_ins, other.otherwise
 
 
 @dataclass(slots=True)
@@ -267,9 +267,13 @@ class RequestPlans:
             aligns=self._manifest.alignment is not None,
             most_beams=self._limits.max_beam_size,
         )
+        forbidden = options.suppressed_phrases
         given = [options.target_prefix or "", *(term.target for term in options.terminology)]
-        # A shortlist lacks stand-ins, and what the caller gives is written as it is.
-        unusable = options.use_shortlist or any(symbol in text for symbol in self._stand_ins.values() for text in given)
+        # A shortlist lacks stand-ins, what the caller gives is written as it is, and what it forbids is not written.
+        unusable = options.use_shortlist or any(
+            any(symbol in text for text in given) or any(phrase in symbol or symbol in phrase for phrase in forbidden)
+            for symbol in self._stand_ins.values()
+        )
         if self._stand_ins and not unusable and (plan.preserves or patterns):
             names_and_numbers = NamesAndNumbers(source, target) if plan.preserves else None
             plan = replace(plan, stand_ins=self._stand_ins, names_and_numbers=names_and_numbers)

@@ -315,7 +315,7 @@ class _Block:
             ]
         inside = {place for start, end in others for place in range(start, end)}
         kept += [part for part in unknown if part.start not in inside]
-        return numbered(text, kept, others, [*plan.stand_ins.values()], span)
+        return numbered(text, kept, others, [*plan.stand_ins.values()], span, set(self._places))
 
     def _encode(self, spans: Sequence[Span]) -> list[list[int]]:
         """Return the tokens of sentences without what is kept; none if only what is kept has letters or digits."""

@@ -5,143 +5,184 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
-from translane_server.core.errors import QueueFullError
+from translane_server.core.budget import Budget
+from translane_server.core.errors import RequestError
 from translane_server.engine.options import RequiredPhrase
 from translane_server.engine.sequence import Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.text.numbers import missing_numbers, written_for
 from translane_server.translation.plan import RequestPlan, Segment
 from translane_server.translation.terms import MAX_TERMS_OF_SENTENCE
+from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translations import generated_tokens
 
 _BEAMS = 4  # of a sentence that is decoded again
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
 
-
-def _has_stand_ins(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
-    """Whether the hypothesis has each stand-in of its source once, and no other one."""
-    if not segment.stand_ins:
-        return True
-    written = Counter(token for token in hypothesis.token_ids if token in plan.stand_ins)
-    return written == dict.fromkeys(segment.stand_ins, 1)
+_Faults = tuple[bool, int]
+"""Whether a hypothesis lacks a stand-in or has one twice, and how many numbers it lacks."""
 
 
-async def with_all_kept(
-    plan: RequestPlan, segments: Sequence[Segment], results: Sequence[SentenceResult], decode: Decode
-) -> list[SentenceResult]:
-    """Return the results of sentences, of which those that lack a number or a stand-in are decoded again.
+@dataclass(slots=True)
+class _Found:
+    """The hypotheses of a sentence that its request gets, best first."""
 
-    So are those that have a stand-in twice. The first time it is with beams that require both, and then, if it is for
-    stand-ins, without these: `segments` are changed to what was decoded last. Where the queue has no room, and where a
-    number is missing again, the result stays.
+    segment: Segment  # of the request
+    decoded: Segment  # the segment, or what was decoded in its place
+    hypotheses: Sequence[Hypothesis]
+    faults: Sequence[_Faults]  # of each hypothesis
+    timing: Timing
+
+    def take(self, other: _Found) -> None:
+        """Take what was decoded again, if the worst of its hypotheses, and then the second worst, lacks less."""
+        self.timing = Timing(*map(operator.add, self.timing, other.timing))
+        is_enough = len(other.hypotheses) >= len(self.hypotheses)
+        if is_enough and sorted(other.faults, reverse=True) < sorted(self.faults, reverse=True):
+            self.decoded, self.hypotheses, self.faults = other.decoded, other.hypotheses, other.faults
+
+
+@dataclass
+class SecondDecoding:
+    """Chooses the results of a request's sentences, and decodes again what lacks a number or a stand-in.
+
+    The `pool` looks at texts. Where a second decoding is refused or fails, the result stays, and its segment is not
+    settled.
     """
-    found = [_chosen(plan, *each) for each in zip(segments, results, strict=True)]
-    for require, is_good in ((_with_phrases, _is_complete), (_without_stand_ins, _has_stand_ins)):
-        sentences = {
-            number: sentence
-            for number, (segment, result) in enumerate(zip(segments, found, strict=True))
-            if not all(is_good(plan, segment, each) for each in result.hypotheses)
-            and (sentence := require(plan, segment))
-        }
-        if not sentences:
-            continue
+
+    plan: RequestPlan
+    decode: Decode
+    pool: TokenizerPool
+    caller: str
+    generated: int = 0  # tokens of what was decoded again
+
+    async def chosen(self, segments: Sequence[Segment], results: Sequence[SentenceResult]) -> list[SentenceResult]:
+        """Return the results of sentences, of which those that lack a number or a stand-in are decoded again.
+
+        So are those that have a stand-in twice. The first time it is with beams that require both, and then, if it is
+        for stand-ins, without these: `segments` are changed to what their results are of.
+        """
+        found = await self._choose(segments, segments, results)
+        for required in (self._with_phrases, self._without_stand_ins):
+            size = sum(len(each.segment.ids) for each in found if any(map(any, each.faults)))
+            read = partial(_each, required, found)
+            again = {n: each for n, each in enumerate(await self.pool.build(size, read, self.caller)) if each}
+            if not again:
+                continue
+            others = [found[number].segment for number in again]
+            results = await self._again(others, [sentence for _, sentence in again.values()])
+            if not results:
+                break
+            chosen = await self._choose(others, [decoded for decoded, _ in again.values()], results)
+            for number, new in zip(again, chosen, strict=True):
+                found[number].take(new)
+        for each in found:
+            each.segment.become(each.decoded)
+            each.segment.missing = each.faults[0][1]
+        return [SentenceResult(tuple(each.hypotheses), each.timing) for each in found]
+
+    async def continued(self, segment: Segment, result: SentenceResult) -> SentenceResult:
+        """Return the result of a sentence that is sent already, but for its last token, with the stand-ins it lacks.
+
+        Where the model does not write them in what is left, the result stays. Numbers that it lacks are counted. A
+        sentence that lacked anything is not settled: it may be better where it is no stream's.
+        """
+        hypothesis = result.hypotheses[0]
+        result = result._replace(hypotheses=(hypothesis,))
+        segment.is_settled = not any(self._faults(segment, hypothesis))
+        missing = {token for token in segment.stand_ins if token not in hypothesis.token_ids}
+        sentence, forced = self.plan.sentence(segment), hypothesis.token_ids[:-1]
+        length = sentence.options.max_length - len(forced) + len(sentence.forced_ids)
+        again = self._required(sentence, missing)
+        if missing and again and length >= 1:
+            options = replace(again.options, max_length=length, min_length=0)
+            again = again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)
+            for found in await self._again([segment], [again]):
+                right = [each for each in found.hypotheses if missing.issubset(each.token_ids)]
+                timing = Timing(*map(operator.add, result.timing, found.timing))
+                result = SentenceResult(tuple(right[:1]) or result.hypotheses, timing)
+        segment.missing = self._faults(segment, result.hypotheses[0])[1]
+        return result
+
+    async def _again(self, segments: Sequence[Segment], sentences: Sequence[Sentence]) -> Sequence[SentenceResult]:
+        """Decode sentences of segments once more. Return nothing if there is no room for them, or if that fails."""
         try:
-            again = await decode(list(sentences.values()))
-        except QueueFullError:
-            break
-        for number, result in zip(sentences, again, strict=True):
-            if require is _without_stand_ins:
-                segments[number].fall_back()
-            segments[number].attempts += 1
-            right = [each for each in result.hypotheses if is_good(plan, segments[number], each)]
-            wanted = len(found[number].hypotheses)
-            if len(right) >= wanted:
-                found[number] = SentenceResult(tuple(right[:wanted]), _both(found[number].timing, result.timing))
-    for segment, result in zip(segments, found, strict=True):
-        segment.missing = len(_missing(plan, segment, result.hypotheses[0]))
+            results = await self.decode(sentences)
+        except RequestError:
+            for segment in segments:
+                segment.is_settled = False
+            return ()
+        for segment in segments:
+            segment.attempts += 1
+        self.generated += generated_tokens(results)
+        return results
+
+    async def _choose(
+        self, segments: Sequence[Segment], decoded: Sequence[Segment], results: Sequence[SentenceResult]
+    ) -> list[_Found]:
+        """Return what the request gets of results, which are of the segments, or of what was `decoded` instead."""
+        choose = partial(_each, self._chosen, [*zip(segments, decoded, results, strict=True)])
+        return await self.pool.build(generated_tokens(results), choose, self.caller)
+
+    def _chosen(self, each: tuple[Segment, Segment, SentenceResult]) -> _Found:
+        """Return as many hypotheses of a sentence as the request wants: those that lack the least."""
+        segment, decoded, result = each
+        wanted = self.plan.options.num_hypotheses or 1
+        faults: list[_Faults] = []
+        for hypothesis in result.hypotheses:
+            faults.append(self._faults(decoded, hypothesis))
+            if sum(not any(each) for each in faults) == wanted:  # nobody needs the others
+                break
+        places = sorted(sorted(range(len(faults)), key=faults.__getitem__)[:wanted])
+        hypotheses = [result.hypotheses[place] for place in places]
+        return _Found(segment, decoded, hypotheses, [faults[place] for place in places], result.timing)
+
+    def _faults(self, segment: Segment, hypothesis: Hypothesis) -> _Faults:
+        stand_ins, numbers = False, 0
+        if segment.stand_ins:
+            written = Counter(token for token in hypothesis.token_ids if token in self.plan.stand_ins)
+            stand_ins = written != dict.fromkeys(segment.stand_ins, 1)
+        if segment.numbers:
+            (text,) = self.plan.pair.tokenizer.decode([hypothesis.token_ids])
+            numbers = len(missing_numbers(segment.numbers, text))
+        return stand_ins, numbers
+
+    def _required(self, sentence: Sentence, stand_ins: Iterable[int]) -> Sentence | None:
+        """Return a sentence with beams that require stand-ins; None where it has several samples or alternatives."""
+        plan, options = self.plan, sentence.options
+        beams = min(_BEAMS, plan.most_beams)
+        if beams < 2 or (options.num_hypotheses > 1 and options.beam_size == 1):
+            return None
+        beams = max(beams, options.beam_size)
+        surfaces = plan.pair.tokenizer.target_surfaces
+        phrases = [RequiredPhrase(surfaces[token].strip(), (token,)) for token in stand_ins]
+        options = replace(options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True)
+        return sentence._replace(options=options, required_phrases=(*sentence.required_phrases, *phrases))
+
+    def _with_phrases(self, found: _Found) -> tuple[Segment, Sentence] | None:
+        """Return what requires all that some of the hypotheses lack; None if none lacks anything."""
+        plan, segment = self.plan, found.segment
+        if not any(map(any, found.faults)) or not (again := self._required(plan.sentence(segment), segment.stand_ins)):
+            return None
+        languages = plan.source_language, plan.target_language
+        numbers = [plan.spelling.phrase(written_for(number, *languages)) for number in segment.numbers]
+        phrases = dict.fromkeys([*again.required_phrases, *(phrase for phrase in numbers if phrase)])
+        return segment, again._replace(required_phrases=tuple(phrases)[:MAX_TERMS_OF_SENTENCE])
+
+    def _without_stand_ins(self, found: _Found) -> tuple[Segment, Sentence] | None:
+        """Return the sentence without stand-ins; None if each hypothesis has each of them once."""
+        other = found.segment.otherwise
+        return (other, self.plan.sentence(other)) if other and any(lacks for lacks, _ in found.faults) else None
+
+
+def _each(call: Callable[[_Item], _Result], items: Sequence[_Item], budget: Budget) -> list[_Result]:
+    found = []
+    for item in items:
+        budget.check()
+        found.append(call(item))
     return found
-
-
-def _chosen(plan: RequestPlan, segment: Segment, result: SentenceResult) -> SentenceResult:
-    """Return the hypotheses that the request wants; if it wants one, the best one that has all numbers."""
-    if not segment.numbers:
-        return result
-    hypotheses, wanted = result.hypotheses, plan.options.num_hypotheses or 1
-    if wanted == 1:
-        hypotheses = (next((each for each in hypotheses if _is_complete(plan, segment, each)), hypotheses[0]),)
-    return result._replace(hypotheses=hypotheses[:wanted])
-
-
-def _is_complete(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> bool:
-    return _has_stand_ins(plan, segment, hypothesis) and not _missing(plan, segment, hypothesis)
-
-
-def _missing(plan: RequestPlan, segment: Segment, hypothesis: Hypothesis) -> list[str]:
-    if not segment.numbers:
-        return []
-    (text,) = plan.pair.tokenizer.decode([hypothesis.token_ids])
-    return missing_numbers(segment.numbers, text)
-
-
-async def continued(plan: RequestPlan, segment: Segment, result: SentenceResult, decode: Decode) -> SentenceResult:
-    """Return the result of a sentence that is sent already, but for its last token, with the stand-ins that it lacks.
-
-    Where the model does not write them in what is left, the result stays. Numbers that it lacks are counted.
-    """
-    found = await _with_all_stand_ins(plan, segment, result, decode)
-    segment.missing = len(_missing(plan, segment, found.hypotheses[0]))
-    return found
-
-
-async def _with_all_stand_ins(
-    plan: RequestPlan, segment: Segment, result: SentenceResult, decode: Decode
-) -> SentenceResult:
-    hypothesis = result.hypotheses[0]
-    result = result._replace(hypotheses=(hypothesis,))
-    missing = [token for token in segment.stand_ins if token not in hypothesis.token_ids]
-    sentence = plan.sentence(segment)
-    forced = hypothesis.token_ids[:-1]
-    length = sentence.options.max_length - len(forced) + len(sentence.forced_ids)
-    again = _required(plan, sentence, missing)
-    if not missing or again is None or length < 1:
-        return result
-    options = replace(again.options, max_length=length, min_length=0)
-    try:
-        (found,) = await decode([again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)])
-    except QueueFullError:
-        return result
-    segment.attempts += 1
-    right = [each for each in found.hypotheses if not set(missing) - set(each.token_ids)]
-    return SentenceResult(tuple(right[:1]) or result.hypotheses, _both(result.timing, found.timing))
-
-
-def _both(first: Timing, second: Timing) -> Timing:
-    return Timing(*map(operator.add, first, second))
-
-
-def _required(plan: RequestPlan, sentence: Sentence, stand_ins: Iterable[int]) -> Sentence | None:
-    """Return a sentence with beams that require stand-ins; None where it has several samples or alternatives."""
-    options, beams = sentence.options, min(_BEAMS, plan.most_beams)
-    if beams < 2 or (options.num_hypotheses > 1 and options.beam_size == 1):
-        return None
-    beams = max(beams, options.beam_size)
-    surfaces = plan.pair.tokenizer.target_surfaces
-    phrases = [RequiredPhrase(surfaces[token].strip(), (token,)) for token in stand_ins]
-    options = replace(options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True)
-    return sentence._replace(options=options, required_phrases=(*sentence.required_phrases, *phrases))
-
-
-def _with_phrases(plan: RequestPlan, segment: Segment) -> Sentence | None:
-    sentence = _required(plan, plan.sentence(segment), segment.stand_ins)
-    if sentence is None:
-        return None
-    languages = plan.source_language, plan.target_language
-    numbers = [plan.spelling.phrase(written_for(number, *languages)) for number in segment.numbers]
-    phrases = dict.fromkeys([*sentence.required_phrases, *(phrase for phrase in numbers if phrase)])
-    return sentence._replace(required_phrases=tuple(phrases)[:MAX_TERMS_OF_SENTENCE])
-
-
-def _without_stand_ins(plan: RequestPlan, segment: Segment) -> Sentence | None:
-    assert segment.otherwise
-    return plan.sentence(segment.otherwise)

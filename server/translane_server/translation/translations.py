@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -36,6 +36,13 @@ class PreparedRequest:
     plan: RequestPlan
     texts: Sequence[PreparedText]
     sentences: Sequence[Sentence]
+
+    @property
+    def unsettled(self) -> set[int]:
+        """The numbers of the texts whose translations another request may get otherwise; see `Segment`."""
+        return {
+            number for number, text in enumerate(self.texts) if not all(segment.is_settled for segment in text.segments)
+        }
 
     def translations(self, results: Sequence[SentenceResult], budget: Budget = UNLIMITED) -> list[Translation]:
         """Return the translation of each text, by the result of each sentence. Raises WorkEndedError."""
@@ -73,6 +80,11 @@ class PreparedRequest:
             if reports := plan.terms.reports(sentences, most_reports(len(self.texts)), text.written):
                 whole = replace(whole, treatment=replace(whole.treatment or Treatment(), terms=tuple(reports)))
         return whole
+
+
+def generated_tokens(results: Iterable[SentenceResult]) -> int:
+    """Return how many tokens the hypotheses have, with those that end them."""
+    return sum([len(each.token_ids) + each.is_complete for result in results for each in result.hypotheses])
 
 
 def translation_of(plan: RequestPlan, segment: Segment, result: SentenceResult) -> Translation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,9 +25,15 @@ from translane_server.translation.limits import RequestLimits, option_characters
 from translane_server.translation.plan import RequestPlan, Segment
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.score import ScoreReader
-from translane_server.translation.second_decoding import continued, with_all_kept
+from translane_server.translation.second_decoding import SecondDecoding
 from translane_server.translation.tokenizer_pool import LITTLE_WORK, TokenizerPool
-from translane_server.translation.translations import PreparedRequest, request_timing, surfaces, translation_of
+from translane_server.translation.translations import (
+    PreparedRequest,
+    generated_tokens,
+    request_timing,
+    surfaces,
+    translation_of,
+)
 from translane_server.workers.dispatcher import Dispatcher
 
 _TEXT: str = Format.TEXT
@@ -130,13 +136,15 @@ class Translator:
         submitted = self._clock()
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
+        generated = generated_tokens(results)
         if prepared.plan.stand_ins or prepared.plan.options.check_numbers:
             segments = [segment for text in prepared.texts for segment in text.segments]
-            results = await with_all_kept(prepared.plan, segments, results, decode)
-        generated = _generated_tokens(results)
+            second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
+            results = await second.chosen(segments, results)
+            generated += second.generated
         build, size = partial(prepared.translations, results), 0
         if recalled:
-            build, size = partial(_whole, recalled, build), recalled.size
+            build, size = partial(_whole, recalled, build, prepared.unsettled), recalled.size
         translations = await self._pool.build(work + generated + size, build, ticket.caller)
         times = (reading if started is None else started, reading, submitted)
         timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
@@ -163,6 +171,7 @@ class Translator:
         results: list[SentenceResult] = []
         submitted = self._clock()
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
+        second, generated = SecondDecoding(plan, decode, self._pool, ticket.caller), 0
         news = self._dispatcher.stream(prepared.sentences, ticket.priority, ticket.caller)
         async with aclosing(news):
             for segment, gap in zip(text.segments, gaps_after, strict=True):
@@ -176,11 +185,12 @@ class Translator:
                         yield Delta(pending + delta)
                         pending = ""
                     sent += event.token_ids
+                generated += generated_tokens([event])
                 if segment.stand_ins or segment.numbers:
                     if is_live:
-                        event = await continued(plan, segment, event, decode)
+                        event = await second.continued(segment, event)
                     else:
-                        (event,) = await with_all_kept(plan, [segment], [event], decode)
+                        (event,) = await second.chosen([segment], [event])
                 results.append(event)
                 build = partial(_sentence, plan, segment, event)
                 translations.append(await self._pool.build(work, build, ticket.caller))
@@ -190,11 +200,11 @@ class Translator:
                     yield Delta(pending)
                     pending = ""
                 pending += gap
-        generated = _generated_tokens(results)
+        generated += second.generated
 
         def build_whole(_budget: Budget) -> Translation:
             whole = prepared.translation(text, translations)
-            return recalled.whole([whole])[0] if recalled else whole
+            return recalled.whole([whole], prepared.unsettled)[0] if recalled else whole
 
         size = recalled.size if recalled else 0
         translation = await self._pool.build(work + generated + size, build_whole, ticket.caller)
@@ -285,9 +295,7 @@ class Translator:
         """Record what the model did in the trace of the call. The times are the first three of `CallTrace.add`."""
         if trace.is_recorded:
             runs = [
-                SentenceRun(
-                    *result.timing, len(sentence.source_ids), sentence.options.rows, _generated_tokens([result])
-                )
+                SentenceRun(*result.timing, len(sentence.source_ids), sentence.options.rows, generated_tokens([result]))
                 for sentence, result in zip(sentences, results, strict=True)
             ]
             trace.add(self.name, self._versions[self.name], runs, *times, self._clock())
@@ -297,9 +305,7 @@ def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budg
     return translation_of(plan, segment, result)
 
 
-def _whole(recalled: Recalled, build: Callable[[Budget], list[Translation]], budget: Budget) -> list[Translation]:
-    return recalled.whole(build(budget))
-
-
-def _generated_tokens(results: Sequence[SentenceResult]) -> int:
-    return sum([len(each.token_ids) + each.is_complete for result in results for each in result.hypotheses])
+def _whole(
+    recalled: Recalled, build: Callable[[Budget], list[Translation]], unsettled: Container[int], budget: Budget
+) -> list[Translation]:
+    return recalled.whole(build(budget), unsettled)

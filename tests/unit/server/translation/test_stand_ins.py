@@ -2,20 +2,22 @@
 
 import itertools
 import re
+import threading
 from collections import defaultdict
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
 from fakes.backend import OFFSET, FakeBackend
 from fakes.replicas import fake_replica
 from fakes.serving import FakeTokenizer, make_manifest
-from translane.options import checked_options
+from translane.options import Format, checked_options
 from translane.requests import TranslationRequest
-from translane_server.core.errors import QueueFullError
+from translane_server.core.errors import EngineError, QueueFullError
 from translane_server.observation.metrics import Metrics
 from translane_server.text.numbers import certain_numbers, missing_numbers, written_for
 from translane_server.text.stand_ins import NamesAndNumbers
+from translane_server.translation.cache import TranslationCache
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translator import Translator
@@ -66,14 +68,25 @@ class Careless(FakeBackend):
         return logits, logits, attention
 
 
-async def translated(backend, text, *, streamed=False, symbols=SYMBOLS, **options):
+@asynccontextmanager
+async def serving(backend, symbols=SYMBOLS, cache=None, metrics=None, tokenizer=None):
     limits = RequestLimits(8, 8, TokenLimits(64, 64, 64), max_beam_size=6)
     manifest = make_manifest(stand_ins=[*symbols.values()])
     engine = Dispatcher([fake_replica(backend)], waiting_limit=8)
+    metrics = metrics or Metrics().of_model("m")
+    tokenizer = tokenizer or WithStandIns()
     await engine.start()
     try:
-        made = Translator("m", manifest, WithStandIns(), limits, engine, TokenizerPool(), Metrics().of_model("m"))
-        request = TranslationRequest([text], options=checked_options(options), streamed=streamed)
+        yield Translator("m", manifest, tokenizer, limits, engine, TokenizerPool(), metrics, cache=cache)
+    finally:
+        await engine.stop()
+
+
+async def translated(backend, text, *, streamed=False, markup=Format.TEXT, options=None, **more):
+    serves = {name: more.pop(name) for name in ("symbols", "cache", "metrics") if name in more}
+    async with serving(backend, **serves) as made:
+        asked = checked_options({**(options or {}), **more})
+        request = TranslationRequest([text], options=asked, streamed=streamed, format=markup)
         if not streamed:
             (found,) = (await made.translate(request)).translations
             return found.text, found.treatment
@@ -83,8 +96,6 @@ async def translated(backend, text, *, streamed=False, symbols=SYMBOLS, **option
         assert end
         assert "".join(part.text for part in parts) == end.text
         return end.text, end.treatment
-    finally:
-        await engine.stop()
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -161,19 +172,91 @@ async def test_a_number_that_is_missing_is_looked_for_in_the_other_beams_and_the
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 1, "seed": 1, "num_hypotheses": 2}])
-async def test_what_is_kept_is_there_where_the_queue_has_no_room_to_decode_again(options, monkeypatch):
-    """With required stand-ins, or, where several samples are wanted, without stand-ins."""
+@pytest.mark.parametrize("error", [QueueFullError("the queue is full", 1.0), EngineError("a step has failed")])
+async def test_what_is_kept_is_there_where_nothing_can_be_decoded_again(options, error, monkeypatch):
+    """With required stand-ins, or, where several samples are wanted, without stand-ins. It is not remembered."""
     decode, calls = Dispatcher.decode, itertools.count(1)
 
     async def decode_once(self, *args, **kwargs):
         if next(calls) > 1:
-            raise QueueFullError("the queue is full", 1.0)
+            raise error
         return await decode(self, *args, **kwargs)
 
     monkeypatch.setattr(Dispatcher, "decode", decode_once)
-    text, _ = await translated(Careless(), "爱 {x} d ok d 是", **options)
+    cache = TranslationCache(100_000)
+    text, _ = await translated(Careless(), "爱 {x} d ok d 是", cache=cache, **options)
     assert next(calls) == 3
     assert "{x}" in text
+    assert len(cache.store) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "streamed", "is_kept"),
+    [
+        ("爱 {y} ok", {}, False, True),
+        ("爱 {y} ok", {}, True, False),  # a request that is no stream gets another one
+        ("爱 是", {}, True, True),
+        ("爱 1987 ok", {"check_numbers": True}, False, True),
+        ("爱 1987 ok", {"check_numbers": True}, True, False),
+        ("爱 1986 ok", {"check_numbers": True}, True, True),
+    ],
+)
+async def test_a_translation_is_remembered_if_every_request_gets_it(text, options, streamed, is_kept):
+    cache = TranslationCache(100_000)
+    symbols = {} if options else SYMBOLS
+    await translated(Careless(), text, streamed=streamed, cache=cache, symbols=symbols, **options)
+    assert len(cache.store) == is_kept
+
+
+async def test_without_stand_ins_the_beam_with_all_numbers_wins():
+    """In the Careless backend all beams have ⟨1⟩ too often, and the best one without stand-ins has no 7."""
+    text, treatment = await translated(Careless(), "爱 {y} dddd 37.5 b", beam_size=4, check_numbers=True)
+    assert text.count("{y}") == 1
+    assert "37.5" in text
+    assert (treatment.stand_ins, treatment.missing_numbers) == (0, 0)
+
+
+async def test_parts_on_both_sides_of_a_tag_have_stand_ins_of_their_own():
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    text = "爱 /usr/<b>local/lib</b> ok"
+    found, treatment = await translated(backend, text, markup=Format.HTML)
+    assert found == text
+    assert treatment.stand_ins == 2
+
+
+@pytest.mark.parametrize("phrase", ["⟨1⟩", "⟨", "a ⟨2⟩"])
+async def test_a_stand_in_that_the_caller_forbids_is_not_used(phrase):
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    backend.takes_others = True
+    text, treatment = await translated(backend, "爱 {x} ok", suppressed_phrases=[phrase])
+    assert text == "爱 {x} ok"
+    assert (treatment.stand_ins, treatment.decoded_again) == (0, 0)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_tokens_of_second_decodings_count(streamed):
+    metrics = Metrics().of_model("m")
+    text, _ = await translated(Careless(), "爱 {y} ok", streamed=streamed, metrics=metrics)
+    once = len(text) + 1
+    assert metrics.generated_tokens.value > 2 * once
+
+
+async def test_threads_search_the_texts_of_many_hypotheses_for_numbers():
+    searching = set()
+
+    class Watched(WithStandIns):
+        def decode(self, *args):
+            searching.add(threading.current_thread().name)
+            return super().decode(*args)
+
+    texts = ["爱 1987 " + "ok" * 20] * 8
+    request = TranslationRequest(texts, options=checked_options({"check_numbers": True, "beam_size": 6}))
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    backend.takes_others = True
+    async with serving(backend, {}, tokenizer=Watched()) as made:
+        found = await made.translate(request)
+    assert [each.text for each in found.translations] == texts
+    assert searching == {"texts"}
 
 
 async def test_a_number_that_does_not_arrive_is_reported():
