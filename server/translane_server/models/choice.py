@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice
 
 from translane_server.bundle.manifest import Languages
 from translane_server.core.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
@@ -92,11 +93,12 @@ class Choice:
         """
         if not (self._pivots and source) or language_of(source) == language_of(target):
             return None
+        second_of = self._seconds(target)
         firsts = [name for name, languages in self._languages.items() if names(languages.source, source)]
         steps = [(first, between) for first in firsts for _, between in _pairs(self._languages[first], source, None)]
         steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
         for first, between in steps:
-            if second := self._reader(first, between, target):
+            if second := second_of(first, between):
                 return ThroughPivot(self._models[first], self._models[second], between)
         return None
 
@@ -110,26 +112,36 @@ class Choice:
     def _sources_through(self, target: str, direct: Container[str]) -> list[str]:
         """Return the languages from which there is a way to `target` through a third one, by the tags of their models.
 
-        Languages that are `direct` need no way. Models of these alone are left out, because the search takes long.
+        Languages that are `direct` need no way.
         """
+        second_of = self._seconds(target)
         found: dict[str, None] = {}
         for first, languages in self._languages.items():
-            if not all(tag in direct for tag in languages.source):
-                for between in languages.target:
-                    if self._reader(first, between, target):
-                        found |= dict.fromkeys(sources_of(languages, between))
+            for between in languages.target:
+                if all(tag in direct or tag in found for tag in languages.source):
+                    break
+                if second_of(first, between):
+                    found |= dict.fromkeys(sources_of(languages, between))
         of_target = language_of(target)
         return [tag for tag in found if tag not in direct and tag != UNDETERMINED and language_of(tag) != of_target]
 
-    def _reader(self, first: str, between: str, target: str) -> str | None:
-        """Return the first model that translates `between`, which the model `first` writes, to `target`."""
-        if between == UNDETERMINED:
-            return None
-        for second, languages in self._languages.items():
-            named = second != first and names(languages.target, target) and names(languages.source, between)
-            if named and _pairs(languages, between, target):
-                return second
-        return None
+    def _seconds(self, target: str) -> Callable[[str, str], str | None]:
+        """Return what finds the first model that translates a language, which another model writes, to `target`.
+
+        Each model is asked once for each language, however many models write it, as all of this is on the event loop.
+        """
+        models = {name: languages for name, languages in self._languages.items() if names(languages.target, target)}
+
+        @cache
+        def readers(between: str) -> Sequence[str]:
+            found = (
+                name
+                for name, languages in models.items()
+                if between != UNDETERMINED and names(languages.source, between) and _pairs(languages, between, target)
+            )
+            return tuple(islice(found, 2))  # one of them is not the model that writes it
+
+        return lambda first, between: next((name for name in readers(between) if name != first), None)
 
 
 def sources_of(languages: Languages, target: str) -> list[str]:

@@ -132,7 +132,7 @@ class _Known:
     by_language: Mapping[str, Sequence[tuple[str, str, str]]]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(1024)  # both sides of all models
 def _known(available: tuple[str, ...]) -> _Known:
     by_language: dict[str, list[tuple[str, str, str]]] = {}
     for tag in available:

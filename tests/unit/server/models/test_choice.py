@@ -1,13 +1,18 @@
 """Which models translate a pair of languages, alone or one after the other, and what can be translated to a target."""
 
+from contextlib import suppress
+
 import pytest
 
 from fakes.models import Model
 from fakes.serving import make_manifest
 from translane_server.core.errors import ModelNotFoundError
 from translane_server.core.terminal import listed
+from translane_server.models import choice as choice_module
 from translane_server.models.choice import Choice, with_pair
 from translane_server.models.registry import Registry
+from translane_server.text import language_tags
+from translane_server.text.language_tags import lookup
 
 MANY = make_manifest(source_languages=("eng_Latn", "zho_Hans"), target_languages=("fra_Latn", "deu_Latn")).languages
 ONE = make_manifest().languages
@@ -158,3 +163,22 @@ def test_lists_of_names_are_short():
     assert listed(["a", "b", "c"]) == "a, b, c"
     assert listed(map(str, range(300))) == ", ".join(map(str, range(12))) + " and 288 more"
     assert listed(["x" * 100, "y" * 100]) == "x" * 100 + " and 1 more"
+
+
+def test_many_models_of_many_languages_are_looked_through_once(metrics, monkeypatch):
+    """A caller sends what tags it likes, and all of this is on the event loop."""
+    tags = [f"q{letter}{other}" for letter in "abcd" for other in "abcdefghij"]
+    found = [
+        Model(metrics, f"m{i}", source_languages=tags[i:] + tags[:i], target_languages=[*tags[:20], f"x{i}"])
+        for i in range(20)
+    ]
+    choice = Choice({model.name: model for model in found})
+    asked = []
+    monkeypatch.setattr(choice_module, "lookup", lambda tag, known: asked.append(tag) or lookup(tag, known))
+    language_tags._known.cache_clear()
+    for target in ("x7", "qaa", "nobody"):
+        with suppress(ModelNotFoundError):
+            choice.source_languages("", target)
+        choice.pivot("qcj", target)
+    assert len(asked) < 3_000  # not 20 models for 20 languages of each of 20 models
+    assert language_tags._known.cache_info().misses <= 40
