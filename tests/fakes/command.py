@@ -80,10 +80,10 @@ def run_server() -> int:
             load_tokenizer=lambda bundle: FakeTokenizer(),
         ),
         mock.patch.object(Bundle, "unchanged", return_value=contextlib.nullcontext()),
-        mock.patch.object(
+        mock.patch.multiple(
             processes,
-            "process_hosts",
-            partial(processes.process_hosts, command=[sys.executable, __file__, REPLICA]),
+            process_hosts=partial(processes.process_hosts, command=[sys.executable, __file__, REPLICA]),
+            prepare_process=lambda: None,
         ),
     ):
         return main(["serve", *sys.argv[1:]], environ)

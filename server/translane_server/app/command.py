@@ -25,6 +25,10 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
     with packages_load():
+        from translane_server.workers.processes import prepare_process
+
+        if not settings.check:
+            prepare_process()
         from translane_server.app.lifetime import run
         from translane_server.translation.tokenizer_pool import any_thread_runs
     for name in _NEEDED_BY_REPLICAS:

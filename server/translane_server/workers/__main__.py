@@ -1,7 +1,7 @@
 """The process of a replica, or the process from which replicas fork.
 
 The arguments are ``serve`` and the file descriptor of the replica's connection; or ``fork`` and that of the socket over
-which the server sends connections.
+which the server sends connections; or ``wait`` and that of a socket that brings one of these words and a descriptor.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 # The server's process has priority: it needs little CPU time, and earlier requests make larger batches.
 _NICENESS = 10
+_LONGEST_WORD = 5  # bytes: "serve"
 
 
 def main() -> int:
@@ -38,8 +39,16 @@ def main() -> int:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from translane_server.workers.worker_process import ForkingProcess, serve
 
-    how, number = sys.argv[-2:]
-    with socket.socket(fileno=int(number)) as connection:
+    how, number = sys.argv[-2], int(sys.argv[-1])
+    if how == "wait":
+        with contextlib.suppress(ImportError):  # `_load` says what is wrong
+            import translane_server.runtime.ort  # noqa: F401 - what takes time
+        with socket.socket(fileno=number) as control:
+            word, descriptors, _, _ = socket.recv_fds(control, _LONGEST_WORD, 1)
+        if not word:  # the server has ended
+            return 0
+        how, number = word.decode(), descriptors[0]
+    with socket.socket(fileno=number) as connection:
         if how == "fork":
             return ForkingProcess(connection, _load, _open, _is_still_there).run()
         return serve(connection, lambda setup: _open(setup, _load(setup)))

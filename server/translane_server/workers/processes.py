@@ -23,8 +23,23 @@ from translane_server.workers.worker import Worker
 # Time for a process to finish its step before it is killed [seconds].
 _ENDING_TIME = 5.0
 
-# Runs replicas; "serve" or "fork" and a file descriptor follow. -P: Python imports nothing from the working directory.
+# Runs replicas; "serve", "fork" or "wait" and a file descriptor follow. -P: Python imports nothing from the working
+# directory.
 _COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
+
+_waiting: list[tuple[subprocess.Popen[bytes], socket.socket]] = []  # processes for the next replicas
+
+
+def prepare_process() -> None:
+    """Start a process for the first replica, which imports what it needs while this process does the same."""
+    control, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = _new_process(_COMMAND, "wait", theirs)
+        except OSError:  # the replica is started later, and says what is wrong
+            control.close()
+            return
+    _waiting.append((process, control))
 
 
 def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> Sequence[OwnProcess | ForkedProcess]:
@@ -218,6 +233,16 @@ class _Parent:
 
 
 def _started(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+    if command == _COMMAND:
+        with contextlib.suppress(IndexError, OSError):  # none waits, or it has ended
+            process, control = _waiting.pop()
+            with control:
+                socket.send_fds(control, [how.encode()], [connection.fileno()])
+            return process
+    return _new_process(command, how, connection)
+
+
+def _new_process(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 it runs this program
         [*command, how, str(connection.fileno())],
         pass_fds=[connection.fileno()],

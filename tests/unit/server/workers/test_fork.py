@@ -14,6 +14,7 @@ import pytest
 from fakes.backend import FakeBackend
 from fakes.replicas import fake_setup
 from translane_server.core.errors import BundleError, StartupError
+from translane_server.workers import processes
 from translane_server.workers.messages import Frames, Ready, framed
 from translane_server.workers.worker_process import ForkingProcess
 
@@ -160,3 +161,19 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
     finally:
         server.join()
     assert loads == [0], "the model is loaded once"
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_the_first_replica_takes_the_process_that_waits_unless_it_has_ended(has_ended):
+    processes.prepare_process()
+    ((waiting, _),) = processes._waiting
+    if has_ended:
+        waiting.kill()
+        waiting.wait()
+    (host,) = processes.process_hosts(1, threads=1)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        host.launch(theirs)
+    assert (host.pid == waiting.pid) is not has_ended
+    ours.close()
+    assert host.end(at_once=False) == "ended with exit code 0"
