@@ -34,15 +34,32 @@ class Range:
 
 
 @dataclass(frozen=True)
+class FixedUnits:
+    """The int8 of a projection as its checkpoint has it, which is taken as it is.
+
+    Attributes:
+        of_input: what a unit of an activation stands for; there are 127 on each side. 0 where a weight is only looked
+            up in.
+        of_weight: what a unit of the weight stands for, in equal parts of its outputs.
+    """
+
+    of_input: float
+    of_weight: tuple[float, ...]
+
+
+Limits = Range | FixedUnits
+
+
+@dataclass(frozen=True)
 class Ranges:
     """Between which numbers an int8 bundle's activations lie.
 
     Attributes:
-        encoder: weight, by its name in the graph, to the range of what it is multiplied with.
+        encoder: weight, by its name in the graph, to the range of what it is multiplied with, or its own units.
         decoder: the same for the decoder's graph.
         keys_values: keys and values of cross-attention, by their names, to what a unit of them stands for.
     """
 
-    encoder: dict[str, Range]
-    decoder: dict[str, Range]
+    encoder: dict[str, Limits]
+    decoder: dict[str, Limits]
     keys_values: dict[str, np.float32]

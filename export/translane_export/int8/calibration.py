@@ -78,12 +78,12 @@ def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequ
             model(ids, torch.tensor([ids.shape[1]]), fed)
     ranges = Ranges({}, {}, {name: outputs.best_scale() for name, outputs in kept.items()})
     for module, inputs in met.items():
-        graph, name = _place_in_graphs(module)
+        graph, name = place_in_graphs(module)
         (ranges.encoder if graph == "encoder" else ranges.decoder)[f"{name}.weight"] = inputs.best_range()
     return ranges
 
 
-def _place_in_graphs(module: str) -> tuple[str, str]:
+def place_in_graphs(module: str) -> tuple[str, str]:
     """Return which graph a projection of the model is in, and its name there: see `translane_export.graphs`."""
     if module == "output_projection":
         return "decoder", module

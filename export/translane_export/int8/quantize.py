@@ -6,6 +6,10 @@ of rows, they make what a row gets independent of the rows beside it, and they c
 are summed up in int32 (https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md,
 MatMulIntegerToFloat) and are float32 from there on, as norms and attention are. What cross-attention reads is int8
 again: see `keys_values`.
+
+A checkpoint that is int8 itself, a student of Firefox's, has fixed units: those of its weights, of 8 bits, and those of
+what they are multiplied with, of which there are 127 on each side. They are taken as they are. Servers have sums of
+8 bits computed exactly (`translane_server.runtime.sessions`).
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from translane_export.ranges import Range
+from translane_export.errors import ExportError
+from translane_export.ranges import FixedUnits, Limits, Range
 
 UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 # Units of a row's largest weight. They are symmetric, so that there is no zero point to correct for, and have 7 bits:
@@ -42,26 +47,32 @@ def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.i
     return units, scales
 
 
+_MOST_UNITS = 127  # of a number, where units are fixed
+_EXACT = 1 << 24  # sums of whole numbers below are exact in float32, in any order
 _ROWS_AT_ONCE = 4096  # of a large vocabulary a whole second copy would be as large as the model
 
 
-def quantize_graph(model: ir.Model, ranges: Mapping[str, Range]) -> None:
+def quantize_graph(model: ir.Model, ranges: Mapping[str, Limits]) -> None:
     """Replace, in place, the projections by weights that `ranges` names, and the look-ups of tokens' vectors.
 
     A weight that is looked up in and projected with is stored once. Projections that are computed on request stay
     float32, with weights that are rounded as if they did not.
+
+    Raises:
+        ExportError: units are fixed, and sums of products with a shortlist's rows could exceed what float32 holds.
     """
     _GraphQuantizer(model.graph, ranges).run()
 
 
 class _GraphQuantizer:
-    def __init__(self, graph: ir.Graph, ranges: Mapping[str, Range]) -> None:
+    def __init__(self, graph: ir.Graph, ranges: Mapping[str, Limits]) -> None:
         self._graph = graph
         self._ranges = ranges
         self._looked_up = {_initializer(node, 0) for node in graph if _is_token_lookup(node, graph)} - {None}
         self._weights: dict[str, tuple[ir.Value, ir.Value]] = {}  # name -> units, scales
         self._transposed: dict[str, ir.Value] = {}
-        self._inputs: dict[tuple[ir.Value, Range], tuple[ir.Value, ...]] = {}
+        self._is_fixed = any(isinstance(limits, FixedUnits) for limits in ranges.values())
+        self._inputs: dict[tuple[ir.Value, Limits], tuple[ir.Value, ...]] = {}
 
     def run(self) -> None:
         for node in list(self._graph):
@@ -76,7 +87,7 @@ class _GraphQuantizer:
     def _round_branch(self, branch: ir.Graph) -> None:
         for node in branch:
             name = _initializer(node, 1) if node.op_type == "Gemm" else None
-            if name is not None:
+            if name is not None and not self._is_fixed:
                 units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
                 self._graph.initializers[name].const_value = ir.tensor(units * scales[:, None], name=name)
 
@@ -90,6 +101,9 @@ class _GraphQuantizer:
         _, scales = self._quantized_weight(name)
         inputs = [units, self._columns(node, name), scale, scales, zero_point, None, bias]
         replace_node(self._graph, node, [ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")])
+        before = x.producer()
+        if before is not None and before.op_type == "Relu" and not x.uses():
+            self._graph.remove(before, safe=True)  # units without negative ones do without
 
     def _replace_lookup(self, node: ir.Node) -> None:
         name, ids = _initializer(node, 0), node.inputs[1]
@@ -97,15 +111,46 @@ class _GraphQuantizer:
         units, scales = self._quantized_weight(name)
         rows = ir.node("Gather", [units, ids])
         floats = ir.node("Cast", [rows.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+        limits = self._ranges.get(name)
+        if isinstance(limits, FixedUnits):
+            consumer = node.outputs[0].consumers()[0]
+            if consumer.op_type == "Gemm":
+                self._replace_part_of_projection(node, consumer, limits, [rows, floats])
+            else:
+                replace_node(self._graph, node, [rows, floats, ir.node("Mul", [floats.outputs[0], scales])])
+            return
         of_rows = ir.node("Gather", [scales, ids])
         last_axis = constant(self._graph, "last_axis", np.array([-1], np.int64))
         columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
         product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
 
-    def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Range) -> tuple[ir.Value, ...]:
+    def _replace_part_of_projection(
+        self, lookup: ir.Node, node: ir.Node, limits: FixedUnits, looked_up: list[ir.Node]
+    ) -> None:
+        """Have a projection to some rows of a weight multiply whole numbers, as floats, whose sums are exact."""
+        name, x = _initializer(lookup, 0), node.inputs[0]
+        assert name is not None
+        assert x is not None
+        stored, _ = self._quantized_weight(name)
+        if _MOST_UNITS * int(np.abs(_array(stored).astype(np.int32)).sum(axis=1).max()) >= _EXACT:
+            raise ExportError(f"int8 with a shortlist: sums of products with {name} exceed what float32 holds exactly")
+        replace_node(self._graph, lookup, looked_up)
+        units, scale, zero_point = self._quantized_input(node, x, limits)
+        floats = [ir.node("Cast", [each], {"to": int(ir.DataType.FLOAT)}) for each in (units, zero_point)]
+        whole = ir.node("Sub", [each.outputs[0] for each in floats])
+        sums = ir.node("Gemm", [whole.outputs[0], node.inputs[1]], {"transB": 1})
+        unit = ir.node("Mul", [scale, self._quantized_weight(name)[1]])
+        product = ir.node("Mul", [sums.outputs[0], unit.outputs[0]])
+        replace_node(self._graph, node, [*floats, whole, sums, unit, product])
+
+    def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Limits) -> tuple[ir.Value, ...]:
         """Return `x` in units, their scale and zero point; projections of the same input share them."""
-        if (x, limits) not in self._inputs:
+        if isinstance(limits, FixedUnits):
+            limits = FixedUnits(limits.of_input, ())  # whatever weight it is for
+            if (x, limits) not in self._inputs:
+                self._inputs[x, limits] = self._fixed_input(node, x, limits.of_input)
+        elif (x, limits) not in self._inputs:
             scale = constant(self._graph, f"{x.name}.scale.{len(self._inputs)}", np.array(limits.scale))
             zero = constant(self._graph, f"{x.name}.zero_point.{len(self._inputs)}", np.array(limits.zero_point))
             quantize = ir.node("QuantizeLinear", [x, scale, zero])
@@ -113,10 +158,30 @@ class _GraphQuantizer:
             self._inputs[x, limits] = (quantize.outputs[0], scale, zero)
         return self._inputs[x, limits]
 
+    def _fixed_input(self, node: ir.Node, x: ir.Value, unit: float) -> tuple[ir.Value, ...]:
+        """As `_quantized_input`. What is negative becomes zero, where it would before."""
+        relu = x.producer()
+        is_positive = relu is not None and relu.op_type == "Relu" and len(x.uses()) == 1
+        zero_point = 0 if is_positive else _MOST_UNITS
+        scale = constant(self._graph, f"{x.name}.scale.{len(self._inputs)}", np.array(unit, np.float32))
+        zero = constant(self._graph, f"zero_point.{zero_point}", np.array(zero_point, np.uint8))
+        most = constant(self._graph, f"most.{zero_point}", np.array(zero_point + _MOST_UNITS, np.uint8))
+        quantize = ir.node("QuantizeLinear", [relu.inputs[0] if relu and is_positive else x, scale, zero])
+        clip = ir.node("Clip", [quantize.outputs[0], None, most])
+        self._graph.insert_before(node, [quantize, clip])
+        return clip.outputs[0], scale, zero
+
     def _quantized_weight(self, name: str) -> tuple[ir.Value, ir.Value]:
-        """Return the weight in units, [N, K] where it is looked up in and [K, N] elsewhere, and its scales [N]."""
+        """Return the weight in units, [N, K] where it is looked up in and [K, N] elsewhere, and its scales [N].
+
+        Where units are fixed and those of all outputs are the same, there is one scale.
+        """
         if name not in self._weights:
-            units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
+            weights, limits = _float_array(self._graph.initializers[name]), self._ranges.get(name)
+            if isinstance(limits, FixedUnits):
+                units, scales = _fixed_weight(weights, limits)
+            else:
+                units, scales = quantize_weights(weights)
             if name not in self._looked_up:
                 units = np.ascontiguousarray(units.T)
             self._weights[name] = (
@@ -135,6 +200,15 @@ class _GraphQuantizer:
             self._graph.insert_before(node, transpose)
             self._transposed[name] = transpose.outputs[0]
         return self._transposed[name]
+
+
+def _fixed_weight(
+    weights: npt.NDArray[np.float32], limits: FixedUnits
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return the units [N, K] that weights were made of, and their scales: [N], or one."""
+    scales = np.repeat(np.array(limits.of_weight, np.float32), len(weights) // len(limits.of_weight))  # [N]
+    units = np.round(weights / scales[:, None]).astype(np.int8)
+    return units, scales if len(limits.of_weight) > 1 else np.array(scales[0])
 
 
 def constant(graph: ir.Graph, name: str, array: npt.NDArray[Any]) -> ir.Value:
@@ -182,7 +256,7 @@ def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
     return ids is not None and ids in graph.inputs and ids.name != "positions"
 
 
-def dequantize_graph(model: ir.Model) -> dict[str, Range]:
+def dequantize_graph(model: ir.Model) -> dict[str, Limits]:
     """Undo `quantize_graph`, in place, but for the rounding; return what it was given: range by weight.
 
     A graph that is not quantized stays as it is.
@@ -196,20 +270,21 @@ def dequantize_graph(model: ir.Model) -> dict[str, Range]:
 class _GraphDequantizer:
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
-        self._ranges: dict[str, Range] = {}
+        self._ranges: dict[str, Limits] = {}
 
-    def run(self) -> dict[str, Range]:
+    def run(self) -> dict[str, Limits]:
         for node in list(self._graph):
             if node.op_type == "MatMulIntegerToFloat":
                 self._restore_projection(node)
-            elif node.op_type == "Gather" and _is_units(node.inputs[0]):
+        for node in list(self._graph):
+            if node.op_type == "Gather" and _is_units(node.inputs[0]):
                 self._restore_lookup(node)
         self._drop_unused_nodes()
         drop_unused_initializers(self._graph)
         return self._ranges
 
     def _restore_projection(self, node: ir.Node) -> None:
-        quantized, columns, scale, _, zero_point, *_ = node.inputs
+        quantized, columns, scale, scales, zero_point, *_ = node.inputs
         bias = node.inputs[6] if len(node.inputs) > 6 else None
         assert quantized is not None
         assert columns is not None
@@ -217,14 +292,25 @@ class _GraphDequantizer:
         units = columns if transpose is None else transpose.inputs[0]
         assert quantize is not None
         weight = self._weight(units, transposed=transpose is None)
-        self._ranges[str(weight.name)] = Range.of_units(float(_array(scale)), int(_array(zero_point)))
-        inputs = [quantize.inputs[0], weight, *([] if bias is None else [bias])]
-        replace_node(self._graph, node, [ir.node("Gemm", inputs, {"transB": 1})])
+        before: list[ir.Node] = []
+        if quantize.op_type == "Clip":
+            self._ranges[str(weight.name)] = FixedUnits(float(_array(scale)), _parts(_array(scales)))
+            (quantize,) = (each for each in (quantize.inputs[0].producer(),) if each is not None)
+            if int(_array(zero_point)) == 0:
+                before = [ir.node("Relu", [quantize.inputs[0]])]
+        else:
+            self._ranges[str(weight.name)] = Range.of_units(float(_array(scale)), int(_array(zero_point)))
+        x = before[0].outputs[0] if before else quantize.inputs[0]
+        inputs = [x, weight, *([] if bias is None else [bias])]
+        replace_node(self._graph, node, [*before, ir.node("Gemm", inputs, {"transB": 1})])
 
     def _restore_lookup(self, node: ir.Node) -> None:
         (cast,) = node.outputs[0].consumers()
         (product,) = cast.outputs[0].consumers()
         weight = self._weight(node.inputs[0], transposed=False)
+        scales = _array(self._graph.initializers[f"{weight.name}{SCALES}"])
+        if not scales.ndim:
+            self._ranges.setdefault(str(weight.name), FixedUnits(0.0, _parts(scales)))
         replace_node(self._graph, product, [ir.node("Gather", [weight, node.inputs[1]])])
 
     def _weight(self, units: ir.Value | None, *, transposed: bool) -> ir.Value:
@@ -234,7 +320,7 @@ class _GraphDequantizer:
         if name not in self._graph.initializers:
             array = _array(units).T if transposed else _array(units)
             scales = _array(self._graph.initializers[name + SCALES])
-            weight = np.ascontiguousarray(array * scales[:, None])
+            weight = np.ascontiguousarray(array * scales.reshape(-1, 1))
             self._graph.register_initializer(ir.val(name, const_value=ir.tensor(weight, name=name)))
         return self._graph.initializers[name]
 
@@ -242,6 +328,11 @@ class _GraphDequantizer:
         for node in reversed(list(self._graph)):
             if not any(value.uses() or value.is_graph_output() for value in node.outputs):
                 self._graph.remove(node, safe=True)
+
+
+def _parts(scales: npt.NDArray[np.float32]) -> tuple[float, ...]:
+    """The scales of a weight with fixed units: one, or those of queries, keys and values."""
+    return tuple(scales.reshape(3 if scales.ndim else 1, -1)[:, 0].tolist())
 
 
 def _is_units(value: ir.Value | None) -> bool:

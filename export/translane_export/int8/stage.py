@@ -143,7 +143,12 @@ def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -
 def _quantize_keys_values(
     bundle: Bundle, models: Sequence[ir.Model], scales: Mapping[str, np.float32], config: TransformerConfig
 ) -> Graphs:
-    """Have the graphs keep keys and values as int8; the alignment graph, which has no weights, is written anew."""
+    """Have the graphs keep keys and values as int8; the alignment graph, which has no weights, is written anew.
+
+    Without scales they stay float32.
+    """
+    if not scales:
+        return bundle.manifest.graphs
     graphs, alignment = bundle.manifest.graphs, bundle.manifest.alignment
     encoder, *steps = models
     quantize_encoder(encoder, scales)

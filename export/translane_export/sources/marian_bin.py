@@ -5,7 +5,9 @@ the length of its name, its type, its number of dimensions and the length of its
 then a gap, then the blocks, in the same order. Marian maps such a file into memory, so its blocks are padded.
 
 An array of intgemm8 has int8 values and one float32 after them, which they are divided by. Weights of products are
-stored [out, in], though their shape says [in, out]; embeddings are stored as their shape says.
+stored [out, in], though their shape says [in, out]; embeddings are stored as their shape says. What a weight is
+multiplied with has a number of its own, WEIGHT_QuantMultA: how many units make 1. That of the output projection is
+none_QuantMultA, or has the name of the embeddings.
 
 A shortlist (lex.50.50.deen.s2t.bin) has six numbers of 8 bytes: a mark, a checksum, how many of the first target pieces
 every translation may use, the most targets of a source piece, and two counts. Then come the offsets of each source
@@ -20,15 +22,19 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from translane_export.errors import ExportError
+from translane_export.int8.calibration import place_in_graphs
+from translane_export.model import TransformerConfig
+from translane_export.ranges import FixedUnits, Ranges
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.files import open_regular, read_regular
 from translane_server.core.terminal import shown
@@ -48,10 +54,12 @@ _MOST_ARRAYS = 10_000
 _LONGEST_NAME = 1_000  # bytes
 _MOST_DIMENSIONS = 4
 _EMBEDDINGS = "Wemb"
+_PACKED = ("self_attention.k_proj", "self_attention.v_proj")  # with the queries'
 _SHORTLIST_MARK = 0xF11A48D5013417F5
 _HEADER = 48  # bytes
 _SUMMED_FROM = 16  # bytes: the checksum is of all that follows, in whole words of 8 bytes
 _MULTIPLE = 8  # of the tokens of a list
+_WORDS_AT_ONCE = 1 << 16
 _WORD, _SALT = (1 << 64) - 1, 0x9E3779B9
 
 
@@ -65,8 +73,18 @@ def is_container(path: Path) -> bool:
     return len(start) == _COUNTS.size and _COUNTS.unpack(start)[0] == _VERSION
 
 
-def read_container(path: Path) -> dict[str, Tensor]:
-    """Return the arrays of `path` by name, those of int8 as the numbers that they stand for: [in, out] or [V, M].
+class Container(NamedTuple):
+    """The arrays of a file by name, those of int8 as the numbers that they stand for: [in, out] or [V, M].
+
+    ``units`` says of those of int8 what a unit stands for.
+    """
+
+    arrays: dict[str, Tensor]
+    units: dict[str, float]
+
+
+def read_container(path: Path) -> Container:
+    """Return the arrays of `path`.
 
     Memory is taken for what the file has, and not for what it says.
 
@@ -82,7 +100,7 @@ def read_container(path: Path) -> dict[str, Tensor]:
         raise ExportError(f"{path}: {error}") from None
 
 
-def _read(file: BinaryIO, size: int) -> dict[str, Tensor]:
+def _read(file: BinaryIO, size: int) -> Container:
     version, count = _COUNTS.unpack(_take(file, _COUNTS.size))
     if version != _VERSION:
         raise ValueError(f"it is no container of Marian's of version {_VERSION}")
@@ -101,10 +119,12 @@ def _read(file: BinaryIO, size: int) -> dict[str, Tensor]:
     if gap + sum(length for *_, length in entries) != size - file.tell():
         raise ValueError(f"it is cut off or damaged: its {size:,} bytes are not as many as it says")
     file.seek(gap, os.SEEK_CUR)
-    return {
-        name: _numbers(name, shape, kind, _take(file, length))
-        for name, shape, (_, kind, _, length) in zip(names, shapes, entries, strict=True)
-    }
+    found = Container({}, {})
+    for name, shape, (_, kind, _, length) in zip(names, shapes, entries, strict=True):
+        found.arrays[name], unit = _numbers(name, shape, kind, _take(file, length))
+        if kind == _INTGEMM8:
+            found.units[name] = unit
+    return found
 
 
 def _take(file: BinaryIO, size: int) -> bytes:
@@ -116,7 +136,8 @@ def _take(file: BinaryIO, size: int) -> bytes:
     return content
 
 
-def _numbers(name: str, shape: tuple[int, ...], kind: int, block: bytes) -> Tensor:
+def _numbers(name: str, shape: tuple[int, ...], kind: int, block: bytes) -> tuple[Tensor, float]:
+    """Return an array, and what a unit of it stands for."""
     dtype = _TYPES.get(kind)
     if dtype is None:
         raise ValueError(
@@ -128,14 +149,60 @@ def _numbers(name: str, shape: tuple[int, ...], kind: int, block: bytes) -> Tens
         raise ValueError(f"the array {shown(name)} is {list(shape)}, and has {len(block):,} bytes")
     values = torch.from_numpy(np.frombuffer(block, dtype, count).copy())
     if kind != _INTGEMM8:
-        return values.reshape(shape)
+        return values.reshape(shape), 1.0
     factor = np.frombuffer(block, _FACTOR, 1, count)[0]
     if not (np.isfinite(factor) and factor >= _LEAST_FACTOR):
         raise ValueError(f"the array {shown(name)} is divided by {factor:g}, which is no factor")
-    numbers = values.float() * float(np.float32(1) / factor)
+    unit = float(np.float32(1) / factor)
+    numbers = values.float() * unit
     if _EMBEDDINGS in name or len(shape) != 2:
-        return numbers.reshape(shape)
-    return numbers.reshape(shape[::-1]).t()
+        return numbers.reshape(shape), unit
+    return numbers.reshape(shape[::-1]).t(), unit
+
+
+def fixed_units(
+    stored: Container, names: Mapping[str, str | tuple[str, ...]], config: TransformerConfig
+) -> Ranges | None:
+    """Return the int8 of all products as the file has it; None where it has none of some.
+
+    Args:
+        stored: the file.
+        names: our weights to theirs, see `translane_export.sources.placed_tensors`.
+        config: of the model.
+
+    Raises:
+        ValueError: a number is none, or queries, keys and values of a layer are made of different units.
+    """
+    source, target = ((name,) if name in stored.units else ("Wemb",) for name in ("encoder_Wemb", "decoder_Wemb"))
+    if not stored.units.keys() >= {*source, *target}:
+        return None
+    found = Ranges({"embedding.tokens.weight": FixedUnits(0.0, (stored.units[source[0]],))}, {}, {})
+    products = {"output_projection": (target, ("none", *target))}
+    for ours, theirs in names.items():
+        module, _, kind = ours.rpartition(".")
+        if kind != "weight" or not module.endswith("_proj") or module.endswith(_PACKED):
+            continue
+        layers = config.encoder_layers if module.startswith("encoder") else config.decoder_layers
+        for layer in range(layers):
+            weight = str(theirs).replace("**", str(layer + 1))
+            is_packed = module.endswith("self_attention.q_proj")
+            weights = tuple(weight[:-1] + part for part in "qkv") if is_packed else (weight,)
+            products[module.replace("*", str(layer))] = weights, weights
+    for module, (weights, inputs) in products.items():
+        found_alphas = (stored.arrays.get(f"{each}_QuantMultA") for each in inputs)
+        alphas = {float(each.flatten()[0]) for each in found_alphas if each is not None}
+        if not alphas or not stored.units.keys() >= set(weights):
+            return None
+        (alpha, *others) = alphas
+        if others:
+            raise ValueError(f"the inputs of {', '.join(weights)} have different units, which is not supported")
+        if not _LEAST_FACTOR <= alpha < math.inf:
+            raise ValueError(f"{inputs[0]}_QuantMultA is {alpha:g}, which is no number of units")
+        side, name = place_in_graphs(module)
+        of_graph = found.encoder if side == "encoder" else found.decoder
+        unit = float(np.float32(1) / np.float32(alpha))
+        of_graph[f"{name}.weight"] = FixedUnits(unit, tuple(stored.units[weight] for weight in weights))
+    return found
 
 
 def read_lexicon(path: Path, source_size: int, target_size: int, *, is_shared: bool) -> Shortlist:
@@ -181,7 +248,8 @@ def _shortlist_of(content: bytes, source_size: int, target_size: int, *, is_shar
 
 def _checksum(content: bytes) -> int:
     found = 0
-    end = len(content) - (len(content) - _SUMMED_FROM) % 8
-    for value in np.frombuffer(content[_SUMMED_FROM:end], "<u8").tolist():
-        found ^= (value + _SALT + (found << 6 & _WORD) + (found >> 2)) & _WORD
+    words = np.frombuffer(content, "<u8", (len(content) - _SUMMED_FROM) // 8, _SUMMED_FROM)
+    for start in range(0, len(words), _WORDS_AT_ONCE):  # as Python's numbers they take five times the memory
+        for value in words[start : start + _WORDS_AT_ONCE].tolist():
+            found ^= (value + _SALT + (found << 6 & _WORD) + (found >> 2)) & _WORD
     return int(found)

@@ -23,10 +23,11 @@ from torch import Tensor
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.file_readers import is_there, load_sentencepiece, read_json, read_text
-from translane_export.model.config import Activation
+from translane_export.model.config import Activation, TransformerConfig
+from translane_export.ranges import Ranges
 from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.generation_config import read_search
-from translane_export.sources.marian_bin import is_container, read_container, read_lexicon
+from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.npz_files import read_npz
 from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces
@@ -85,7 +86,7 @@ class MarianVocabularies(NamedTuple):
     is_shared: bool
 
 
-class MarianNpzReader:
+class MarianReader:
     """Reads a folder of Marian's."""
 
     format = "Marian .npz or .bin"
@@ -99,7 +100,8 @@ class MarianNpzReader:
         """Read the folder. Its languages are those of Firefox's names of files, and of its tokens ``>>fra<<``."""
         decoder = _decoder_settings(folder)
         path = _model_file(folder, decoder)
-        tensors = read_npz(path) if path.suffix == ".npz" else read_container(path)
+        stored = Container(read_npz(path), {}) if path.suffix == ".npz" else read_container(path)
+        tensors = stored.arrays
         settings = _settings(tensors, path)
         sizes = _sizes(settings)
         vocabularies = _vocabularies(folder, decoder)
@@ -107,7 +109,7 @@ class MarianNpzReader:
         rows = _rows(vocabularies, tensors, path)
         fields = sizes | _special_ids(vocabularies, rows, unknowns=bool(decoder.get("allow-unk")))
         _scale_gelu(settings, tensors)
-        tensors = _with_start(tensors, fields["pad_id"] + 1)
+        tensors = _with_start(tensors, fields["pad_id"] + 1, path)
         table = partial(sinusoids, 0, fields["max_positions"], fields["d_model"])
         model = place_tensors(
             stored_tensors(tensors, path),
@@ -131,7 +133,18 @@ class MarianNpzReader:
             settings=defaults,
             left_out_search=search.left_out,
             shortlist=_shortlist(folder, vocabularies),
+            ranges=_int8(stored, settings, model.config, path),
         )
+
+
+def _int8(stored: Container, settings: ModelSettings, config: TransformerConfig, path: Path) -> Ranges | None:
+    """The int8 that the file has, if it has all of it, and no activation whose weights are changed."""
+    if settings.get("transformer-ffn-activation") == "gelu":
+        return None
+    try:
+        return fixed_units(stored, _names(settings), config)
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
 
 
 def generation_settings(decoder: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,9 +303,12 @@ def _scale_gelu(settings: ModelSettings, tensors: dict[str, Tensor]) -> None:
             tensors[name] = tensor.double() / _GELU
 
 
-def _with_start(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
+def _with_start(tensors: Mapping[str, Tensor], size: int, path: Path) -> dict[str, Tensor]:
     """The tensors, with embeddings of `size` ids; those that Marian lacks are zeros, and never generated."""
     changed = dict(tensors)
+    for name in (*_EMBEDDINGS, "decoder_ff_logit_out_W", _BIAS):
+        if name in tensors and tensors[name].numel() and (rows := _pieces(tensors[name], name)) >= size:
+            raise ExportError(f"{path}: {name} has {rows:,} pieces, and the embeddings have {size - 1:,}")
     for name in (*_EMBEDDINGS, "decoder_ff_logit_out_W"):
         if name in tensors and tensors[name].ndim == 2:
             table = tensors[name]
@@ -301,6 +317,10 @@ def _with_start(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
     bias = tensors.get(_BIAS, torch.zeros(1, rows)).flatten()
     changed[_BIAS] = torch.cat([bias, bias.new_full((size - len(bias),), _NEVER)])
     return changed
+
+
+def _pieces(tensor: Tensor, name: str) -> int:
+    return tensor.numel() if name == _BIAS else len(tensor)
 
 
 def _names(settings: ModelSettings) -> dict[str, str | tuple[str, ...]]:

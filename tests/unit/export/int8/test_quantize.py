@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 
 from helpers.sessions import open_session
 from translane_export.int8.quantize import dequantize_graph, quantize_graph, quantize_weights
-from translane_export.ranges import Range
+from translane_export.ranges import FixedUnits, Range
 
 DRAW = np.random.default_rng(0)
 TABLE = DRAW.standard_normal((24, 8), dtype=np.float32)
@@ -192,3 +192,65 @@ def test_a_graph_that_is_not_quantized_stays_as_it_is():
     before = operators(model)
     assert dequantize_graph(model) == {}
     assert operators(model) == before
+
+
+UNITS = DRAW.integers(-127, 128, (24, 8)).astype(np.float32)
+OTHERS = DRAW.integers(-127, 128, (12, 8)).astype(np.float32)
+FIXED = {"output": FixedUnits(0.03125, (0.0078125,)), "other": FixedUnits(0.0625, (0.25, 0.5, 0.125))}
+
+
+def fixed_graph(relu=False):
+    """As `graph`, over weights that are units already; with `relu`, y is made of what is positive in x."""
+    model = graph()
+    scales = np.repeat(np.float32([0.25, 0.5, 0.125]), 4)[:, None]
+    for name, array in (("output", UNITS * np.float32(0.0078125)), ("other", OTHERS * scales)):
+        model.graph.initializers[name].const_value = ir.tensor(array, name=name)
+    if relu:
+        product = next(node for node in model.graph if node.op_type == "Gemm")
+        positive = ir.node("Relu", [product.inputs[0]])
+        model.graph.insert_before(product, positive)
+        product.replace_input_with(0, positive.outputs[0])
+    return model
+
+
+def fixed_product(x, units, of_input, of_weight):
+    a = np.clip(np.rint(x / np.float32(of_input)), -127, 127)
+    return (a @ units.T) * np.float32(of_input) * of_weight
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_fixed_units_are_taken_as_they_are_and_come_back(relu):
+    model = fixed_graph(relu)
+    quantize_graph(model, FIXED)
+    x = UNITS[IDS] * np.float32(0.0078125) + np.float32([1, -5, 8, 1, 1, 1, 1, 1])  # some are beyond 127 units
+    model.graph.initializers["one"].const_value = ir.tensor(x - UNITS[IDS] * np.float32(0.0078125), name="one")
+    y, z = run(model)
+    positive = np.maximum(x, 0) if relu else x
+    np.testing.assert_array_equal(y, (fixed_product(positive, UNITS, 0.03125, 0.0078125) + BIAS).astype(np.float32))
+    of_weight = np.repeat([0.25, 0.5, 0.125], 4)
+    np.testing.assert_array_equal(z, fixed_product(x, OTHERS, 0.0625, of_weight).astype(np.float32))
+    assert "Relu" not in operators(model)
+    nodes = operators(model)
+    assert dequantize_graph(model) == FIXED
+    assert operators(model) == operators(fixed_graph(relu))
+    for name, value in fixed_graph(relu).graph.initializers.items():
+        if name != "one":
+            np.testing.assert_array_equal(model.graph.initializers[name].const_value.numpy(), value.const_value.numpy())
+    quantize_graph(model, FIXED)
+    assert operators(model) == nodes
+
+
+def test_products_with_some_rows_of_fixed_units_are_exact_too():
+    ids = ir.Value(name="token_ids", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(["tokens"]))
+    x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(["rows", 8]))
+    weight = ir.val("output", const_value=ir.tensor(UNITS * np.float32(0.0078125), name="output"))
+    rows = ir.node("Gather", [weight, ids])
+    product = ir.node("Gemm", [x, rows.outputs[0]], {"transB": 1})
+    output = product.outputs[0]
+    output.name, output.type, output.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(["rows", "tokens"])
+    made = ir.Graph([ids, x], [output], nodes=[rows, product], initializers=[weight], opset_imports={"": 21})
+    model = ir.Model(made, ir_version=10)
+    quantize_graph(model, FIXED)
+    given = DRAW.standard_normal((3, 8), dtype=np.float32) * 3
+    (found,) = run(model, x=given)
+    np.testing.assert_array_equal(found, fixed_product(given, UNITS[IDS], 0.03125, 0.0078125).astype(np.float32))

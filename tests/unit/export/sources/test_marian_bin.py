@@ -31,7 +31,7 @@ def test_arrays_are_the_numbers_that_they_stand_for(tmp_path):
     path = tmp_path / "model.bin"
     path.write_bytes(container(ARRAYS))
     assert is_container(path)
-    found = read_container(path)
+    found = read_container(path).arrays
     assert found["Wemb"].tolist() == [[0.5, 1], [1.5, 2], [-2.5, -3]]
     assert found["decoder_l1_rnn_W"].tolist() == [[0.25, 0.75, 1.25], [0.5, 1.0, 1.5]]  # stored [out, in]
     assert found["decoder_l1_rnn_bf"].tolist() == [[0.5, -1]]
@@ -83,7 +83,7 @@ def test_no_changed_byte_does_more_than_be_refused(tmp_path):
             content[pick.randrange(len(content))] = pick.choice((0, 1, 0x7F, 0x80, 0xFF, pick.randrange(256)))
         path.write_bytes(content[: pick.choice((len(content), pick.randrange(len(content))))])
         try:
-            found = read_container(path)
+            found = read_container(path).arrays
         except ExportError:
             continue
         assert sum(tensor.numel() for tensor in found.values()) <= len(WHOLE)
