@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ pytest.register_assert_rewrite("helpers")
 from helpers import groups, store  # noqa: E402
 
 if TYPE_CHECKING:
-    from helpers.ray_cluster.serve import RayServe
+    pass
 
 # Set before PyTorch reads it. On tiny tensors a second thread only costs time, above all beside other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -51,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 
 
 @pytest.fixture(scope="session")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayServe]:
+def ray_cluster(tmp_path_factory):
     """One cluster of Ray, where each module deploys its application. Its tests have the group "ray"."""
     pytest.importorskip("ray.serve", reason="the extra ray is not installed")
     from helpers.ray_cluster.serve import ray_serve

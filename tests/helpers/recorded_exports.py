@@ -47,9 +47,13 @@ RECORD = ROOT / "tests" / "data" / "exports.json"
 NAMES = {**TRAINED, **ARCHITECTURES, **VARIANTS}
 STATE_DICT = "state_dict"
 
-_ALONE = VARIANTS.keys() - set(COMBINED)  # for which others stand: recorded in fp32 alone
+# Others stand for what is alone in its variant, but for norms in places that no other has: these are recorded in fp32.
+_ALONE = VARIANTS.keys() - set(COMBINED)
+_NORMS = {"batch norm, post", "RMS norm, post", "no norm after pre-norm stacks"}
+# What 16 bits change of a graph does not depend on the architecture, but for the attention and the norms of these.
+_IN_FP16 = {"Marian", "T5", *FOR_CUDA}
 # The graphs of bf16 are those of fp16 but for the types. ONNX Runtime has no batch norm of bfloat16.
-_IN_BF16 = {"Marian", "T5", *FOR_CUDA} - {"batch norm, pre"}
+_IN_BF16 = _IN_FP16 - {"batch norm, pre"}
 _GRAPHS = ("encoder", "decoder", "greedy", "alignment")
 _EXACT = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
 _UNIT = {ir.DataType.FLOAT16: 2.0**-11, ir.DataType.BFLOAT16: 2.0**-8}  # the share of a number that rounding adds
@@ -86,8 +90,9 @@ class Graph:
 def precisions(name: str) -> tuple[Precision, ...]:
     """Return the precisions that an architecture is recorded in."""
     if name in _ALONE:
-        return ("fp32",)
-    return ("fp32", "int8", "fp16", "bf16") if name in _IN_BF16 else ("fp32", "int8", "fp16")
+        return ("fp32",) if name in _NORMS else ()
+    narrow: tuple[Precision, ...] = ("fp16", "bf16") if name in _IN_BF16 else ("fp16",) if name in _IN_FP16 else ()
+    return ("fp32", "int8", *narrow)
 
 
 def exported(name: str, precision: Precision) -> dict[str, Graph]:

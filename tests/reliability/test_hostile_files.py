@@ -7,7 +7,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,7 @@ HARMED = [("translane serve", harm) for harm in HARMS] + [("translane export", h
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "harm"), HARMED)
-def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_manifest_that_is_none(command, harm, tmp_path):
     folder = shutil.copytree(TINY, tmp_path / "bundle")
     harm(folder / "manifest.json")
     said = sentence(command, folder)
@@ -83,7 +82,7 @@ def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_too_little_memory(command: str, tmp_path: Path) -> None:
+def test_too_little_memory(command, tmp_path):
     folder = shutil.copytree(TINY, tmp_path / "bundle")
     said = sentence(command, folder, memory=45_000_000 if command == "translane serve" else 400_000_000)
     assert "memory" in said

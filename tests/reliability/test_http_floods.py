@@ -97,7 +97,7 @@ def test_many_bodies_and_headers_at_once(start, figures, tmp_path, case):
         caller, attacker = tokens["caller"], tokens["attacker"] if case == "with a key" else ""
     with start(*flags) as server:
         with honest(server, caller) as idle:
-            time.sleep(form(2, 5))
+            time.sleep(form(1, 5))
         with (
             watched_memory(server.pid) as memory,
             honest(server, caller) as asked,

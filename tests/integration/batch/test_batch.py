@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,12 +115,12 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     return corpus_of(tmp_path_factory.mktemp("corpus") / "in", records=3000, different=600)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def undisturbed(corpus, tmp_path_factory):
     """The outputs of a run that nobody disturbs."""
     output = tmp_path_factory.mktemp("undisturbed") / "out"
     assert batch(argv_of(corpus, output), {}) == 0
@@ -128,7 +128,7 @@ def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 @pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
+def processes():
     found: list[subprocess.Popen[str]] = []
     yield found
     for process in found:
@@ -137,9 +137,7 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-async def test_the_outputs_are_the_translations_of_a_server(
-    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
+async def test_the_outputs_are_the_translations_of_a_server(corpus, undisturbed, tmp_path):
     lines = (corpus / "a.txt").read_text(encoding="utf-8").split("\n")[:-1]
     sources = sorted({line for line in lines if line and len(line) < 100})
     with running_server(tmp_path / "log", "--replicas=1", "--threads=1") as server:
@@ -157,9 +155,7 @@ async def test_the_outputs_are_the_translations_of_a_server(
     assert "b.jsonl.left-out.jsonl" not in undisturbed
 
 
-def test_kills_at_any_moment_change_nothing(
-    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
-) -> None:
+def test_kills_at_any_moment_change_nothing(corpus, undisturbed, tmp_path, processes):
     """Some at any time of a run, some when so many texts have an answer. On a busy machine, fewer."""
     draw = random.Random(3)
     kills = runs = kept = 0
@@ -192,14 +188,7 @@ def test_kills_at_any_moment_change_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_says_how_to_go_on(
-    corpus: Path,
-    undisturbed: dict[str, bytes],
-    tmp_path: Path,
-    processes: list[subprocess.Popen[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-) -> None:
+def test_ctrl_c_says_how_to_go_on(corpus, undisturbed, tmp_path, processes, monkeypatch, number):
     output, temporary = tmp_path / "out", tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -218,9 +207,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert outputs_of(output) == undisturbed
 
 
-async def test_servers_elsewhere_translate_where_no_package_of_the_server_is(
-    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path
-) -> None:
+async def test_servers_elsewhere_translate_where_no_package_of_the_server_is(corpus, undisturbed, tmp_path):
     output = tmp_path / "out"
     async with serving_bundle(load_bundle(DEMO), max_batch_size=64) as running:
         argv = [*argv_of_any(corpus, output), f"--server=127.0.0.1:{running.server.port}"]
@@ -240,7 +227,7 @@ class Downloaded:
 
 
 @pytest.fixture(scope="module")
-def downloaded(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Downloaded]:
+def downloaded(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("downloaded")
     with serving_files() as store:
         store.put(DEMO, "zh-en")
@@ -251,14 +238,12 @@ def downloaded(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Downloaded(store, folder / "cache", outputs_of(folder / "out"), times)
 
 
-def test_a_model_at_a_url_is_downloaded_once(downloaded: Downloaded, undisturbed: dict[str, bytes]) -> None:
+def test_a_model_at_a_url_is_downloaded_once(downloaded, undisturbed):
     assert downloaded.outputs == undisturbed
     assert downloaded.times == (1, 1)
 
 
-def test_a_wrong_option_is_found_before_anything_is_read(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_option_is_found_before_anything_is_read(corpus, tmp_path, capsys):
     output = tmp_path / "out"
     assert batch(argv_of(corpus, output, "--beam-size=99"), {}) == 2
     assert "--beam-size: " in capsys.readouterr().err
@@ -268,13 +253,7 @@ def test_a_wrong_option_is_found_before_anything_is_read(
 
 
 @pytest.mark.skipif(not (find_spec("ray") and find_spec("pandas")), reason="Ray and pandas are not installed")
-def test_workers_of_ray_are_lost_and_nothing_else_is(
-    corpus: Path,
-    undisturbed: dict[str, bytes],
-    downloaded: Downloaded,
-    tmp_path: Path,
-    processes: list[subprocess.Popen[str]],
-) -> None:
+def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, downloaded, tmp_path, processes):
     """Their model is in the cache of the machine, and nothing is downloaded."""
     output = tmp_path / "out"
     digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()

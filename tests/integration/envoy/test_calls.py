@@ -7,10 +7,8 @@ import shutil
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +30,7 @@ ONCE = RetryPolicy(attempts=1)
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
+def servers(tmp_path_factory):
     if not BUNDLE.exists():
         pytest.skip("the bundled model is not in this tree")
     folder = tmp_path_factory.mktemp("servers")
@@ -47,13 +45,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerPro
 
 
 @pytest.fixture(scope="module")
-def envoy(servers: list[ServerProcess], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Envoy]:
+def envoy(servers, tmp_path_factory):
     with running_envoy(tmp_path_factory.mktemp("envoy"), [server.address for server in servers]) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def expected(servers: list[ServerProcess]) -> str:
+def expected(servers):
     with Client(servers[0].address) as client:
         return client.translate(TEXT).text
 
@@ -63,7 +61,7 @@ def through(envoy: Envoy, retry: RetryPolicy = ONCE) -> Client:
 
 
 @pytest.mark.slow
-def test_the_shipped_files_are_valid_with_and_without_tls_to_the_servers(tmp_path: Path):
+def test_the_shipped_files_are_valid_with_and_without_tls_to_the_servers(tmp_path):
     path = program()
     assert path
     for tls in (False, True):
@@ -78,7 +76,7 @@ def test_the_shipped_files_are_valid_with_and_without_tls_to_the_servers(tmp_pat
 
 
 @pytest.mark.slow
-def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy: Envoy):
+def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy):
     answer = envoy.call("Translate", {"texts": [TEXT], "options": {"beamSize": 2000}})
     assert answer.status == 400
     assert answer.headers["content-type"] == "application/json"
@@ -93,11 +91,11 @@ def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy: Envoy):
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"text": 1}', b"[1]", b'{"texts": "\xff"}'])
-def test_json_that_is_no_request_is_refused(envoy: Envoy, body: bytes):
+def test_json_that_is_no_request_is_refused(envoy, body):
     assert envoy.ask(f"{PATH}Translate", body).status == 400
 
 
-def test_a_stream_has_a_line_for_each_message(envoy: Envoy):
+def test_a_stream_has_a_line_for_each_message(envoy):
     text = f"{TEXT}。" * 30  # the tokens of one sentence may come in one message
     with through(envoy) as client:
         expected = client.translate(text).text
@@ -109,7 +107,7 @@ def test_a_stream_has_a_line_for_each_message(envoy: Envoy):
     assert messages[-1]["hypothesis"]["text"] == expected
 
 
-def test_grpc(envoy: Envoy, expected: str):
+def test_grpc(envoy, expected):
     with through(envoy) as client:
         assert client.translate(TEXT).text == expected
         assert "".join(client.translate_stream(TEXT)) == expected
@@ -118,7 +116,7 @@ def test_grpc(envoy: Envoy, expected: str):
 
 
 @pytest.mark.slow
-def test_a_message_may_be_as_large_as_a_server_takes(envoy: Envoy):
+def test_a_message_may_be_as_large_as_a_server_takes(envoy):
     large = ["x" * 3000] * 200  # a word without a translation
     with through(envoy) as client, pytest.raises(ResourceExhausted, match="1048576 are allowed"):
         client.translate("x" * 1_200_000)
@@ -127,7 +125,7 @@ def test_a_message_may_be_as_large_as_a_server_takes(envoy: Envoy):
     assert envoy.call("Translate", {"texts": ["x" * 3_000_000]}).status == 413
 
 
-def test_pages_of_listed_origins_may_call(envoy: Envoy):
+def test_pages_of_listed_origins_may_call(envoy):
     asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
     allowed = envoy.ask(f"{PATH}Translate", method="OPTIONS", headers={**ORIGIN, **asked})
     assert allowed.status == 200
@@ -139,20 +137,20 @@ def test_pages_of_listed_origins_may_call(envoy: Envoy):
     assert "access-control-allow-origin" not in other.headers
 
 
-def test_a_page_cannot_call_without_asking(envoy: Envoy, servers: list[ServerProcess]):
+def test_a_page_cannot_call_without_asking(envoy, servers):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/grpc-web-text"):
         answer = envoy.call("Translate", {"texts": [TEXT]}, headers={"content-type": kind, "origin": "https://other"})
         assert (answer.status, answer.body) == (415, b"")
 
 
-def test_nothing_but_the_service_is_reachable(envoy: Envoy):
+def test_nothing_but_the_service_is_reachable(envoy):
     for path in ("/", "/grpc.health.v1.Health/Check", "/translane.v1.ModelService/UnloadModel", f"{PATH}Other"):
         assert envoy.ask(path, {}).status == 404, path
     assert envoy.ask(f"{PATH}Translate", method="GET").status in (404, 405)
     assert envoy.ask("/healthz", method="GET").status == 200
 
 
-def test_the_log_has_no_texts(envoy: Envoy):
+def test_the_log_has_no_texts(envoy):
     secret, last = "Geheimnis", b'{"texts": ["Geheimnis"' + b" " * 777
     envoy.call("Translate", {"texts": [secret]})
     envoy.ask(f"{PATH}Translate?texts={secret}", {}, headers={"user-agent": secret, "referer": secret})
@@ -171,7 +169,7 @@ def calls(envoy: Envoy) -> list[dict[str, Any]]:
     return [line for line in lines if line["path"].startswith(PATH)]
 
 
-def test_a_caller_cannot_remove_a_server_by_short_deadlines(envoy: Envoy):
+def test_a_caller_cannot_remove_a_server_by_short_deadlines(envoy):
     with through(envoy) as client:
         for _ in range(30):
             with pytest.raises(DeadlineExceeded):
@@ -185,7 +183,7 @@ def test_a_caller_cannot_remove_a_server_by_short_deadlines(envoy: Envoy):
     assert stats["membership_healthy"] == 2
 
 
-def test_rate_limits_are_answered_to_each_caller_in_its_own_way(servers: list[ServerProcess], tmp_path: Path):
+def test_rate_limits_are_answered_to_each_caller_in_its_own_way(servers, tmp_path):
     usual = "max_tokens: 400, tokens_per_fill: 200, fill_interval: 1s"
     few = {usual: "max_tokens: 3, tokens_per_fill: 1, fill_interval: 600s"}
     with running_envoy(tmp_path / "envoy", [servers[0].address], changes=few) as envoy, through(envoy) as client:
@@ -200,7 +198,7 @@ def test_rate_limits_are_answered_to_each_caller_in_its_own_way(servers: list[Se
         assert envoy.call("ListModels", {}, source="127.0.0.2").status == 200
 
 
-def test_a_new_certificate_takes_the_place_of_the_old_one(servers: list[ServerProcess], tmp_path: Path):
+def test_a_new_certificate_takes_the_place_of_the_old_one(servers, tmp_path):
     with running_envoy(tmp_path / "envoy", [servers[0].address]) as envoy:
         before = envoy.served_certificate()
         files = envoy.authority.files("localhost", "127.0.0.1", stem="new")

@@ -41,7 +41,7 @@ def reason(answer: Answer) -> str:
     return str(answer.json["details"][0]["reason"])
 
 
-async def test_keys_go_to_servers_over_tls(tmp_path: Path):
+async def test_keys_go_to_servers_over_tls(tmp_path):
     authority, token = Authority(tmp_path, "servers"), make_token()
     files, keys = authority.files("translane"), key_file(tmp_path, team=holder(token))
     changes = {f"{tmp_path / 'envoy'}/servers-ca.crt": str(authority.file)}
@@ -66,7 +66,7 @@ async def test_keys_go_to_servers_over_tls(tmp_path: Path):
 
 
 @pytest.mark.slow
-async def test_a_server_with_another_name_in_its_certificate_gets_no_calls(tmp_path: Path):
+async def test_a_server_with_another_name_in_its_certificate_gets_no_calls(tmp_path):
     authority = Authority(tmp_path, "servers")
     files = authority.files("other.example")
     changes = {f"{tmp_path / 'envoy'}/servers-ca.crt": str(authority.file)}
@@ -81,7 +81,7 @@ async def test_a_server_with_another_name_in_its_certificate_gets_no_calls(tmp_p
 
 
 @pytest.mark.slow
-async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path: Path):
+async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path):
     async with serving(max_calls=2, caller_share=0.5, caller_header="x-translane-caller") as running:
 
         def ask(envoy: Envoy, source: str, **headers: str):
@@ -108,7 +108,7 @@ async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path: Path):
 
 
 @pytest.mark.slow
-async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path: Path):
+async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path):
     async with serving(request_timeout=0.5) as running:
         running.backend.hold()
 
@@ -165,7 +165,7 @@ def listening(servicer: Standing) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
-def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path: Path, code: grpc.StatusCode):
+def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path, code):
     closing = Standing(code=code)
     with (
         listening(closing) as one,
@@ -178,7 +178,7 @@ def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path
 
 
 @pytest.mark.slow
-def test_a_slow_server_gets_few_calls(tmp_path: Path):
+def test_a_slow_server_gets_few_calls(tmp_path):
     """Each call goes to the less busy of two. In turn, the slow one of four servers would get a quarter."""
     servers = [Standing(seconds=seconds) for seconds in (3.0, 0.05, 0.05, 0.05)]
     with ExitStack() as stack:
@@ -199,7 +199,7 @@ def test_a_slow_server_gets_few_calls(tmp_path: Path):
 
 
 @pytest.mark.slow
-async def test_a_server_that_loses_connections_gets_no_calls_for_a_while(tmp_path: Path):
+async def test_a_server_that_loses_connections_gets_no_calls_for_a_while(tmp_path):
     def check(server: str) -> None:
         # Nobody listens at the port for calls, and the check of health goes to a server that is well.
         lost = f"127.0.0.1:{free_port()}"
@@ -217,7 +217,7 @@ async def test_a_server_that_loses_connections_gets_no_calls_for_a_while(tmp_pat
 
 
 @pytest.mark.skipif(which("bash") is None, reason="bash is not installed")
-async def test_envoy_drains_as_the_page_about_deployment_has_it(tmp_path: Path):
+async def test_envoy_drains_as_the_page_about_deployment_has_it(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"```yaml\n(# in the pod of Envoy.*?)```", page, re.DOTALL)
     pod = yaml.safe_load(text)

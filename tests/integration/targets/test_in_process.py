@@ -98,14 +98,14 @@ def test_any_number_of_texts_is_answered_in_order_and_read_as_it_is_needed(trans
             yield f"{SENTENCES[number % len(SENTENCES)]}{number}"
 
     found = translator.translate_iter(texts())
-    first = [each.text for each in itertools.islice(found, 1500)]
+    first = [each.text for each in itertools.islice(found, 600)]
     assert len(read) < 4000
     found.close()
-    wanted = list(itertools.islice(texts(), 1500))
+    wanted = list(itertools.islice(texts(), 600))
     assert first == [each.text for each in undisturbed.translate_iter(iter(wanted))]
     with pytest.raises(InvalidArgument) as caught:
         translator.translate([*wanted, LONG], split_sentences=False)
-    assert caught.value.field == "texts[1500]"
+    assert caught.value.field == "texts[600]"
 
 
 def test_a_deadline_and_the_end_of_a_stream_free_the_rows(translator):

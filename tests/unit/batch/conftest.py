@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from unit.batch.fake_workers import FakeWorkers, settings_of
 
-from translane_batch.figures import Summary
 from translane_batch.run import run
-from translane_batch.settings import BatchSettings
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> FakeWorkers:
+def workers(monkeypatch):
     """The workers of all runs."""
     fake = FakeWorkers()
     monkeypatch.setattr("translane_batch.run.local_workers", fake)
@@ -24,7 +20,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> FakeWorkers:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Callable[..., BatchSettings]:
+def settings(tmp_path):
     """Settings of a run from the folder `in` to the folder `out`."""
 
     here: dict[str, Any] = {"corpus": tmp_path / "in", "output": tmp_path / "out", "model": "zh-en"}
@@ -32,6 +28,6 @@ def settings(tmp_path: Path) -> Callable[..., BatchSettings]:
 
 
 @pytest.fixture
-def go(workers: FakeWorkers, settings: Callable[..., BatchSettings]) -> Callable[..., Summary]:
+def go(workers, settings):
     """Runs, with changes of the settings."""
     return lambda **changes: run(settings(**changes), lambda _line: None)

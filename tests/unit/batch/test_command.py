@@ -10,7 +10,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from unit.batch.fake_workers import FakeWorkers
 
 from helpers.commands import batch
 from translane.errors import Unavailable
@@ -18,14 +17,12 @@ from translane_batch.settings import BatchError
 
 
 @pytest.fixture
-def argv(tmp_path: Path) -> list[str]:
+def argv(tmp_path):
     (tmp_path / "in.txt").write_text("a\nb\n\na\nbad\n", encoding="utf-8")
     return [str(tmp_path / "in.txt"), "-o", str(tmp_path / "out"), "--model", "zh-en"]
 
 
-def test_a_run_says_what_it_has_done(
-    argv: list[str], tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_says_what_it_has_done(argv, tmp_path, workers, capsys):
     assert batch([*argv, "--summary", str(tmp_path / "figures.json")], {}) == 0
     out, err = capsys.readouterr()
     assert (tmp_path / "out" / "in.txt").read_text(encoding="utf-8") == "[a]\n[b]\n\n[a]\n\n"
@@ -64,7 +61,7 @@ def test_a_run_says_what_it_has_done(
         ),
     ],
 )
-def test_what_goes_wrong_is_one_sentence(error: BaseException, code: int, sentence: str, argv, monkeypatch, capsys):
+def test_what_goes_wrong_is_one_sentence(error, code, sentence, argv, monkeypatch, capsys):
     monkeypatch.setattr("translane_batch.run.run", mock.Mock(side_effect=error))
     assert batch(argv, {}) == code
     err = capsys.readouterr().err
@@ -72,9 +69,7 @@ def test_what_goes_wrong_is_one_sentence(error: BaseException, code: int, senten
     assert err.count("\n") == 1
 
 
-def test_a_closed_terminal_ends_no_run(
-    argv: list[str], tmp_path: Path, workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_terminal_ends_no_run(argv, tmp_path, workers, monkeypatch):
     class Closed(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError(32, "Broken pipe")
@@ -88,7 +83,7 @@ def test_a_closed_terminal_ends_no_run(
         sys.stderr.close()  # which the command has opened where there was none
 
 
-def test_names_need_not_be_unicode(tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_need_not_be_unicode(tmp_path, workers, capsys):
     corpus = os.fsdecode(os.fsencode(tmp_path) + b"/in")
     name = os.fsdecode(b"\xff.txt")
     Path(corpus).mkdir()

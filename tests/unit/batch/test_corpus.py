@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ from translane.results import FinishReason, Hypothesis, ModelInfo, Translation, 
 from translane_batch.corpus import find_corpus
 from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters, languages_of
 from translane_batch.records import Answer, kind_of
-from translane_batch.settings import BatchError, BatchSettings
+from translane_batch.settings import BatchError
 from translane_batch.translator import named_models
 from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
-
-Make = Callable[..., BatchSettings]
 
 
 @pytest.mark.parametrize(
@@ -37,12 +34,12 @@ Make = Callable[..., BatchSettings]
         ("a.csv", ""),
     ],
 )
-def test_the_end_of_a_name_says_the_kind(name: str, kind: str) -> None:
+def test_the_end_of_a_name_says_the_kind(name, kind):
     assert kind_of(Path(name), "auto") == kind
     assert kind_of(Path(name), "text") == "text"
 
 
-def test_files_come_by_name_and_hidden_ones_do_not(tmp_path: Path, settings: Make) -> None:
+def test_files_come_by_name_and_hidden_ones_do_not(tmp_path, settings):
     names = ["b.txt", "a/z.tsv", "a/b/c.jsonl.gz", "a.txt", ".hidden.txt", "_SUCCESS", "a/.crc/x.txt", "_tmp/y.txt"]
     for name in names:
         path = tmp_path / "in" / name
@@ -54,7 +51,7 @@ def test_files_come_by_name_and_hidden_ones_do_not(tmp_path: Path, settings: Mak
     assert corpus[1].left_out == tmp_path / "out/a/b/c.jsonl.gz.left-out.jsonl"
 
 
-def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
+def test_a_file_is_a_corpus(tmp_path, settings):
     (tmp_path / "words.zh").write_text("一\n", encoding="utf-8")
     with pytest.raises(BatchError, match=r"words.zh: its name ends in none of .txt, .*--kind names its kind"):
         find_corpus(settings(corpus=tmp_path / "words.zh"))
@@ -62,7 +59,7 @@ def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
     assert file.fingerprint[:2] == ["words.zh", 4]
 
 
-def test_what_cannot_be_a_corpus_is_refused(tmp_path: Path, settings: Make) -> None:
+def test_what_cannot_be_a_corpus_is_refused(tmp_path, settings):
     corpus = tmp_path / "in"
     with pytest.raises(BatchError, match="in: No such file or directory"):
         find_corpus(settings())
@@ -87,7 +84,7 @@ def test_what_cannot_be_a_corpus_is_refused(tmp_path: Path, settings: Make) -> N
         find_corpus(settings())
 
 
-def test_no_folder_is_left_out_silently(tmp_path: Path, settings: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_folder_is_left_out_silently(tmp_path, settings, monkeypatch):
     corpus, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
     for folder in (corpus / "deep", elsewhere):
         folder.mkdir(parents=True)
@@ -111,7 +108,7 @@ def test_no_folder_is_left_out_silently(tmp_path: Path, settings: Make, monkeypa
         find_corpus(settings())
 
 
-def test_names_may_be_as_long_as_the_list_beside_them_allows(tmp_path: Path, settings: Make) -> None:
+def test_names_may_be_as_long_as_the_list_beside_them_allows(tmp_path, settings):
     (tmp_path / "in").mkdir()
     longest = "长" * 78 + "aa.txt"
     assert len(f"{longest}.left-out.jsonl".encode()) == 255
@@ -139,7 +136,7 @@ def test_names_may_be_as_long_as_the_list_beside_them_allows(tmp_path: Path, set
         ("figures.json", ""),
     ],
 )
-def test_the_figures_replace_nothing(tmp_path: Path, settings: Make, name: str, problem: str) -> None:
+def test_the_figures_replace_nothing(tmp_path, settings, name, problem):
     for folder in ("in", "out"):
         (tmp_path / folder).mkdir()
     (tmp_path / "in" / "a.txt").touch()
@@ -188,18 +185,18 @@ def translation(text: str, **changes: Any) -> Translation:
         ({"min_quality": 0.5}, "好", translation("a"), Answer("a")),
     ],
 )
-def test_rules(settings: dict[str, Any], source: str, found: Translation, expected: Answer) -> None:
+def test_rules(settings, source, found, expected):
     assert filters(**settings).answer(source, found) == expected
 
 
-def test_all_translations_are_kept_with_the_best_one() -> None:
+def test_all_translations_are_kept_with_the_best_one():
     found = Translation((Hypothesis("a", None), Hypothesis("好", None)), 4)
     assert filters(leave_out=["copy"], num_hypotheses=2).answer("好", found) == Answer("a", others=("好",))
     found = Translation((Hypothesis("好", None), Hypothesis("a", None)), 4)
     assert filters(leave_out=["copy"], num_hypotheses=2).answer("好", found) == Answer("", COPY)
 
 
-def test_a_translation_in_the_source_language_is_left_out() -> None:
+def test_a_translation_in_the_source_language_is_left_out():
     pytest.importorskip("py3langid")
     chosen = filters(leave_out=["language"])
     assert chosen.answer("我有一只猫", translation("I have a cat.")) == Answer("I have a cat.")
@@ -210,16 +207,11 @@ def test_a_translation_in_the_source_language_is_left_out() -> None:
     assert chosen.answer("Mon chat", detected) == Answer("", LANGUAGE, "fr")
 
 
-def test_only_what_a_filter_looks_at_is_asked_for() -> None:
-    assert filters(leave_out=["copy", "unended"]).options == {}
-    assert filters(min_quality=0.1, max_ratio=3).options == {"return_quality": True, "return_tokens": True}
-
-
 def model(name: str, sources: tuple[str, ...], targets: tuple[str, ...]) -> ModelInfo:
     return ModelInfo(name, "1", sources, targets, "int8", "cpu", "", 1, 256, 256, 256)
 
 
-def test_languages_and_models_are_those_of_the_servers() -> None:
+def test_languages_and_models_are_those_of_the_servers():
     models = (model("a", ("zh",), ("en",)), model("b", ("de", "fr"), ("en",)))
     assert languages_of(settings_of(), models[:1]) == ("zh", "en")
     named = settings_of(model="b", server="x")

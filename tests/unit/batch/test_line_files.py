@@ -49,7 +49,7 @@ def file_of(folder: Path, content: bytes, name: str = "a.txt") -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-def test_lines_end_with_line_feeds_alone(tmp_path: Path, name: str) -> None:
+def test_lines_end_with_line_feeds_alone(tmp_path, name):
     path = file_of(tmp_path, "\ufeff一\r\n\n \t \r\n二\u2028三\x0b四\n五\rf".encode(), name)
     assert read(path, LineFiles()) == [
         Record("一"),
@@ -62,14 +62,7 @@ def test_lines_end_with_line_feeds_alone(tmp_path: Path, name: str) -> None:
     assert written(path, LineFiles(), answers) == b"one\n\n\ntwo three  four five\nx\n"
 
 
-def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
-    for name in ("a.txt", "a.txt.gz"):
-        path = file_of(tmp_path, b"", name)
-        assert read(path, LineFiles()) == []
-        assert written(path, LineFiles(), []) == b""
-
-
-def test_equal_outputs_are_equal_files(tmp_path: Path) -> None:
+def test_equal_outputs_are_equal_files(tmp_path):
     path = file_of(tmp_path, b"a\n", "a.txt.gz")
     contents = []
     for _ in range(2):
@@ -83,14 +76,14 @@ def test_equal_outputs_are_equal_files(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=9), max_size=9))
-def test_each_line_is_a_record(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+def test_each_line_is_a_record(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("lines") / "a.txt"
     path.write_bytes("".join(f"{line}\n" for line in ["first", *lines]).encode())
     sources = [record.source for record in read(path, LineFiles())]
     assert sources == ["first", *(line if line.strip() else "" for line in lines)]
 
 
-def test_blocks_are_counted_from_one_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_counted_from_one_and_bounded(tmp_path, monkeypatch):
     path = file_of(tmp_path, b"line\n" * (2 * MOST_RECORDS + 1))
     blocks = list(LineFiles().blocks(path, whole=True))
     assert [(block.first, len(block.records)) for block in blocks] == [
@@ -102,7 +95,7 @@ def test_blocks_are_counted_from_one_and_bounded(tmp_path: Path, monkeypatch: py
     assert {len(block.records) for block in LineFiles().blocks(path, whole=True)} == {2, 1}
 
 
-def test_a_line_that_never_ends_is_no_burden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_never_ends_is_no_burden(tmp_path, monkeypatch):
     monkeypatch.setattr(line_files, "LONGEST_LINE", 8)
     path = file_of(tmp_path, b"12345678\n123456789\nabc\n" + b"x" * 100)
     records = read(path, LineFiles())
@@ -131,9 +124,7 @@ def test_a_line_that_never_ends_is_no_burden(tmp_path: Path, monkeypatch: pytest
         (OBJECTS, b"[" * 100_000 + b"\n", "line 1: it is not JSON"),
     ],
 )
-def test_a_first_record_that_is_wrong_is_refused_and_a_later_one_noted(
-    tmp_path: Path, files: LineFiles, content: bytes, sentence: str
-) -> None:
+def test_a_first_record_that_is_wrong_is_refused_and_a_later_one_noted(tmp_path, files, content, sentence):
     path = file_of(tmp_path, content, "a.x")
     with pytest.raises(BatchError, match=sentence.replace("(", r"\(")) as caught:
         read(path, files)
@@ -148,7 +139,7 @@ def test_a_first_record_that_is_wrong_is_refused_and_a_later_one_noted(
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz"])
-def test_broken_gzip_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
+def test_broken_gzip_is_told_in_a_sentence(tmp_path, name):
     whole = gzip.compress(b"".join(b"line %d\n" % number for number in range(5000)))
     broken = {
         "after line": whole[: len(whole) // 2],
@@ -161,14 +152,14 @@ def test_broken_gzip_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
             read(tmp_path / name, LineFiles())
 
 
-def test_columns_keep_their_line(tmp_path: Path) -> None:
+def test_columns_keep_their_line(tmp_path):
     path = file_of(tmp_path, b"1\tone\tx\r\n\n2\t \n3\n\xff\t\xff\n", "a.tsv")
     assert [record.source for record in read(path, ColumnFiles(2))] == ["one", "", "", "", ""]
     answers = [Answer("ei\tn\ns"), Answer(""), Answer(""), Answer("", "unreadable"), Answer("", "unreadable")]
     assert written(path, ColumnFiles(2), answers) == b"1\tone\tx\tei n s\n\n2\t \t\n3\t\n\xff\t\xff\t\n"
 
 
-def test_objects_keep_their_bytes(tmp_path: Path) -> None:
+def test_objects_keep_their_bytes(tmp_path):
     lines = [
         b'  {"id": 1.00, "text": "a", "x": {"y": [1e3]}}  ',
         b'{"text": "b\\nc" }',
@@ -196,7 +187,7 @@ def test_objects_keep_their_bytes(tmp_path: Path) -> None:
     assert all(isinstance(json.loads(line), dict) for line in found if line)
 
 
-def test_several_translations_are_a_list(tmp_path: Path) -> None:
+def test_several_translations_are_a_list(tmp_path):
     path = file_of(tmp_path, b'{"text": "a"}\n{"text": "b"}\n{"text": null}\n{"text": "c"}\n', "a.jsonl")
     answers = [Answer("x", others=("y", "z")), Answer("", "refused"), Answer(""), Answer("w")]
     assert [Answer.decoded(answer.encoded) for answer in answers] == [
@@ -208,7 +199,7 @@ def test_several_translations_are_a_list(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_named_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+def test_a_named_pipe_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(BatchError, match="No such file"):
         read(tmp_path / "no.txt", LineFiles())
     with pytest.raises(BatchError, match="it is a folder"):

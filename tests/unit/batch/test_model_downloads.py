@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from unit.batch.fake_workers import FakeWorkers
 
 from helpers.file_server import FileServer, serving_files
 from helpers.tiny_bundle import TINY
@@ -23,19 +21,19 @@ Make = Callable[..., BatchSettings]
 
 
 @pytest.fixture(autouse=True)
-def _no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_disk(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
 @pytest.fixture
-def store() -> Iterator[FileServer]:
+def store():
     with serving_files() as server:
         server.put(TINY, "zh-en")
         yield server
 
 
 @pytest.fixture
-def remote(store: FileServer, settings: Make, tmp_path: Path) -> Make:
+def remote(store, settings, tmp_path):
     """Settings of a run whose model is in the store."""
     return lambda end="", **changes: settings(
         model=f"{store.url}/zh-en{end}", model_cache=tmp_path / "cache", **changes
@@ -50,7 +48,7 @@ def publish(store: FileServer, version: str) -> None:
     store.files[MANIFEST] = json.dumps(json.loads(store.files[MANIFEST]) | {"version": version}).encode()
 
 
-def test_workers_get_the_version_that_was_downloaded(store: FileServer, remote: Make) -> None:
+def test_workers_get_the_version_that_was_downloaded(store, remote):
     lines: list[str] = []
     digest = digest_of(store)
     pinned, folder = with_model_here(remote(), lines.append)
@@ -67,16 +65,14 @@ def test_workers_get_the_version_that_was_downloaded(store: FileServer, remote: 
     assert store.asked == []
 
 
-def test_a_url_keeps_its_secrets_and_shows_none(store: FileServer, remote: Make) -> None:
+def test_a_url_keeps_its_secrets_and_shows_none(store, remote):
     lines: list[str] = []
     pinned, _ = with_model_here(remote("/?sig=secret"), lines.append)
     assert pinned.model == f"{store.url}/zh-en/?sig=secret@sha256:{digest_of(store)}"
     assert "secret" not in " ".join(lines)
 
 
-def test_a_run_goes_on_with_its_own_version_alone(
-    store: FileServer, remote: Make, workers: FakeWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_with_its_own_version_alone(store, remote, workers, tmp_path, monkeypatch):
     monkeypatch.setattr(local_model, "identity_of_folder", identity_of_folder)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a\n", encoding="utf-8")

@@ -34,7 +34,7 @@ def written(path: Path, answer_of, lists=False) -> io.BytesIO:
     return file
 
 
-def test_texts_are_read_and_a_column_is_added(tmp_path: Path):
+def test_texts_are_read_and_a_column_is_added(tmp_path):
     texts = ["一", None, "", "  ", "bad", "二\n三", *(f"text {n}" for n in range(3000))]
     path = table_of(tmp_path / "a.parquet", text=texts, number=list(range(len(texts))))
     records = [record for block in files().blocks(path, whole=False) for record in block.records]
@@ -51,20 +51,20 @@ def test_texts_are_read_and_a_column_is_added(tmp_path: Path):
     ]
 
 
-def test_several_translations_are_a_list(tmp_path: Path):
+def test_several_translations_are_a_list(tmp_path):
     path = table_of(tmp_path / "a.parquet", text=["a", None, "b"])
     table = parquet.read_table(written(path, lambda record: Answer(f"{record.source}1", others=["2"]), lists=True))
     assert table["translation"].to_pylist() == [["a1", "2"], None, ["b1", "2"]]
 
 
-def test_rows_are_gathered_to_groups_and_compressed_as_before(tmp_path: Path):
+def test_rows_are_gathered_to_groups_and_compressed_as_before(tmp_path):
     path = table_of(tmp_path / "a.parquet", text=["a"] * 100)
     metadata = parquet.ParquetFile(written(path, lambda _: Answer("b"))).metadata
     assert metadata.num_row_groups == 1
     assert metadata.row_group(0).column(1).compression == "ZSTD"
 
 
-def test_a_file_without_rows(tmp_path: Path):
+def test_a_file_without_rows(tmp_path):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": pyarrow.array([], pyarrow.string())}), path)
     table = parquet.read_table(written(path, lambda _: Answer("b")))
@@ -79,20 +79,20 @@ def test_a_file_without_rows(tmp_path: Path):
         ({"text": ["a"], "translation": ["b"]}, "it has a column 'translation' already; --output-field"),
     ],
 )
-def test_a_wrong_column_is_refused(tmp_path: Path, columns, sentence: str):
+def test_a_wrong_column_is_refused(tmp_path, columns, sentence):
     path = table_of(tmp_path / "a.parquet", **columns)
     with pytest.raises(BatchError, match=sentence):
         list(files().blocks(path, whole=False))
 
 
-def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"]), path)
     with pytest.raises(BatchError, match="it has several columns 'text'; --field names another"):
         list(files().blocks(path, whole=False))
 
 
-def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path):
+def test_a_broken_file_is_told_in_a_sentence(tmp_path):
     path = table_of(tmp_path / "a.parquet", text=["a"])
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BatchError, match="cannot be read as Parquet") as caught:
@@ -102,7 +102,7 @@ def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path):
         list(files().blocks(tmp_path / "no.parquet", whole=False))
 
 
-def test_bytes_that_are_not_utf8_are_noted(tmp_path: Path):
+def test_bytes_that_are_not_utf8_are_noted(tmp_path):
     array = pyarrow.array([b"good", b"\xff"]).cast(pyarrow.string(), safe=False)
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": array}), path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from unit.batch.fake_workers import settings_of
@@ -25,11 +24,11 @@ ray_workers = pytest.importorskip("translane_batch.ray_workers")
         ({"workers": 7}, [8, 4], (4, 7)),
     ],
 )
-def test_cpus_are_divided_among_workers(changes: Any, machines: list[int], expected: tuple[int, int]) -> None:
+def test_cpus_are_divided_among_workers(changes, machines, expected):
     assert ray_workers.division(settings_of(ray="auto", **changes), machines) == expected
 
 
-def test_more_cpus_than_a_machine_has_are_refused() -> None:
+def test_more_cpus_than_a_machine_has_are_refused():
     settings = settings_of(ray="auto", cpus_per_worker=9)
     with pytest.raises(BatchError, match="no machine of the cluster has 9 CPUs"):
         ray_workers.division(settings, [8])
@@ -37,14 +36,14 @@ def test_more_cpus_than_a_machine_has_are_refused() -> None:
         ray_workers.division(settings, [0])
 
 
-def test_a_worker_with_another_model_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_another_model_says_so_in_a_sentence(monkeypatch):
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "far")
     actor = ray_workers._Actor(settings_of(model=str(TINY), ray="auto"), "another digest", 1)
     answer = ray_workers._value(actor(ray_workers._row([(1, "a")])))
     assert answer == [[f"machine far: {TINY}: another model is there", 1], []]
 
 
-def test_paths_hold_for_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_hold_for_workers_elsewhere(tmp_path, monkeypatch):
     def sent(model: str, cache: str | None = None) -> tuple[str, Path | None]:
         settings = settings_of(model=model, ray="auto", model_cache=Path(cache) if cache else None)
         changed = ray_workers.for_other_processes(settings)

@@ -6,7 +6,7 @@ import json
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from unit.batch.fake_workers import FakeWorkers, translation_of
+from unit.batch.fake_workers import translation_of
 
 from helpers.commands import batch
 from translane_batch import records, run, store
 from translane_batch.figures import Summary
-from translane_batch.settings import BatchError, BatchSettings
+from translane_batch.settings import BatchError
 from translane_batch.store import Sources, key_of, locked
-
-Go = Callable[..., Summary]
 
 
 def corpus_of(folder: Path, files: Sequence[Sequence[str]]) -> Path:
@@ -63,13 +61,7 @@ LINES = st.sampled_from(["a", "b", "bad", "", " ", "长 长", "é", "x" * 40]) |
 
 @hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=st.lists(st.lists(LINES, max_size=40), min_size=1, max_size=4))
-def test_outputs_are_those_of_the_oracle(
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    go: Go,
-    workers: FakeWorkers,
-    files: list[list[str]],
-) -> None:
+def test_outputs_are_those_of_the_oracle(tmp_path_factory, monkeypatch, go, workers, files):
     monkeypatch.setattr(records, "MOST_RECORDS", 3)
     folder = tmp_path_factory.mktemp("run")
     corpus, output = corpus_of(folder, files), folder / "out"
@@ -94,9 +86,7 @@ def test_outputs_are_those_of_the_oracle(
     )
 
 
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
-) -> None:
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(tmp_path, monkeypatch, go, workers):
     draw = random.Random(1)
     corpus = corpus_of(tmp_path, [[str(draw.randrange(60)) for _ in range(100)] for _ in range(3)])
     real = Sources.answers
@@ -123,9 +113,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
     assert not list((tmp_path / "out").rglob("*.new"))
 
 
-def test_a_run_that_is_killed_while_it_reads_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
-) -> None:
+def test_a_run_that_is_killed_while_it_reads_begins_anew(tmp_path, monkeypatch, go, workers):
     corpus = corpus_of(tmp_path, [["a", "b", "a"], ["c"]])
     real = Sources.add
 
@@ -145,7 +133,7 @@ def test_a_run_that_is_killed_while_it_reads_begins_anew(
     assert outputs_of(tmp_path / "out") == expected_of(corpus)
 
 
-def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+def test_a_finished_run_is_told_again(tmp_path, go, workers):
     corpus_of(tmp_path, [["a"]])
     first = go()
     assert go() == first
@@ -157,7 +145,7 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
         go()
 
 
-def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+def test_a_run_is_not_resumed_with_anything_else(tmp_path, go, workers):
     corpus = corpus_of(tmp_path, [["a"], ["b"], ["c"]])
     workers.most = 0
     with pytest.raises(InterruptedError):
@@ -185,7 +173,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
     go(beam_size=2, threads=1, requests=3, max_batch_size=8, task_size=1)
 
 
-def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
+def test_two_runs_do_not_share_a_folder(tmp_path, go):
     corpus_of(tmp_path, [["a"]])
     go()
     with locked(tmp_path / "out" / ".translane-batch"):
@@ -194,7 +182,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
                 go(**changes)
 
 
-def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+def test_outputs_are_those_of_the_run_that_began_last(tmp_path, go, workers):
     """Two runs with states of their own never both say that they have written the same folder."""
     corpus = corpus_of(tmp_path, [["a", "b"]])
     workers.most = 0
@@ -214,7 +202,7 @@ def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, wo
 
 
 @pytest.mark.parametrize("place", [".", "out", "in/..", "mine"])
-def test_nothing_but_the_state_of_the_run_is_removed(tmp_path: Path, go: Go, place: str) -> None:
+def test_nothing_but_the_state_of_the_run_is_removed(tmp_path, go, place):
     """A folder may be named for the state, whatever else is there."""
     corpus = corpus_of(tmp_path, [["a", "b"]])
     names = ["run.sqlite", "sources", ".mine.new", "lock", "summary.json"]
@@ -231,7 +219,7 @@ def test_nothing_but_the_state_of_the_run_is_removed(tmp_path: Path, go: Go, pla
     assert (corpus / "part0" / "000.txt").exists()
 
 
-def test_a_folder_of_somebody_else_is_no_state(tmp_path: Path, go: Go) -> None:
+def test_a_folder_of_somebody_else_is_no_state(tmp_path, go):
     corpus_of(tmp_path, [["a"]])
     mine = tmp_path / "mine" / ".translane-batch" / "sources" / "a.txt"
     mine.parent.mkdir(parents=True)
@@ -244,7 +232,7 @@ def test_a_folder_of_somebody_else_is_no_state(tmp_path: Path, go: Go) -> None:
             go(**{"work": tmp_path / "mine", **changes})
 
 
-def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
+def test_what_is_there_already_is_not_replaced(tmp_path, go):
     corpus_of(tmp_path, [["a"]])
     (tmp_path / "out" / "part0").mkdir(parents=True)
     (tmp_path / "out" / "part0" / "000.txt").write_text("mine", encoding="utf-8")
@@ -254,9 +242,7 @@ def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
 
 
 @pytest.mark.parametrize("lines", [["c", "b"], ["a"], ["b", "a"], ["a", "b", "b"], ["a", "b", "c"]])
-def test_a_corpus_that_changes_meanwhile_is_found_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, lines: list[str]
-) -> None:
+def test_a_corpus_that_changes_meanwhile_is_found_out(tmp_path, monkeypatch, go, lines):
     corpus_of(tmp_path, [["a", "b"]])
     real = run._write
 
@@ -279,9 +265,7 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
         lambda content: content[:60] + bytes(4) + content[64:],  # of another version
     ],
 )
-def test_a_damaged_state_is_told_in_a_sentence(
-    tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str], change: Any
-) -> None:
+def test_a_damaged_state_is_told_in_a_sentence(tmp_path, workers, capsys, change):
     corpus_of(tmp_path, [[f"text {number}" for number in range(500)]])
     argv = [str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--model=m"]
     workers.most = 3
@@ -300,7 +284,7 @@ def test_a_damaged_state_is_told_in_a_sentence(
     assert outputs_of(tmp_path / "out") == {}
 
 
-def test_answers_are_kept_a_second_after_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_kept_a_second_after_they_were_given(tmp_path, monkeypatch):
     """What another process sees is what is there after a kill."""
     texts = [f"text {number}" for number in range(10)]
     with Sources(tmp_path / "s", new=True) as sources:
@@ -321,7 +305,7 @@ def test_answers_are_kept_a_second_after_they_were_given(tmp_path: Path, monkeyp
         assert sources.answers([key_of("text 3"), key_of("other")]) == [translation_of("text 3"), None]
 
 
-def test_chunks_are_bounded_by_number_and_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_bounded_by_number_and_by_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_CHUNK_BYTES", 20)
     texts = ["a", "b", "c", "long" * 6, "d", "e\0f"]
     with Sources(tmp_path / "s", new=True) as sources:
@@ -329,9 +313,7 @@ def test_chunks_are_bounded_by_number_and_by_bytes(tmp_path: Path, monkeypatch: 
         assert [[text for _, text in chunk] for chunk in sources.left(3)] == [texts[:3], texts[3:4], texts[4:]]
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, settings: Callable[..., BatchSettings]
-) -> None:
+def test_a_full_disk_is_told_and_leaves_no_half_output(tmp_path, monkeypatch, go, settings):
     corpus = corpus_of(tmp_path, [["a", "b"]])
 
     def full(*_: Any) -> Any:

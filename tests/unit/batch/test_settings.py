@@ -49,24 +49,24 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSetting
         ([*NEEDED, "--resume"], "unknown argument --resume"),
     ],
 )
-def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
+def test_wrong_settings_are_refused_in_one_sentence(argv, sentence):
     with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
         load(argv)
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_url_is_refused_without_its_secrets() -> None:
+def test_a_wrong_url_is_refused_without_its_secrets():
     with pytest.raises(SettingsError) as caught:
         load(["corpus", "--output=out", "--model=http://me:secret@far.example/zh-en?sig=secret"])
     assert str(caught.value).startswith("--model: a password in the URL of a model needs https://")
     assert "secret" not in str(caught.value)
 
 
-def test_a_model_of_servers_is_a_name() -> None:
+def test_a_model_of_servers_is_a_name():
     assert load(["corpus", "--output=out", "--server=a:1", "--model=ftp://a"]).model == "ftp://a"
 
 
-def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
+def test_the_environment_has_every_setting_and_is_nobody_elses():
     environ = {"TRANSLANE_BATCH_CORPUS": "a", "TRANSLANE_BATCH_OUTPUT": "b", "TRANSLANE_BATCH_MODEL": "c"}
     assert load([], environ).corpus == Path("a")
     load_settings(ServerSettings, ["m"], environ, prog="translane serve", env_prefix="TRANSLANE_")
@@ -74,7 +74,7 @@ def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
         load(NEEDED, {"TRANSLANE_BATCH_BEAMS": "1"})
 
 
-def test_all_that_decides_the_outputs_is_compared() -> None:
+def test_all_that_decides_the_outputs_is_compared():
     """A new setting is either in the identity of a run, or it changes no output, and is named here."""
     elsewhere = {"corpus", "model"}  # by their contents
     of_no_effect = {

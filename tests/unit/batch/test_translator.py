@@ -63,7 +63,7 @@ async def answers_of(client: FakeClient, texts: Sequence[str], requests: int = 2
     return [answer for _, answer in sorted(found)]
 
 
-async def test_every_text_gets_its_own_answer() -> None:
+async def test_every_text_gets_its_own_answer():
     client = FakeClient()
     texts = [f"{'x' * (number * 7 % 50)}{number}" for number in range(300)]
     assert await answers_of(client, texts) == [Answer(f"[{text}]") for text in texts]
@@ -72,14 +72,14 @@ async def test_every_text_gets_its_own_answer() -> None:
     assert sorted(text for request in client.requests for text in request) == sorted(texts)
 
 
-async def test_long_texts_make_short_requests() -> None:
+async def test_long_texts_make_short_requests():
     client = FakeClient()
     texts = ["长" * 5000, "字" * 5000, "文" * 20_000, "a"]
     assert await answers_of(client, texts) == [Answer(f"[{text}]") for text in texts]
     assert sorted(map(len, client.requests)) == [1, 3]
 
 
-async def test_options_are_those_of_the_settings() -> None:
+async def test_options_are_those_of_the_settings():
     client = FakeClient()
     await answers_of(client, ["a"], beam_size=2, source_language="zh", min_quality=0.5, max_ratio=3)
     assert client.options["beam_size"] == 2
@@ -113,9 +113,7 @@ def not_naming(kind: type[TranslaneError], reason: str = "") -> Callable[[Sequen
     ],
 )
 @pytest.mark.parametrize("every", [1, 3, 40])
-async def test_a_text_that_fails_costs_no_other_its_translation(
-    fails, reason: str, detail: str, every: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_text_that_fails_costs_no_other_its_translation(fails, reason, detail, every, monkeypatch):
     monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
     texts = [f"bad {number}" if number % every == 0 else f"text {number}" for number in range(100)]
     assert await answers_of(FakeClient(fails), texts) == [
@@ -123,7 +121,7 @@ async def test_a_text_that_fails_costs_no_other_its_translation(
     ]
 
 
-async def test_texts_that_are_too_many_together_are_translated_apart() -> None:
+async def test_texts_that_are_too_many_together_are_translated_apart():
     """A server names the text with which its limit is exceeded, and the text is as good as the others."""
 
     def fails(texts: Sequence[str]) -> TranslaneError | None:
@@ -135,7 +133,7 @@ async def test_texts_that_are_too_many_together_are_translated_apart() -> None:
     assert await answers_of(FakeClient(fails), texts) == [Answer(f"[{text}]") for text in texts]
 
 
-async def test_replicas_that_start_again_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replicas_that_start_again_are_waited_for(monkeypatch):
     monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
     errors = [Internal("decoding has failed", reason="ENGINE_FAILURE")] * 2
     client = FakeClient(lambda _: errors.pop() if errors else None)
@@ -143,7 +141,7 @@ async def test_replicas_that_start_again_are_waited_for(monkeypatch: pytest.Monk
     assert len(client.requests) == 3
 
 
-async def test_a_text_that_is_too_long_is_refused_unsent() -> None:
+async def test_a_text_that_is_too_long_is_refused_unsent():
     """gRPC itself refuses a message that is much too large, and gives no reason."""
 
     def fails(texts: Sequence[str]) -> TranslaneError | None:
@@ -163,9 +161,7 @@ async def test_a_text_that_is_too_long_is_refused_unsent() -> None:
 
 @pytest.mark.parametrize("error", [DeadlineExceeded("it is slow"), ResourceExhausted("too much")])
 @pytest.mark.parametrize("requests", [1, 8])
-async def test_a_server_that_does_not_translate_for_a_while_costs_no_text(
-    error: TranslaneError, requests: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_does_not_translate_for_a_while_costs_no_text(error, requests, monkeypatch):
     """An answer stays as it is for ever, so it must not come from a bad moment."""
     monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
     texts = [str(number) for number in range(200)]
@@ -189,7 +185,7 @@ async def test_a_server_that_does_not_translate_for_a_while_costs_no_text(
         InvalidArgument("beams", violations=(FieldViolation("options.beam_size", "is 99"),)),
     ],
 )
-async def test_what_no_text_is_the_reason_of_ends_the_run(error, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_no_text_is_the_reason_of_ends_the_run(error, monkeypatch):
     monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
     client = FakeClient(lambda _: error)
     with pytest.raises(type(error)):
@@ -205,7 +201,7 @@ async def test_what_no_text_is_the_reason_of_ends_the_run(error, monkeypatch: py
         ("target_language", "--target-language: is wrong"),
     ],
 )
-async def test_wrong_settings_are_found_before_the_run(field: str, sentence: str) -> None:
+async def test_wrong_settings_are_found_before_the_run(field, sentence):
     client = FakeClient(lambda _: InvalidArgument("x", violations=(FieldViolation(field, "is wrong"),)))
     with pytest.raises(BatchError, match=sentence) as caught:
         await make(client).check()

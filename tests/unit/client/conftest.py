@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
 
 import pytest
 from unit.client.fake_server import FakeServer
@@ -36,28 +35,28 @@ class FakeTime:
 
 
 @pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_proxy(monkeypatch):
     monkeypatch.setenv("no_grpc_proxy", "127.0.0.1,localhost")
 
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
+def server():
     with FakeServer().start() as server:
         yield server
 
 
 @pytest.fixture
-def command(server: FakeServer) -> Command:
+def command(server):
     return Command(server.address)
 
 
 @pytest.fixture
-def time() -> FakeTime:
+def time():
     return FakeTime()
 
 
 @pytest.fixture
-def refused() -> str:
+def refused():
     """An address nobody listens at."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -65,7 +64,7 @@ def refused() -> str:
 
 
 @pytest.fixture(params=["sync", "async"])
-def connect(request, time: FakeTime):
+def connect(request, time):
     """Makes clients of either kind that live on fake time."""
     clients: list[Client | Blocking] = []
     with asyncio.Runner() as runner:

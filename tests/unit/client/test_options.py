@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.client.fake_server import FakeServer, refuses
+from unit.client.fake_server import refuses
 
-from helpers.client_command import Command
 from translane import DecodingOptions, InvalidArgument, Score, Term
 from translane.conversions import options_message
 from translane.options import checked_options
@@ -64,7 +63,7 @@ def test_the_tables_are_those_of_the_protocol():
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_every_option_has_a_flag(server: FakeServer, command: Command, tmp_path: Path, name: str):
+def test_every_option_has_a_flag(server, command, tmp_path, name):
     flags = arguments_for(name, tmp_path)
     assert command("translate", "a", *flags) == 0
     if name != "num_hypotheses":  # a stream has one hypothesis
@@ -73,7 +72,7 @@ def test_every_option_has_a_flag(server: FakeServer, command: Command, tmp_path:
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_every_flag_has_an_environment_twin(server: FakeServer, command: Command, tmp_path: Path, name: str):
+def test_every_flag_has_an_environment_twin(server, command, tmp_path, name):
     values = [argument for argument in arguments_for(name, tmp_path) if argument != FLAGS[name].name]
     command.environ["TRANSLANE_CLIENT_" + FLAGS[name].dest.upper()] = "\n".join(values) or "true"
     assert command("translate", "a") == 0
@@ -81,7 +80,7 @@ def test_every_flag_has_an_environment_twin(server: FakeServer, command: Command
 
 
 @pytest.mark.parametrize("name", [name for name, value in EVERY_OPTION.items() if value is True])
-def test_no_is_not_unset(server: FakeServer, command: Command, name: str):
+def test_no_is_not_unset(server, command, name):
     command.environ["TRANSLANE_CLIENT_" + FLAGS[name].dest.upper()] = "yes"
     assert command("translate", "a", FLAGS[name].name.replace("--", "--no-", 1)) == 0
     (options,) = [request.options for request in server.requests]
@@ -134,7 +133,7 @@ def test_terms_are_a_mapping_or_pairs(terms):
         ("terminology", 3, TypeError, "not iterable"),
     ],
 )
-def test_a_value_of_a_wrong_type_or_range_names_the_option(name: str, value, kind, message: str):
+def test_a_value_of_a_wrong_type_or_range_names_the_option(name, value, kind, message):
     with pytest.raises(kind, match=f"^{name}: .*{message}"):
         options_message(checked_options({name: value}))
 
@@ -162,7 +161,7 @@ def pairs_of(count: int) -> list[tuple[str, str]]:
     return [(f"source {index}", "x" * index) for index in range(count)]
 
 
-def test_a_pair_gives_a_score(server: FakeServer, connect):
+def test_a_pair_gives_a_score(server, connect):
     (score,) = connect(server.address).score([("猫", "cat")])
     versions = {"zh-en": "2@5f1c0a9b3e21"}
     assert score == Score(-4.0, (-1.0,) * 4, model="zh-en", versions=versions)
@@ -171,7 +170,7 @@ def test_a_pair_gives_a_score(server: FakeServer, connect):
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 30])
-def test_scores_come_in_order_and_in_batches(server: FakeServer, connect, count: int):
+def test_scores_come_in_order_and_in_batches(server, connect, count):
     client = connect(server.address, batch_size=4, concurrency=3)
     expected = [-index - 1.0 for index in range(count)]
     assert [score.total_log_prob for score in client.score(pairs_of(count))] == expected
@@ -180,7 +179,7 @@ def test_scores_come_in_order_and_in_batches(server: FakeServer, connect, count:
     assert server.most_running <= 3
 
 
-def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
+def test_a_request_holds_what_was_set_and_nothing_else(server, connect):
     client = connect(server.address)
     client.score([["a", "b"]])
     settings: dict[str, Any] = {"model": "m", "source_language": "zh", "target_language": "en", "return_tokens": True}
@@ -204,13 +203,13 @@ def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, conne
         ([("a", "b"), (1, "b")], {}, r"inputs\[1\]\.source must be a str, not int"),
     ],
 )
-def test_what_makes_no_sense_is_named(server: FakeServer, connect, pairs, options, message: str):
+def test_what_makes_no_sense_is_named(server, connect, pairs, options, message):
     with pytest.raises(TypeError, match=message):
         connect(server.address).score(pairs, **options)
     assert not server.requests
 
 
-def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
+def test_a_failed_batch_names_the_callers_index(server, connect):
     server.by_text(**{"source 6": refuses(("inputs[1].target", "too long"))})
     scores = connect(server.address, batch_size=5, concurrency=2).score_iter(pairs_of(100))
     received: list[float] = []

@@ -11,7 +11,6 @@ from unit.client.fake_server import (
     PATIENCE,
     QUEUE_FULL,
     UNAVAILABLE,
-    FakeServer,
     bad_fields,
     fails,
     reason,
@@ -36,20 +35,20 @@ from translane import (
 from translane_client._status import exception_from
 
 
-def test_pauses_grow_to_the_maximum(server: FakeServer, connect, time):
+def test_pauses_grow_to_the_maximum(server, connect, time):
     server.script = deque([UNAVAILABLE] * 5)
     policy = RetryPolicy(attempts=6, initial=1.0, maximum=5.0, multiplier=2.0)
     assert connect(server.address, retry=policy).translate("a").text == "<a>"
     assert time.pauses == [0.5, 1.0, 2.0, 2.5, 2.5]  # half of 1, 2, 4, 5, 5: the random number is 0.5
 
 
-def test_the_servers_wish_is_added(server: FakeServer, connect, time):
+def test_the_servers_wish_is_added(server, connect, time):
     server.script = deque([QUEUE_FULL, QUEUE_FULL])
     assert connect(server.address, retry=RetryPolicy(initial=1.0)).translate("a").text == "<a>"
     assert time.pauses == [3.0, 3.5]
 
 
-def test_the_last_error_is_raised_when_attempts_are_used_up(server: FakeServer, connect, time):
+def test_the_last_error_is_raised_when_attempts_are_used_up(server, connect, time):
     server.always = QUEUE_FULL
     with pytest.raises(QueueFull, match="full") as caught:
         connect(server.address, retry=RetryPolicy(attempts=3)).translate("a")
@@ -66,7 +65,7 @@ def test_the_last_error_is_raised_when_attempts_are_used_up(server: FakeServer, 
         (fails(grpc.StatusCode.UNAUTHENTICATED, "who?", reason("UNKNOWN_KEY")), Unauthenticated),
     ],
 )
-def test_what_will_not_change_is_not_tried_again(server: FakeServer, connect, time, behaviour, kind):
+def test_what_will_not_change_is_not_tried_again(server, connect, time, behaviour, kind):
     server.always = behaviour
     with pytest.raises(kind) as caught:
         connect(server.address).translate("a")
@@ -75,7 +74,7 @@ def test_what_will_not_change_is_not_tried_again(server: FakeServer, connect, ti
     assert not time.pauses
 
 
-def test_a_pause_past_the_deadline_is_not_begun(server: FakeServer, connect, time):
+def test_a_pause_past_the_deadline_is_not_begun(server, connect, time):
     server.always = QUEUE_FULL
     started = time.now
     with pytest.raises(QueueFull):
@@ -85,14 +84,14 @@ def test_a_pause_past_the_deadline_is_not_begun(server: FakeServer, connect, tim
     assert len(server.requests) == 3
 
 
-def test_each_attempt_gets_what_is_left_of_the_deadline(server: FakeServer, connect):
+def test_each_attempt_gets_what_is_left_of_the_deadline(server, connect):
     server.script = deque([QUEUE_FULL, QUEUE_FULL])
     connect(server.address, timeout=20.0, retry=RetryPolicy(initial=0.0)).translate("a")
     for seen, left in zip(server.time_remaining, [20.0, 17.5, 15.0], strict=True):
         assert left - 1.5 < seen <= left + 0.1  # the server's own clock is the real one
 
 
-def test_a_list_has_one_deadline_and_an_iteration_one_for_each_request(server: FakeServer, connect, time):
+def test_a_list_has_one_deadline_and_an_iteration_one_for_each_request(server, connect, time):
     server.script = deque([QUEUE_FULL])
     client = connect(server.address, batch_size=1, concurrency=1, timeout=20.0, retry=RetryPolicy(initial=0.0))
     client.translate(["a", "b"])
@@ -102,14 +101,14 @@ def test_a_list_has_one_deadline_and_an_iteration_one_for_each_request(server: F
     assert all(seen > 18.0 for seen in server.time_remaining[3:])
 
 
-def test_no_answer_is_a_deadline_exceeded(server: FakeServer, connect):
+def test_no_answer_is_a_deadline_exceeded(server, connect):
     server.always = server.hang
     with pytest.raises(DeadlineExceeded, match=f"^no answer from {server.address} before the deadline$"):
         connect(server.address).translate("a", timeout=0.2)
     assert server.cancelled.wait(PATIENCE)
 
 
-def test_no_attempt_begins_after_the_deadline(server: FakeServer, connect, time):
+def test_no_attempt_begins_after_the_deadline(server, connect, time):
     server.always = QUEUE_FULL
     time.oversleeps = 1.0
     with pytest.raises(DeadlineExceeded):
@@ -118,7 +117,7 @@ def test_no_attempt_begins_after_the_deadline(server: FakeServer, connect, time)
     assert len(server.requests) == 1
 
 
-def test_a_refused_connection_is_tried_again_and_names_the_address(connect, refused: str, time):
+def test_a_refused_connection_is_tried_again_and_names_the_address(connect, refused, time):
     with pytest.raises(Unavailable, match=f"^cannot reach {refused}: connection refused$"):
         connect(refused, retry=RetryPolicy(attempts=3)).translate("a")
     assert len(time.pauses) == 2
@@ -139,14 +138,14 @@ def test_the_default_bridges_a_restart():
     assert sum(pauses) > 3
 
 
-def test_an_iteration_waits_for_room_beyond_its_attempts(server: FakeServer, connect, time):
+def test_an_iteration_waits_for_room_beyond_its_attempts(server, connect, time):
     server.script = deque([QUEUE_FULL] * 20)
     client = connect(server.address, batch_size=1, concurrency=1, retry=RetryPolicy(attempts=2))
     assert [str(each) for each in client.translate_iter(["a"])] == ["<a>"]
     assert len(time.pauses) == 20
 
 
-def test_waiting_for_room_leaves_the_attempts_for_failures(server: FakeServer, connect, time):
+def test_waiting_for_room_leaves_the_attempts_for_failures(server, connect, time):
     server.script = deque([QUEUE_FULL] * 3 + [UNAVAILABLE] * 2)
     client = connect(server.address, batch_size=1, retry=RetryPolicy(attempts=2))
     with pytest.raises(Unavailable):
@@ -154,7 +153,7 @@ def test_waiting_for_room_leaves_the_attempts_for_failures(server: FakeServer, c
     assert len(server.requests) == 5
 
 
-def test_an_iteration_waits_for_room_up_to_its_deadline(server: FakeServer, connect, time):
+def test_an_iteration_waits_for_room_up_to_its_deadline(server, connect, time):
     server.always = QUEUE_FULL
     client = connect(server.address, batch_size=1, retry=RetryPolicy(initial=0.0))
     with pytest.raises(QueueFull):
@@ -163,12 +162,12 @@ def test_an_iteration_waits_for_room_up_to_its_deadline(server: FakeServer, conn
 
 
 @pytest.mark.parametrize("timeout", [None, 1e10, 1e300, 10**400])
-def test_no_timeout_and_a_huge_one_are_no_deadline(server: FakeServer, connect, timeout: float | None):
+def test_no_timeout_and_a_huge_one_are_no_deadline(server, connect, timeout):
     assert connect(server.address, timeout=timeout).translate("a").text == "<a>"
     assert server.time_remaining[0] > 1e6
 
 
-def test_no_pause_overflows(server: FakeServer, connect, time):
+def test_no_pause_overflows(server, connect, time):
     full = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(300_000_000_000))
     server.script = deque([full])
     policy = RetryPolicy(initial=1e300, maximum=float("inf"), longest_wait=float("inf"))
@@ -177,7 +176,7 @@ def test_no_pause_overflows(server: FakeServer, connect, time):
 
 
 @pytest.mark.parametrize("patient", [False, True])
-def test_a_server_cannot_ask_to_wait_for_hours(server: FakeServer, connect, time, patient):
+def test_a_server_cannot_ask_to_wait_for_hours(server, connect, time, patient):
     server.script = deque([fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(61))])
     client = connect(server.address, batch_size=1)
     with pytest.raises(QueueFull) as caught:
@@ -186,10 +185,6 @@ def test_a_server_cannot_ask_to_wait_for_hours(server: FakeServer, connect, time
     assert time.pauses == []
     with pytest.raises(ValueError, match="longest_wait"):
         RetryPolicy(longest_wait=-1.0)
-
-
-def test_a_policy_has_no_largest_number_of_attempts():
-    assert RetryPolicy().pause(Unavailable("x"), 10_000, 1.0) == 5.0
 
 
 # From a status to an exception.
@@ -212,7 +207,7 @@ CODES = {
 
 
 @pytest.mark.parametrize(("code", "kind"), CODES.items(), ids=lambda value: getattr(value, "name", value))
-def test_every_status_has_its_exception(server: FakeServer, connect, code, kind: str):
+def test_every_status_has_its_exception(server, connect, code, kind):
     client = connect(server.address, retry=translane.RetryPolicy(attempts=1))
     server.script = deque([fails(code, "what happened", reason("SOME_REASON")), fails(code, "what happened")])
     with pytest.raises(TranslaneError) as ours:
@@ -231,7 +226,7 @@ def test_every_status_has_its_exception(server: FakeServer, connect, code, kind:
     assert foreign.value.reason == ""
 
 
-def test_all_violations_arrive_in_order(server: FakeServer, connect):
+def test_all_violations_arrive_in_order(server, connect):
     server.always = refuses(("texts[3]", "too long"), ("options.beam_size", "at most 1"))
     with pytest.raises(InvalidArgument) as caught:
         connect(server.address).translate("a")
@@ -242,7 +237,7 @@ def test_all_violations_arrive_in_order(server: FakeServer, connect):
     )
 
 
-def test_a_reason_of_another_domain_is_not_ours(server: FakeServer, connect):
+def test_a_reason_of_another_domain_is_not_ours(server, connect):
     server.always = fails(grpc.StatusCode.NOT_FOUND, "x", reason("ROUTE", domain="proxy.example"))
     with pytest.raises(translane.NotFound) as caught:
         connect(server.address).translate("a")
@@ -265,7 +260,7 @@ class FakeFailure(grpc.RpcError):
 
 
 @pytest.mark.parametrize("payload", [b"\xff\xff", b"\x08\x05"], ids=["garbage", "of another code"])
-def test_unsound_details_are_ignored(payload: bytes):
+def test_unsound_details_are_ignored(payload):
     failure = FakeFailure(grpc.StatusCode.INTERNAL, "x", (("grpc-status-details-bin", payload),))
     assert str(exception_from(failure, connection=Connection("here"))) == "here:50051 answered INTERNAL: x"
 
@@ -283,14 +278,14 @@ def test_unsound_details_are_ignored(payload: bytes):
         (None, "no reason given"),
     ],
 )
-def test_why_a_server_cannot_be_reached_is_told_briefly(details, cause: str):
+def test_why_a_server_cannot_be_reached_is_told_briefly(details, cause):
     error = exception_from(FakeFailure(grpc.StatusCode.UNAVAILABLE, details), connection=Connection("here:1"))
     assert isinstance(error, Unavailable)
     assert str(error) == f"cannot reach here:1: {cause}"
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_an_answer_that_a_proxy_breaks_off_may_be_asked_for_again(number: int):
+def test_an_answer_that_a_proxy_breaks_off_may_be_asked_for_again(number):
     failure = FakeFailure(grpc.StatusCode.INTERNAL, f"Received RST_STREAM with error code {number}")
     error = exception_from(failure, connection=Connection("here"))
     assert isinstance(error, Unavailable)
@@ -304,7 +299,7 @@ def test_an_error_without_code_or_details_is_told():
     assert str(exception_from(FakeFailure(None), connection=Connection("here"))) == "here:50051 answered UNKNOWN"
 
 
-def test_errors_can_be_pickled(server: FakeServer, connect):
+def test_errors_can_be_pickled(server, connect):
     server.always = fails(
         grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(1), bad_fields(("texts", "x"))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
@@ -19,13 +19,13 @@ from translane import AsyncClient, Cancelled, Client, RetryPolicy, Unavailable
 
 
 @pytest.fixture
-def servers() -> Iterator[list[FakeServer]]:
+def servers():
     with FakeServer().start() as first, FakeServer().start() as second:
         yield [first, second]
 
 
 @pytest.fixture
-def several(servers: list[FakeServer]) -> list[str]:
+def several(servers):
     return [server.address for server in servers]
 
 
@@ -41,7 +41,7 @@ def until_all_have_calls(translate: Callable[[str], object], servers: list[FakeS
         server.requests.clear()
 
 
-def test_calls_streams_scores_and_batches_take_servers_in_turn(servers, several: list[str], connect):
+def test_calls_streams_scores_and_batches_take_servers_in_turn(servers, several, connect):
     client = connect(several, batch_size=1)
     until_all_have_calls(client.translate, servers)
     for _ in range(10):
@@ -58,7 +58,7 @@ CANNOT_SERVE = fails(grpc.StatusCode.UNAVAILABLE, "the model is failing", reason
 @pytest.mark.parametrize(
     ("refusal", "longest"), [(CANNOT_SERVE, 0.0), (fails(grpc.StatusCode.UNAVAILABLE, "of a proxy"), 0.05)]
 )
-def test_another_server_answers_what_one_refuses(servers, several: list[str], connect, time, refusal, longest: float):
+def test_another_server_answers_what_one_refuses(servers, several, connect, time, refusal, longest):
     client = connect(several)
     until_all_have_calls(client.translate, servers)
     servers[0].always = refusal
@@ -79,7 +79,7 @@ def test_no_call_of_many_waits_at_a_server_that_refuses(servers, several: list[s
     assert len(servers[0].requests) > 50
 
 
-def test_where_no_server_serves_the_back_off_is_as_ever(servers, several: list[str], connect, time):
+def test_where_no_server_serves_the_back_off_is_as_ever(servers, several, connect, time):
     client = connect(several, retry=RetryPolicy(attempts=3, initial=1.0))
     until_all_have_calls(client.translate, servers)
     for server in servers:
@@ -95,7 +95,7 @@ def test_where_no_server_serves_the_back_off_is_as_ever(servers, several: list[s
     assert client.translate("a").text == "<a>"
 
 
-def test_a_call_that_all_servers_refuse_ends_though_others_are_answered(servers, several: list[str]):
+def test_a_call_that_all_servers_refuse_ends_though_others_are_answered(servers, several):
     settled = threading.Event()
 
     def behave(request, context):
@@ -135,7 +135,7 @@ def test_what_is_no_reason_to_ask_another_server_at_once(servers, several, conne
     assert time.pauses[:1] == pauses
 
 
-def test_a_server_that_is_gone_costs_no_call(servers, several: list[str], connect):
+def test_a_server_that_is_gone_costs_no_call(servers, several, connect):
     client = connect(several)
     until_all_have_calls(client.translate, servers)
     servers[0].stop()
@@ -183,12 +183,12 @@ def test_connections_that_end_by_age_cost_no_call(connect):
 
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
-def test_every_command_takes_several_servers(several: list[str], refused: str, argv: list[str]):
+def test_every_command_takes_several_servers(several, refused, argv):
     assert Command(f"{refused},{several[0]}")(*argv) == 0
     assert Command(refused)(*argv, "--server", f"{several[0]}, {several[1]}") == 0
 
 
-def test_bench_loads_several_servers(servers, several: list[str]):
+def test_bench_loads_several_servers(servers, several):
     command = Command(",".join(several))
     assert command("bench", "--clients", "4", "--duration", "500ms", "--warm-up", "100ms") == 0
     counts = [len(server.requests) for server in servers]
@@ -199,7 +199,7 @@ def test_bench_loads_several_servers(servers, several: list[str]):
 
 
 @pytest.mark.parametrize(("texts", "threads"), [("a", 0), (["a"] * 2, 0), (["a"] * 6, 3)])
-def test_only_several_requests_take_threads(server: FakeServer, texts, threads: int):
+def test_only_several_requests_take_threads(server, texts, threads):
     seen = 0
 
     def counting(request, context):
@@ -215,7 +215,7 @@ def test_only_several_requests_take_threads(server: FakeServer, texts, threads: 
     assert seen == threads
 
 
-def test_closing_ends_a_call_of_another_thread(server: FakeServer):
+def test_closing_ends_a_call_of_another_thread(server):
     server.always = server.hang
     client = Client(server.address)
     with ThreadPoolExecutor(1) as pool:
@@ -227,7 +227,7 @@ def test_closing_ends_a_call_of_another_thread(server: FakeServer):
     assert server.cancelled.wait(PATIENCE)
 
 
-def test_leaving_ends_a_pause(refused: str):
+def test_leaving_ends_a_pause(refused):
     policy = RetryPolicy(initial=60.0, maximum=60.0)
     failed = threading.Event()
 
@@ -246,7 +246,7 @@ def test_leaving_ends_a_pause(refused: str):
             list(client.translate_iter(texts()))  # would take minutes if it waited for the pause
 
 
-async def test_cancelling_a_task_cancels_its_calls(server: FakeServer):
+async def test_cancelling_a_task_cancels_its_calls(server):
     server.always = server.hang
     async with AsyncClient(server.address, batch_size=1) as client:
         task = asyncio.create_task(client.translate(["a", "b"]))
@@ -257,7 +257,7 @@ async def test_cancelling_a_task_cancels_its_calls(server: FakeServer):
         assert await asyncio.to_thread(server.cancelled.wait, 10)
 
 
-async def test_closing_ends_a_call_of_another_task(server: FakeServer):
+async def test_closing_ends_a_call_of_another_task(server):
     server.always = server.hang
     client = AsyncClient(server.address)
     task = asyncio.create_task(client.translate("a"))
@@ -267,7 +267,7 @@ async def test_closing_ends_a_call_of_another_task(server: FakeServer):
         await task
 
 
-async def test_texts_may_come_asynchronously(server: FakeServer):
+async def test_texts_may_come_asynchronously(server):
     given = [*["x" * 500_000] * 3, *"abc"]
 
     async def texts():

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import BROKEN, PATIENCE, QUEUE_FULL, UNAVAILABLE, FakeServer, breaks_off, fails
+from unit.client.fake_server import BROKEN, PATIENCE, QUEUE_FULL, UNAVAILABLE, breaks_off, fails
 
 from translane import (
     AsyncClient,
@@ -34,7 +34,7 @@ def translates(*deltas: str):
     ]
 
 
-def test_deltas_arrive_in_order_and_the_translation_last(server: FakeServer, connect):
+def test_deltas_arrive_in_order_and_the_translation_last(server, connect):
     with connect(server.address).translate_stream("猫 👩‍👩‍👧") as stream:
         with pytest.raises(RuntimeError, match="has not ended"):
             _ = stream.result
@@ -46,13 +46,13 @@ def test_deltas_arrive_in_order_and_the_translation_last(server: FakeServer, con
     assert result.timing == Timing(queue=0.0, encode=0.0, decode=0.0, total=2.0)
 
 
-def test_a_delta_is_there_before_the_next_one_is_decoded(server: FakeServer, connect):
+def test_a_delta_is_there_before_the_next_one_is_decoded(server, connect):
     server.always = server.hang_after(2)
     with connect(server.address).translate_stream("a") as stream:
         assert [next(stream), next(stream)] == ["<", "a"]
 
 
-def test_empty_deltas_are_left_out(server: FakeServer, connect):
+def test_empty_deltas_are_left_out(server, connect):
     server.always = lambda request, context: [
         pb.TranslateStreamResponse(),
         pb.TranslateStreamResponse(text_delta="a"),
@@ -64,7 +64,7 @@ def test_empty_deltas_are_left_out(server: FakeServer, connect):
     assert stream.result.timing is None
 
 
-def test_the_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
+def test_the_request_holds_what_was_set_and_nothing_else(server, connect):
     client = connect(server.address)
     list(client.translate_stream("a"))
     settings: dict[str, Any] = {"model": "m", "source_language": "zh", "target_language": "en", "priority": -3}
@@ -80,14 +80,14 @@ def test_the_request_holds_what_was_set_and_nothing_else(server: FakeServer, con
     ("text", "settings", "message"),
     [(b"a", {}, "text must be a str"), ("a", {"beams": 3}, "beams"), ("a", {"timeout": 0}, "timeout")],
 )
-def test_arguments_that_make_no_sense_are_named_at_once(connect, refused: str, text, settings, message: str):
+def test_arguments_that_make_no_sense_are_named_at_once(connect, refused, text, settings, message):
     with pytest.raises((TypeError, ValueError), match=message):
         connect(refused).translate_stream(text, **settings)
 
 
 @pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
 @pytest.mark.parametrize("count", [0, 1, 3, 7])  # of messages before the failure; seven are the whole text
-def test_a_stream_that_breaks_off_goes_on_where_it_was(server: FakeServer, connect, time, failure, count: int):
+def test_a_stream_that_breaks_off_goes_on_where_it_was(server, connect, time, failure, count):
     server.script = deque([breaks_off(count, failure)])
     stream = connect(server.address).translate_stream("a\r\n猫c")
     assert list(stream) == list("<a\r\n猫c>")
@@ -96,21 +96,21 @@ def test_a_stream_that_breaks_off_goes_on_where_it_was(server: FakeServer, conne
     assert len(time.pauses) == 1
 
 
-def test_a_stream_may_break_off_several_times(server: FakeServer, connect):
+def test_a_stream_may_break_off_several_times(server, connect):
     server.script = deque([breaks_off(count, UNAVAILABLE) for count in (3, 1, 4)])
     assert list(connect(server.address).translate_stream("abcd")) == list("<abcd>")
     assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("deltas", [("<abc>",), ("<a", "bc>"), ("", "<", "ab", "", "c>")])
-def test_the_repetition_may_be_cut_elsewhere(server: FakeServer, connect, deltas):
+def test_the_repetition_may_be_cut_elsewhere(server, connect, deltas):
     server.script = deque([breaks_off(2, UNAVAILABLE), translates(*deltas)])
     stream = connect(server.address).translate_stream("abc")
     assert "".join(stream) == stream.result.text == "<abc>"
 
 
 @pytest.mark.parametrize("deltas", [("<x",), ("<", "", "xb"), ("<ax", "bc>"), ("<",), ()])
-def test_a_repetition_with_another_text_is_not_handed_out(server: FakeServer, connect, deltas):
+def test_a_repetition_with_another_text_is_not_handed_out(server, connect, deltas):
     server.script = deque([breaks_off(3, UNAVAILABLE), translates(*deltas)])
     stream = connect(server.address).translate_stream("abc")
     assert [next(stream), next(stream), next(stream)] == ["<", "a", "b"]
@@ -121,7 +121,7 @@ def test_a_repetition_with_another_text_is_not_handed_out(server: FakeServer, co
     assert len(server.requests) == 2
 
 
-def test_what_no_retry_overcomes_is_raised_after_a_delta_too(server: FakeServer, connect, time):
+def test_what_no_retry_overcomes_is_raised_after_a_delta_too(server, connect, time):
     server.script = deque([breaks_off(2, BROKEN)])
     stream = connect(server.address).translate_stream("abc")
     assert [next(stream), next(stream)] == ["<", "a"]
@@ -131,7 +131,7 @@ def test_what_no_retry_overcomes_is_raised_after_a_delta_too(server: FakeServer,
     assert time.pauses == []
 
 
-def test_attempts_of_a_stream_that_breaks_off_are_used_up(server: FakeServer, connect):
+def test_attempts_of_a_stream_that_breaks_off_are_used_up(server, connect):
     server.always = breaks_off(2, UNAVAILABLE)
     stream = connect(server.address, retry=RetryPolicy(attempts=3)).translate_stream("abc")
     assert [next(stream), next(stream)] == ["<", "a"]
@@ -140,7 +140,7 @@ def test_attempts_of_a_stream_that_breaks_off_are_used_up(server: FakeServer, co
     assert len(server.requests) == 3
 
 
-def test_the_deadline_is_that_of_the_whole_stream(server: FakeServer, connect):
+def test_the_deadline_is_that_of_the_whole_stream(server, connect):
     server.always = server.hang_after(1)
     stream = connect(server.address).translate_stream("a", timeout=0.3)
     assert next(stream) == "<"
@@ -149,7 +149,7 @@ def test_the_deadline_is_that_of_the_whole_stream(server: FakeServer, connect):
     assert server.cancelled.wait(PATIENCE)
 
 
-def test_leaving_the_block_cancels_the_call(server: FakeServer, connect):
+def test_leaving_the_block_cancels_the_call(server, connect):
     server.always = server.hang_after(1)
     with connect(server.address).translate_stream("a") as stream:
         next(stream)
@@ -158,14 +158,14 @@ def test_leaving_the_block_cancels_the_call(server: FakeServer, connect):
         _ = stream.result
 
 
-def test_closing_before_the_first_delta_makes_no_call(server: FakeServer, connect):
+def test_closing_before_the_first_delta_makes_no_call(server, connect):
     stream = connect(server.address).translate_stream("a")
     stream.close()
     stream.close()
     assert server.requests == []
 
 
-def test_dropping_a_stream_cancels_the_call(server: FakeServer):
+def test_dropping_a_stream_cancels_the_call(server):
     server.always = server.hang_after(1)
     with Client(server.address) as client:
         gc.disable()  # it does not take the garbage collector
@@ -178,7 +178,7 @@ def test_dropping_a_stream_cancels_the_call(server: FakeServer):
 
 
 @pytest.mark.parametrize("closes", ["stream", "client"])
-def test_closing_ends_the_wait_of_another_thread(server: FakeServer, closes: str):
+def test_closing_ends_the_wait_of_another_thread(server, closes):
     server.always = server.hang_after(1)
     client = Client(server.address)
     stream = client.translate_stream("a")
@@ -192,7 +192,7 @@ def test_closing_ends_the_wait_of_another_thread(server: FakeServer, closes: str
     client.close()
 
 
-async def test_cancelling_a_task_cancels_its_stream(server: FakeServer):
+async def test_cancelling_a_task_cancels_its_stream(server):
     server.always = server.hang_after(1)
     async with AsyncClient(server.address) as client:
 
@@ -207,7 +207,7 @@ async def test_cancelling_a_task_cancels_its_stream(server: FakeServer):
         assert await asyncio.to_thread(server.cancelled.wait, 10)
 
 
-async def test_dropping_an_asynchronous_stream_cancels_the_call(server: FakeServer):
+async def test_dropping_an_asynchronous_stream_cancels_the_call(server):
     server.always = server.hang_after(1)
     async with AsyncClient(server.address) as client:
         async for _ in client.translate_stream("a"):
@@ -216,7 +216,7 @@ async def test_dropping_an_asynchronous_stream_cancels_the_call(server: FakeServ
 
 
 @pytest.mark.parametrize("closes", ["stream", "client"])
-async def test_closing_ends_the_wait_of_another_task(server: FakeServer, closes: str):
+async def test_closing_ends_the_wait_of_another_task(server, closes):
     server.always = server.hang_after(1)
     client = AsyncClient(server.address)
     stream = client.translate_stream("a")
@@ -234,7 +234,7 @@ async def test_closing_ends_the_wait_of_another_task(server: FakeServer, closes:
     await client.close()
 
 
-async def test_closing_during_a_pause_ends_the_attempts(server: FakeServer):
+async def test_closing_during_a_pause_ends_the_attempts(server):
     server.always = UNAVAILABLE
     paused = asyncio.Event()
 

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -19,7 +18,7 @@ from translane import Client, Connection, Unavailable
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
+def authority(tmp_path):
     return Authority(tmp_path)
 
 
@@ -31,7 +30,7 @@ def message_of(connect, address: str, **options) -> str:
     return str(caught.value).removeprefix(prefix)
 
 
-def test_a_server_with_a_trusted_certificate(connect, authority: Authority):
+def test_a_server_with_a_trusted_certificate(connect, authority):
     with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
         client = connect(server.address, ca=authority.file)
         assert client.translate("a").text == "<a>"
@@ -39,7 +38,7 @@ def test_a_server_with_a_trusted_certificate(connect, authority: Authority):
         assert [score.total_log_prob for score in client.score([("a", "b")])] == [-2.0]
 
 
-def test_mutual_tls(connect, authority: Authority, tmp_path: Path):
+def test_mutual_tls(connect, authority, tmp_path):
     strangers = Authority(tmp_path, "strangers")
     own, strange = authority.files("client"), strangers.files("client", stem="strange")
     with FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority)) as server:
@@ -51,7 +50,7 @@ def test_mutual_tls(connect, authority: Authority, tmp_path: Path):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority, tmp_path, several: bool):
+def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority, tmp_path, several):
     def told(names: list[str], trusted: Authority, **settings) -> str:
         with FakeServer().start(authority.server_credentials(*names, **settings)) as server:
             address = f"{server.address},{server.address.replace('127.0.0.1', '127.0.0.2')}"
@@ -68,13 +67,13 @@ def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority,
         assert time.pauses == []
 
 
-def test_the_name_that_servers_have(connect, authority: Authority):
+def test_the_name_that_servers_have(connect, authority):
     with FakeServer().start(authority.server_credentials("translane.example")) as server:
         client = connect(server.address, ca=authority.file, server_name="translane.example")
         assert client.translate("a").text == "<a>"
 
 
-def test_one_side_without_tls(connect, authority: Authority):
+def test_one_side_without_tls(connect, authority):
     with FakeServer().start() as server:
         assert message_of(connect, server.address, ca=authority.file) == "it does not speak TLS"
     with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
@@ -85,7 +84,7 @@ def test_one_side_without_tls(connect, authority: Authority):
         assert message == "its TLS certificate is not signed by an authority that the client trusts"
 
 
-def test_new_certificates_are_taken_without_a_new_client(authority: Authority, tmp_path: Path):
+def test_new_certificates_are_taken_without_a_new_client(authority, tmp_path):
     others = Authority(tmp_path, "others")
     own = authority.files("client")
     trusted = tmp_path / "trusted.pem"
@@ -110,7 +109,7 @@ def test_new_certificates_are_taken_without_a_new_client(authority: Authority, t
         assert answers == ["<long>"]
 
 
-def test_files_that_do_not_fit_together_yet_change_nothing(authority: Authority, tmp_path: Path):
+def test_files_that_do_not_fit_together_yet_change_nothing(authority, tmp_path):
     own = authority.files("client")
     connection = Connection("example.org", ca=authority.file, cert=own.cert, key=own.key)
     next_pair = authority.files("client", stem="next")
@@ -149,7 +148,7 @@ def test_files_that_do_not_fit_together_yet_change_nothing(authority: Authority,
         ),
     ],
 )
-def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, monkeypatch, options, message: str):
+def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     authority.files("client")
     authority.files("client", stem="other")
@@ -164,7 +163,7 @@ def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, mo
 
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
-def test_every_command_speaks_tls(authority: Authority, argv: list[str]):
+def test_every_command_speaks_tls(authority, argv):
     with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
         command = Command(server.address)
         assert command(*argv, "--ca", str(authority.file)) == 0
@@ -173,7 +172,7 @@ def test_every_command_speaks_tls(authority: Authority, argv: list[str]):
         assert command(*argv) == 0
 
 
-def test_the_commands_name_their_flags(authority: Authority):
+def test_the_commands_name_their_flags(authority):
     command = Command("example.org")
     assert command("models", "--no-tls", "--ca", str(authority.file)) == 1
     assert command.err == "translane models: --tls, --ca: without TLS there are no certificates\n"
@@ -195,11 +194,11 @@ class Keys:
 
 
 @pytest.fixture
-def keys(server: FakeServer) -> Keys:
+def keys(server):
     return Keys(server)
 
 
-def test_each_call_shows_the_token(server: FakeServer, keys: Keys, connect):
+def test_each_call_shows_the_token(server, keys, connect):
     client = connect(server.address, token="tl_abc-123")
     client.translate("a")
     assert "".join(client.translate_stream("b")) == "<b>"
@@ -209,7 +208,7 @@ def test_each_call_shows_the_token(server: FakeServer, keys: Keys, connect):
     assert keys.shown[-1] == ""
 
 
-def test_a_file_is_read_again_when_it_changes(server: FakeServer, keys: Keys, connect, tmp_path: Path):
+def test_a_file_is_read_again_when_it_changes(server, keys, connect, tmp_path):
     file = tmp_path / "token"
     file.write_text("first\n")
     client = connect(server.address, token_file=file)
@@ -226,7 +225,7 @@ def test_a_file_is_read_again_when_it_changes(server: FakeServer, keys: Keys, co
     assert keys.shown == [f"Bearer {token}" for token in ("first", "second", "second", "second", "third")]
 
 
-def test_an_attempt_after_a_failure_shows_the_token_of_now(server: FakeServer, keys: Keys, connect, tmp_path: Path):
+def test_an_attempt_after_a_failure_shows_the_token_of_now(server, keys, connect, tmp_path):
     file = tmp_path / "token"
     file.write_text("first")
 
@@ -239,7 +238,7 @@ def test_an_attempt_after_a_failure_shows_the_token_of_now(server: FakeServer, k
     assert keys.shown == ["Bearer second"]
 
 
-def test_a_token_within_a_machine_takes_no_proxy(server: FakeServer, keys: Keys, connect, monkeypatch):
+def test_a_token_within_a_machine_takes_no_proxy(server, keys, connect, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
         for name in ("grpc_proxy", "https_proxy", "no_proxy", "no_grpc_proxy"):
@@ -252,7 +251,7 @@ def test_a_token_within_a_machine_takes_no_proxy(server: FakeServer, keys: Keys,
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:1", "dns:///example.org", "localhost,example.org"])
-def test_a_token_does_not_travel_over_plain_text(address: str, tmp_path: Path):
+def test_a_token_does_not_travel_over_plain_text(address, tmp_path):
     with pytest.raises(ValueError, match=r"^token: a token over plain text can be read on its way to ") as caught:
         Client(address, token="secret")
     assert "secret" not in str(caught.value)
@@ -264,7 +263,7 @@ def test_a_token_does_not_travel_over_plain_text(address: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("token", ["", " ", "two words", "line\nbreak", "schlüssel", "x" * 4097, "a=b"])
-def test_what_can_be_no_token(token: str, tmp_path: Path):
+def test_what_can_be_no_token(token, tmp_path):
     file = tmp_path / "token"
     file.write_text(token)
     for options, begins in (({"token": token}, "token: it"), ({"token_file": file}, f"token_file: {file}")):
@@ -273,7 +272,7 @@ def test_what_can_be_no_token(token: str, tmp_path: Path):
         assert token.strip() == "" or token not in str(caught.value)
 
 
-def test_wrong_settings(tmp_path: Path):
+def test_wrong_settings(tmp_path):
     with pytest.raises(ValueError, match=r"^token, token_file: they exclude each other$"):
         Client("localhost", token="a", token_file=tmp_path)
     with pytest.raises(ValueError, match=r"^token_file: .* cannot be read: No such file or directory$"):
@@ -281,10 +280,10 @@ def test_wrong_settings(tmp_path: Path):
 
 
 @pytest.fixture
-def shown(server: FakeServer, keys: Keys, command: Command) -> Callable[..., str]:
+def shown(server, keys, command):
     """The key that a command shows."""
 
-    def run(*argv: str, **environ: str) -> str:
+    def run(*argv, **environ):
         command.environ |= environ
         assert command("translate", "a", *argv) == 0
         return keys.shown[-1]
@@ -292,7 +291,7 @@ def shown(server: FakeServer, keys: Keys, command: Command) -> Callable[..., str
     return run
 
 
-def test_the_command_has_tokens_from_files_and_the_environment(shown, tmp_path: Path):
+def test_the_command_has_tokens_from_files_and_the_environment(shown, tmp_path):
     file = tmp_path / "token"
     file.write_text("from-file")
     assert shown(TRANSLANE_CLIENT_TOKEN="from-environment") == "Bearer from-environment"
@@ -301,14 +300,14 @@ def test_the_command_has_tokens_from_files_and_the_environment(shown, tmp_path: 
 
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["translate", "--stream", "a"], ["score", "a", "b"], ["bench"]])
-def test_the_command_says_where_a_key_goes(server: FakeServer, command: Command, argv: list[str]):
+def test_the_command_says_where_a_key_goes(server, command, argv):
     server.always = fails(grpc.StatusCode.UNAUTHENTICATED, "a key is needed", reason("MISSING_KEY"))
     assert command(*argv) == 1
     expected = f"translane {argv[0]}: a key is needed (--token-file FILE, or TRANSLANE_CLIENT_TOKEN)"
     assert command.err.splitlines()[0].startswith(expected)
 
 
-def test_the_command_refuses_a_token_over_plain_text(command: Command):
+def test_the_command_refuses_a_token_over_plain_text(command):
     command.environ |= {"TRANSLANE_CLIENT_TOKEN": "secret", "TRANSLANE_CLIENT_SERVER": "example.org"}
     assert command("translate", "a") == 1
     assert command.err == (
@@ -317,7 +316,7 @@ def test_the_command_refuses_a_token_over_plain_text(command: Command):
     )
 
 
-def test_client_and_bench_show_the_token_over_mutual_tls(tmp_path: Path):
+def test_client_and_bench_show_the_token_over_mutual_tls(tmp_path):
     authority = Authority(tmp_path)
     own = authority.files("client")
     with FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority)) as server:

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from unit.client.fake_server import PATIENCE, UNAVAILABLE, FakeServer, answer_to
+from unit.client.fake_server import UNAVAILABLE, FakeServer, answer_to
 
 from helpers.file_server import wait_until
 from translane import RetryPolicy
@@ -57,7 +57,7 @@ def told(server: FakeServer):
 
 
 @pytest.mark.parametrize("texts", ["a", ["a"] * 6])
-def test_each_attempt_has_a_span_that_the_server_is_told(server: FakeServer, provider, connect, spans, told, texts):
+def test_each_attempt_has_a_span_that_the_server_is_told(server, provider, connect, spans, told, texts):
     client = connect(server.address, batch_size=2, retry=RetryPolicy(initial=0.0))
     with provider.get_tracer("program").start_as_current_span("program") as program:
         client.translate(texts)
@@ -66,13 +66,3 @@ def test_each_attempt_has_a_span_that_the_server_is_told(server: FakeServer, pro
     assert [span.parent.span_id for span in calls] == [program.get_span_context().span_id] * count
     assert {span.context.span_id for span in calls} == set(told)
     assert sorted(span.status.is_ok for span in calls) == [False, *[True] * (count - 1)]
-
-
-def test_streams_go_on_and_end_as_without_spans(server: FakeServer, provider, connect, told):
-    client = connect(server.address, retry=RetryPolicy(initial=0.0))
-    assert "".join(client.translate_stream("a")) == "<a>"
-    assert len(set(told)) == 2
-    server.always = server.hang_after(1)
-    with client.translate_stream("a") as stream:
-        assert next(stream) == "<"
-    assert server.cancelled.wait(PATIENCE)

@@ -21,7 +21,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_client._requests import MOST_BYTES, batches, score_job, translate_job
 
 
-def test_one_text_gives_one_translation(server: FakeServer, connect):
+def test_one_text_gives_one_translation(server, connect):
     translation = connect(server.address).translate("我有一只猫")
     assert str(translation) == translation.text == "<我有一只猫>"
     assert translation.score == -0.5
@@ -33,13 +33,13 @@ def test_one_text_gives_one_translation(server: FakeServer, connect):
 
 
 @pytest.mark.parametrize("text", ["", " ", "a\nb", "\x00\x07", "👩‍👩‍👧 \u2028", "x" * 100_000])
-def test_any_unicode_travels_unchanged(server: FakeServer, connect, text: str):
+def test_any_unicode_travels_unchanged(server, connect, text):
     assert connect(server.address).translate(text).text == translated(text)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 50])
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_a_list_keeps_order_and_count(server: FakeServer, connect, count: int, concurrency: int):
+def test_a_list_keeps_order_and_count(server, connect, count, concurrency):
     texts = [f"text {index}" for index in range(count)]
     client = connect(server.address, batch_size=4, concurrency=concurrency)
     assert [each.text for each in client.translate(texts)] == [translated(text) for text in texts]
@@ -48,7 +48,7 @@ def test_a_list_keeps_order_and_count(server: FakeServer, connect, count: int, c
     assert server.most_running <= concurrency
 
 
-def test_the_first_batch_being_slowest_changes_no_order(server: FakeServer, connect):
+def test_the_first_batch_being_slowest_changes_no_order(server, connect):
     others_arrived = threading.Event()
 
     def slow(request, context):
@@ -64,7 +64,7 @@ def test_the_first_batch_being_slowest_changes_no_order(server: FakeServer, conn
     assert [str(each) for each in client.translate(["a", "b", "c", "d"])] == ["<a>", "<b>", "<c>", "<d>"]
 
 
-def test_batches_fit_the_servers_limit_which_is_asked_once(server: FakeServer, connect):
+def test_batches_fit_the_servers_limit_which_is_asked_once(server, connect):
     server.limits.max_request_texts = 3
     client = connect(server.address)
     for _ in range(2):
@@ -74,26 +74,26 @@ def test_batches_fit_the_servers_limit_which_is_asked_once(server: FakeServer, c
 
 
 @pytest.mark.parametrize(("waiting", "concurrency", "size"), [(20, 4, 5), (3, 4, 1), (1000, 4, 64)])
-def test_the_requests_under_way_fit_the_servers_queue(server: FakeServer, connect, waiting, concurrency, size):
+def test_the_requests_under_way_fit_the_servers_queue(server, connect, waiting, concurrency, size):
     server.limits.max_queue_size = waiting
     assert len(connect(server.address, concurrency=concurrency).translate(["a"] * 70)) == 70
     assert max(server.sizes()) == size
 
 
-def test_batches_stay_below_the_longest_message(server: FakeServer, connect):
+def test_batches_stay_below_the_longest_message(server, connect):
     long = "猫" * 100_000  # 300 kB each
     client = connect(server.address, concurrency=1)
     assert len(client.translate([long] * 8 + ["a"] * 3)) == 11
     assert server.sizes() == [3, 3, 5]
 
 
-def test_an_unset_limit_is_none(server: FakeServer, connect):
+def test_an_unset_limit_is_none(server, connect):
     server.limits.Clear()
     assert len(connect(server.address).translate(["a"] * 65)) == 65
     assert sorted(server.sizes()) == [1, 64]
 
 
-def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
+def test_a_request_holds_what_was_set_and_nothing_else(server, connect):
     client = connect(server.address)
     client.translate("a")
     client.translate(
@@ -136,7 +136,7 @@ def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, conne
         ([[None]], {}, r"texts\[0\]"),
     ],
 )
-def test_arguments_that_make_no_sense_are_named(server: FakeServer, connect, arguments, settings, message: str):
+def test_arguments_that_make_no_sense_are_named(server, connect, arguments, settings, message):
     with pytest.raises((TypeError, ValueError), match=message):
         connect(server.address).translate(*arguments, **settings)
     assert not server.requests
@@ -151,17 +151,17 @@ def test_arguments_that_make_no_sense_are_named(server: FakeServer, connect, arg
         (b"a", "text/plain", {"beams": 3}, "beams"),
     ],
 )
-def test_a_document_that_makes_no_sense_is_named(connect, refused: str, content, mime_type, options, message: str):
+def test_a_document_that_makes_no_sense_is_named(connect, refused, content, mime_type, options, message):
     with pytest.raises(TypeError, match=message):
         connect(refused).translate_document(content, mime_type, **options)
 
 
-def test_translate_iter_refuses_one_text(connect, refused: str):
+def test_translate_iter_refuses_one_text(connect, refused):
     with pytest.raises(TypeError):
         connect(refused).translate_iter("abc")
 
 
-def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeServer, connect):
+def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server, connect):
     server.by_text(**{"6": refuses(("texts[1]", "too long"))})
     translations = connect(server.address, batch_size=5, concurrency=2).translate_iter(str(n) for n in range(1000))
     received: list[str] = []
@@ -172,7 +172,7 @@ def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeS
     assert len(server.requests) <= 3
 
 
-def test_reading_runs_at_most_the_window_ahead(server: FakeServer, connect):
+def test_reading_runs_at_most_the_window_ahead(server, connect):
     read = 0
 
     def texts():
@@ -189,7 +189,7 @@ def test_reading_runs_at_most_the_window_ahead(server: FakeServer, connect):
     assert received == 200
 
 
-def test_leaving_early_cancels_what_is_under_way(server: FakeServer, connect):
+def test_leaving_early_cancels_what_is_under_way(server, connect):
     def first(request, context):
         server.wait_for_requests(3)
         return answer(request)
@@ -202,7 +202,13 @@ def test_leaving_early_cancels_what_is_under_way(server: FakeServer, connect):
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"concurrency": 0}, {"timeout": -1.0}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"batch_size": 0}, {"concurrency": 0}, {"timeout": -1.0}),
+        *({"connect_timeout": wrong} for wrong in (0, float("inf"), float("nan"))),
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(connect, settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         connect("localhost", **settings)
@@ -214,7 +220,7 @@ def test_credentials_make_the_channel_secure(connect):
         assert client.translate("a").text == "<a>"
 
 
-def test_what_a_later_protocol_says_is_unspecified(server: FakeServer, connect):
+def test_what_a_later_protocol_says_is_unspecified(server, connect):
     later: Any = 99
     hypothesis = pb.Hypothesis(text="a cat", finish_reason=later)
     treatment = pb.Treatment(terms=[pb.TermReport(source="猫", target="cat", outcome=later)])
@@ -231,7 +237,7 @@ def test_every_outcome_of_the_protocol_is_known():
     assert known | {"unspecified"} == {outcome.value for outcome in TermOutcome}
 
 
-def test_a_wrong_format_names_the_choices(server: FakeServer, connect):
+def test_a_wrong_format_names_the_choices(server, connect):
     with pytest.raises(ValueError, match="format must be one of text, html, markdown, xliff, not 'docx'"):
         connect(server.address).translate("a", format="docx")
     assert server.requests == []
@@ -245,7 +251,7 @@ def test_a_wrong_format_names_the_choices(server: FakeServer, connect):
         ("translate_stream", "\ud800", "text"),
     ],
 )
-def test_a_lone_surrogate_is_named_by_the_callers_index(server: FakeServer, connect, method, given, field: str):
+def test_a_lone_surrogate_is_named_by_the_callers_index(server, connect, method, given, field):
     with pytest.raises(InvalidArgument, match=f"{re.escape(field)} is not valid Unicode") as caught:
         getattr(connect(server.address, batch_size=2), method)(given)
     assert caught.value.field == field
@@ -260,13 +266,13 @@ def test_a_lone_surrogate_is_named_by_the_callers_index(server: FakeServer, conn
         ("translate_stream", "a", [pb.TranslateStreamResponse(text_delta="a")]),
     ],
 )
-def test_an_answer_that_breaks_the_protocol_is_refused(server: FakeServer, connect, method, given, answered):
+def test_an_answer_that_breaks_the_protocol_is_refused(server, connect, method, given, answered):
     server.always = lambda request, context: answered
     with pytest.raises(Internal, match=r"the server (answered|ended)"):
         list(getattr(connect(server.address), method)(given))
 
 
-def test_a_closed_client_refuses(server: FakeServer, connect):
+def test_a_closed_client_refuses(server, connect):
     client = connect(server.address)
     client.translate("a")
     client.close()
@@ -281,7 +287,7 @@ def test_a_closed_client_refuses(server: FakeServer, connect):
     st.integers(0, MOST_BYTES),
     st.booleans(),
 )
-def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, overhead: int, pairs: bool):
+def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, overhead, pairs):
     texts: list[Any] = [character * (size // len(character.encode())) for size, character in sizes]
     if pairs:
         job: Any = score_job({})
@@ -313,7 +319,7 @@ def test_both_clients_have_the_same_methods_and_parameters():
         ("[command(name, ['--help']) for name in ('translate', 'score', 'models', 'bench')]", {"grpc", "google"}),
     ],
 )
-def test_nothing_heavy_is_imported(statement: str, heavy: set[str]):
+def test_nothing_heavy_is_imported(statement, heavy):
     heavy |= {"numpy", "torch", "onnxruntime", "pydantic", "tqdm", "opentelemetry", "translane_server"}
     program = (
         "import sys\n"

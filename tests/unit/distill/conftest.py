@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -17,20 +14,20 @@ LINES = tuple(
 
 
 @pytest.fixture
-def teacher() -> Path:
+def teacher():
     """The bundled model, whose vocabularies a student can share; not to be written to."""
     return DEMO
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path):
     path = tmp_path / "text.tsv"
     path.write_text("".join(LINES), encoding="utf-8")
     return path
 
 
 @pytest.fixture
-def flags(teacher: Path, text: Path, tmp_path: Path) -> Callable[..., list[str]]:
+def flags(teacher, text, tmp_path):
     """Arguments of a run that takes a moment; keywords override them."""
 
     def flags(output: str = "out", **overrides: object) -> list[str]:
@@ -52,7 +49,7 @@ def flags(teacher: Path, text: Path, tmp_path: Path) -> Callable[..., list[str]]
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """A run sets the number of threads of the whole process."""
     before = torch.get_num_threads()
     yield

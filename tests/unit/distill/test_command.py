@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
-Flags = Callable[..., list[str]]
-
 
 def _records(output: Path) -> list[dict[str, Any]]:
     lines = (output / "translated" / "sources.jsonl").read_text(encoding="utf-8").splitlines()
@@ -38,9 +35,7 @@ def _pairs(output: Path) -> list[list[str]]:
     return [line.split("\t") for line in (output / "train.tsv").read_text(encoding="utf-8").splitlines()]
 
 
-def test_each_different_source_gets_the_translation_that_the_engine_gives_it(
-    flags: Flags, tmp_path: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_each_different_source_gets_the_translation_that_the_engine_gives_it(flags, tmp_path, teacher, capfd):
     assert main(flags(beam_size=1)) == 0
     bundle = load_bundle(teacher)
     tokenizer = load_tokenizer(bundle)
@@ -52,7 +47,7 @@ def test_each_different_source_gets_the_translation_that_the_engine_gives_it(
     assert "10 translations; 0 sources left out" in out
 
 
-def test_the_student_starts_from_the_teacher_and_trains(flags: Flags, tmp_path: Path, teacher: Path) -> None:
+def test_the_student_starts_from_the_teacher_and_trains(flags, tmp_path, teacher):
     out = tmp_path / "out"
     assert main(flags(beam_size=2, ffn_size=48)) == 0
     student, origin = load_checkpoint(out / "student"), BundleReader().read(teacher)
@@ -70,7 +65,7 @@ def test_the_student_starts_from_the_teacher_and_trains(flags: Flags, tmp_path: 
     assert load_checkpoint(tmp_path / "run" / "best").config == student.config
 
 
-def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags: Flags, tmp_path: Path) -> None:
+def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags, tmp_path):
     assert main(flags(beam_size=1, d_model=16)) == 0
     first = load_checkpoint(tmp_path / "out" / "student")
     assert (first.config.d_model, first.config.head_dim) == (16, 4)
@@ -80,7 +75,7 @@ def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Path, text: Path) -> None:
+def test_an_interrupted_run_goes_on_to_the_same_files(flags, tmp_path, text):
     """What translates ends with the command, and the next one goes on from its answers."""
     text.write_text("".join(f"{a}{b}\t-\n" for a in SOURCES for b in SOURCES), encoding="utf-8")
     slow = {"max_batch_size": 4, "max_length": 48}
@@ -103,7 +98,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Pa
     assert len(_records(tmp_path / "broken")) == len({a + b for a in SOURCES for b in SOURCES})
 
 
-def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags: Flags, tmp_path: Path) -> None:
+def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags, tmp_path):
     assert main(flags(beam_size=1)) == 0
     outputs, every = _records(tmp_path / "out"), _pairs(tmp_path / "out")
     assert main(flags(beam_size=1, resume=True, max_ratio=1.1, with_references=True)) == 0
@@ -115,7 +110,7 @@ def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags: Flags
     assert fewer[-1] == [SOURCES[-1], TARGETS[-1] * 3]
 
 
-def test_the_closest_of_several_translations_is_taken(flags: Flags, tmp_path: Path) -> None:
+def test_the_closest_of_several_translations_is_taken(flags, tmp_path):
     assert main(flags("first", nbest=4)) == 0
     outputs = [record["translation"] for record in _records(tmp_path / "first")]
     wanted = tmp_path / "wanted.tsv"  # whose targets are the last of each source's translations
@@ -126,16 +121,14 @@ def test_the_closest_of_several_translations_is_taken(flags: Flags, tmp_path: Pa
     assert [target for _, target in _pairs(tmp_path / "second")] == [texts[-1] for texts in outputs]
 
 
-def test_sources_alone_are_enough(flags: Flags, tmp_path: Path) -> None:
+def test_sources_alone_are_enough(flags, tmp_path):
     alone = tmp_path / "alone.txt.gz"
     alone.write_bytes(gzip.compress("".join(f"{source}\n" for source in SOURCES).encode()))
     assert main(flags(train=alone, beam_size=1)) == 0
     assert main(flags("refused", train=alone, with_references=True)) == 1
 
 
-def test_sources_that_the_teacher_cannot_take_are_counted(
-    flags: Flags, tmp_path: Path, text: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sources_that_the_teacher_cannot_take_are_counted(flags, tmp_path, text, capfd):
     text.write_text(f"{'好' * 30}\n{'长' * 5000}\n\u200b\n{SOURCES[0]}\n\tx\n", encoding="utf-8")
     assert main(flags(beam_size=1, bad_lines="skip")) == 0
     out, err = capfd.readouterr()
@@ -145,9 +138,7 @@ def test_sources_that_the_teacher_cannot_take_are_counted(
 
 
 @pytest.mark.slow
-def test_a_hugging_face_folder_teaches(
-    flags: Flags, tmp_path: Path, text: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hugging_face_folder_teaches(flags, tmp_path, text, capfd):
     """Its vocabularies are of another kind, so the student has its own."""
     text.write_text("".join(f"{line}\n" for line in corpus()[:40] if 10 < len(line) < 60), encoding="utf-8")
     folder = shutil.copytree(hugging_face_folder(FOREIGN_MODELS["BART"]), tmp_path / "bart")
@@ -165,15 +156,13 @@ def test_a_hugging_face_folder_teaches(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_translane_train_teaches(flags: Flags, tmp_path: Path) -> None:
+def test_a_checkpoint_of_translane_train_teaches(flags, tmp_path):
     folder = random_checkpoint(tmp_path / "checkpoint", decoder_layers=3, eos_bias=2.0)
     assert main(flags(teacher=folder, beam_size=1)) == 0
     assert load_checkpoint(tmp_path / "out" / "student").config.decoder_layers == 1
 
 
-def test_a_bundle_for_gpus_alone_is_refused(
-    flags: Flags, tmp_path: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bundle_for_gpus_alone_is_refused(flags, tmp_path, teacher, capfd):
     other = shutil.copytree(teacher, tmp_path / "other")
     manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
     (other / "manifest.json").write_text(json.dumps({**manifest, "precision": "bf16", "weight_storage": "bfloat16"}))
@@ -196,14 +185,7 @@ def test_a_bundle_for_gpus_alone_is_refused(
         ({"target_language": "fr"}, None, "--target-language: 'fr' is not a language of the model"),
     ],
 )
-def test_failures_are_one_sentence(
-    flags: Flags,
-    text: Path,
-    capfd: pytest.CaptureFixture[str],
-    overrides: dict[str, object],
-    content: bytes | None,
-    sentence: str,
-) -> None:
+def test_failures_are_one_sentence(flags, text, capfd, overrides, content, sentence):
     if content is not None:
         text.write_bytes(content)
     assert main(flags(**overrides)) in (1, 2)
@@ -212,9 +194,7 @@ def test_failures_are_one_sentence(
     assert sentence in last
 
 
-def test_translations_are_neither_overwritten_nor_mixed(
-    flags: Flags, tmp_path: Path, text: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_translations_are_neither_overwritten_nor_mixed(flags, tmp_path, text, teacher, capfd):
     assert main(flags(beam_size=1)) == 0
     good = _records(tmp_path / "out")
     other = shutil.copytree(teacher, tmp_path / "other")

@@ -40,16 +40,16 @@ def _student(teacher: Transformer, **sizes: Any) -> Transformer:
     ("theirs", "ours", "layers"),
     [(3, 3, [0, 1, 2]), (3, 1, [0]), (6, 2, [0, 5]), (6, 3, [0, 2, 5]), (3, 6, [0, 0, 1, 1, 2, 2]), (1, 2, [0, 0])],
 )
-def test_layers_are_spread_from_the_first_to_the_last(theirs: int, ours: int, layers: list[int]) -> None:
+def test_layers_are_spread_from_the_first_to_the_last(theirs, ours, layers):
     assert spread(theirs, ours) == layers
 
 
-def test_a_student_of_the_teachers_sizes_is_the_teacher() -> None:
+def test_a_student_of_the_teachers_sizes_is_the_teacher():
     teacher = random_model(TEACHER)
     assert torch.equal(_logits(_student(teacher)), _logits(teacher))
 
 
-def test_a_student_has_the_layers_it_is_said_to_have() -> None:
+def test_a_student_has_the_layers_it_is_said_to_have():
     teacher = random_model(TEACHER)
     student = _student(teacher, encoder_layers=2, decoder_layers=1)
     shorter = random_model(TEACHER)
@@ -59,7 +59,7 @@ def test_a_student_has_the_layers_it_is_said_to_have() -> None:
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_units_without_weight_are_the_first_to_go(gated: bool) -> None:
+def test_units_without_weight_are_the_first_to_go(gated):
     teacher = random_model(TEACHER.changed(gated=gated))
     with torch.no_grad():
         for layer in (*teacher.encoder.layers, *teacher.decoder.layers):
@@ -80,7 +80,7 @@ def test_units_without_weight_are_the_first_to_go(gated: bool) -> None:
         ({"norm": "pre"}, False),
     ],
 )
-def test_only_layers_and_inner_sizes_may_differ(sizes: dict[str, Any], possible: bool) -> None:
+def test_only_layers_and_inner_sizes_may_differ(sizes, possible):
     assert inherits(TEACHER.changed(**sizes), TEACHER) is possible
 
 
@@ -104,9 +104,7 @@ ENGLISH = ["It is a dog.", "He has a cat.", "I have a cat.", "I have a cat ."]
         ("这本书很有意思", 7, "Yes", 1, RATIO),
     ],
 )
-def test_pairs_that_teach_mistakes_are_left_out(
-    source: str, source_pieces: int, translation: str, pieces: int, reason: str
-) -> None:
+def test_pairs_that_teach_mistakes_are_left_out(source, source_pieces, translation, pieces, reason):
     assert why_unfit(source, translation, source_pieces, pieces, 10, 3.0) == reason
 
 
@@ -120,7 +118,7 @@ def test_pairs_that_teach_mistakes_are_left_out(
         ("zh-Hans", ["我是狗", "我有一只猫。"], "我有一只小猫。", 1),  # by characters
     ],
 )
-def test_the_closest_translation_is_taken(language: str, texts: list[str], reference: str, chosen: int) -> None:
+def test_the_closest_translation_is_taken(language, texts, reference, chosen):
     bleu = BLEU(tokenize=bleu_tokenizer(language), effective_order=True)
     assert closest(bleu, texts, reference) == texts[chosen]
 
@@ -150,7 +148,7 @@ def _load(argv: list[str], environ: dict[str, str] | None = None) -> DistillSett
         ([*NEEDED, "--valid=b.tsv"], "unknown argument --valid"),
     ],
 )
-def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
+def test_wrong_settings_are_refused_in_one_sentence(argv, sentence):
     with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
         _load(argv)
     assert "\n" not in str(caught.value)

@@ -44,7 +44,7 @@ def translane(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_waits_for_nothing_heavy(name: str):
+def test_the_help_of_a_command_waits_for_nothing_heavy(name):
     if name == "ray":
         pytest.importorskip("yaml", reason="the extra ray is not installed")
     done = translane(name, "--help", told=frozenset(HEAVY))
@@ -59,12 +59,12 @@ def test_the_help_has_every_command_and_imports_none():
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_the_version(flag: str):
+def test_the_version(flag):
     assert translane(flag).stdout == f"translane {version('translane')}\n"
 
 
 @pytest.mark.parametrize(("argv", "said"), [(["transalte"], "did you mean translate?"), (["xx"], "--help"), ([], "")])
-def test_no_such_command(argv: list[str], said: str):
+def test_no_such_command(argv, said):
     done = translane(*argv)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -74,12 +74,14 @@ def test_no_such_command(argv: list[str], said: str):
     ("command", "package", "extra"),
     [
         (["serve", "models/zh-en"], "onnxruntime", "server"),
+        (["serve", "models/zh-en"], "grpc", "server"),
+        (["serve", "models/zh-en"], "numpy", "server"),
         (["keys", "list"], "pydantic", "server"),
         (["train", "--evaluate", "none", "--test", "none"], "torch", "export"),
         (["export", "models/zh-en", "-o", "none"], "torch", "export"),
     ],
 )
-def test_a_missing_package_is_a_sentence_that_names_the_extra(command: list[str], package: str, extra: str):
+def test_a_missing_package_is_a_sentence_that_names_the_extra(command, package, extra):
     done = translane(*command, missing=(package,))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip().count("\n") == 0
@@ -197,7 +199,7 @@ def arguments_of(page: str) -> set[str]:
 
 
 @pytest.mark.parametrize("command", SETTINGS)
-def test_the_whole_help_has_every_setting(printed, command: str):
+def test_the_whole_help_has_every_setting(printed, command):
     cls = SETTINGS[command]
     expected = {flag_name(cls, name) for name in cls.model_fields} - {"--model-settings"}
     assert arguments_of(printed(command, "--help-all")) == expected | {"--help", "--version", "--config"}
@@ -217,7 +219,7 @@ def test_the_whole_help_has_every_setting(printed, command: str):
         ("keys add", ["--expire", "3d", "me"], "unknown argument --expire; did you mean --expires?"),
     ],
 )
-def test_a_mistyped_word_gets_a_suggestion_and_exit_code_2(capsys, command: str, typed: list[str], sentence: str):
+def test_a_mistyped_word_gets_a_suggestion_and_exit_code_2(capsys, command, typed, sentence):
     assert run(command, typed) == 2
     said = capsys.readouterr().err
     assert sentence in said

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ MakeModel = Callable[..., Transformer]
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_one_seed() -> Iterator[None]:
+def _one_thread_one_seed():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -22,7 +22,7 @@ def _one_thread_one_seed() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_config() -> MakeConfig:
+def make_config():
     """Build a config of a few thousand weights; N and M layers differ."""
 
     def make(**changes: Any) -> TransformerConfig:
@@ -42,7 +42,7 @@ def make_config() -> MakeConfig:
 
 
 @pytest.fixture
-def make_model(make_config: MakeConfig) -> MakeModel:
+def make_model(make_config):
     """Build a float64 model in evaluation mode, every weight random (the zero biases too)."""
 
     def make(**changes: Any) -> Transformer:

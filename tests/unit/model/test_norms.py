@@ -22,7 +22,7 @@ Pair = tuple[BatchNorm, nn.BatchNorm1d]
 
 
 @pytest.fixture
-def pair() -> Pair:
+def pair():
     """Our norm and PyTorch's, with the same random weights and statistics."""
     ours, theirs = BatchNorm(M, eps=1e-3).double(), nn.BatchNorm1d(M, eps=1e-3).double()
     with torch.no_grad():

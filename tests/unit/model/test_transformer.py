@@ -112,35 +112,7 @@ def test_the_logit_scale_is_of_the_logits_without_their_bias(make_model):
     torch.testing.assert_close(scaled(SOURCE, SOURCE_LENGTHS, TARGET), expected, **EXACT)
 
 
-def test_a_tiny_model_overfits_a_copy_task(make_config):
-    config = make_config(
-        source_vocab_size=12, target_vocab_size=12, d_model=32, encoder_layers=1, decoder_layers=1, ffn_size=64,
-        tie_embeddings="three-way", dropout=0.0,
-    )  # fmt: skip
-    model = Transformer(config)
-    lengths = torch.randint(2, 7, (32,))
-    source = torch.randint(4, 12, (32, 6)).masked_fill(torch.arange(6) >= lengths[:, None], config.pad_id)
-    bos = torch.full((32, 1), config.bos_id)
-    target = torch.cat((source, torch.zeros_like(bos)), dim=1).scatter(1, lengths[:, None], config.eos_id)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.98))
-
-    for _ in range(150):
-        logits = model(source, lengths, torch.cat((bos, target[:, :-1]), dim=1))
-        loss = label_smoothed_cross_entropy(logits, target, config.pad_id, smoothing=0.1)
-        optimizer.zero_grad()
-        loss.mean.backward()
-        optimizer.step()
-
-    model.eval()
-    memory, decoded = model.encode(source, lengths), bos
-    for _ in range(7):
-        following = model.decode(decoded, memory, lengths)[:, -1].argmax(dim=-1, keepdim=True)
-        decoded = torch.cat((decoded, following), dim=1)
-    real = target != config.pad_id
-    assert torch.equal(decoded[:, 1:][real], target[real])
-
-
-# greedy
+# Greedy decoding.
 
 
 CONFIG = TransformerConfig(
@@ -167,7 +139,7 @@ def _sources(count: int) -> list[list[int]]:
     return [torch.randint(4, 40, (length,), generator=draw).tolist() for length in lengths]
 
 
-def test_translations_end_at_the_limits_and_the_mode_is_restored() -> None:
+def test_translations_end_at_the_limits_and_the_mode_is_restored():
     model, sources = _model().train(), _sources(20)
     with torch.no_grad():
         model.output_projection.bias[3] = -100.0  # eos never comes
@@ -177,7 +149,7 @@ def test_translations_end_at_the_limits_and_the_mode_is_restored() -> None:
     assert model.training
 
 
-def test_other_markers_and_suppressed_ids_are_the_models() -> None:
+def test_other_markers_and_suppressed_ids_are_the_models():
     torch.manual_seed(3)
     model = Transformer(CONFIG.changed(bos_id=3, decoder_start_id=0))
     (source,) = _sources(1)
@@ -191,13 +163,13 @@ def test_other_markers_and_suppressed_ids_are_the_models() -> None:
     assert ids[0] not in greedy_decode(suppressing, [[7, *source]], complete=True)[0]
 
 
-def test_an_empty_list_and_an_empty_source() -> None:
+def test_an_empty_list_and_an_empty_source():
     model = _model()
     assert greedy_decode(model, []) == []
     assert len(greedy_decode(model, [[]])) == 1
 
 
-# loss
+# The loss is that of PyTorch, for padding and gradients, too.
 
 
 PAD = 0

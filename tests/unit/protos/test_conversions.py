@@ -140,7 +140,7 @@ def test_formats(number, name):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("translane.progress.time.monotonic", lambda: now[0])
     return now
@@ -177,7 +177,7 @@ def drawn(clock: list[float], *, erase: bool = False, hung_up: bool = False) -> 
     return b"".join(read).decode()
 
 
-def test_a_terminal_has_a_bar_of_one_line(clock: list[float]) -> None:
+def test_a_terminal_has_a_bar_of_one_line(clock):
     text = drawn(clock)
     assert text.count("\n") == 1
     states = [state.removesuffix("\x1b[K") for state in text.strip().split("\r")]
@@ -186,15 +186,15 @@ def test_a_terminal_has_a_bar_of_one_line(clock: list[float]) -> None:
     assert len(states) == 51  # every other one, and the last
 
 
-def test_a_bar_can_be_taken_away(clock: list[float]) -> None:
+def test_a_bar_can_be_taken_away(clock):
     assert re.search(r"\r\x1b\[K$", drawn(clock, erase=True))
 
 
-def test_work_outlives_its_terminal(clock: list[float]) -> None:
+def test_work_outlives_its_terminal(clock):
     drawn(clock, hung_up=True)
 
 
-def test_elsewhere_there_is_a_line_now_and_then(clock: list[float]) -> None:
+def test_elsewhere_there_is_a_line_now_and_then(clock):
     lines: list[str] = []
     note = "; 9.0% duplicates"
     progress = Progress("sources", total=10_000, done=1_000, stream=io.StringIO(), say=lines.append, note=note)

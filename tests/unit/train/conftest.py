@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from helpers.tiny_corpus import write_pairs
 
 
 @pytest.fixture
-def write_tsv(tmp_path: Path) -> Callable[[str, int, int], Path]:
+def write_tsv(tmp_path):
     """Writes `rows` synthetic sentence pairs that a tiny model can learn."""
 
     def write(name: str, rows: int, seed: int) -> Path:
@@ -20,7 +19,7 @@ def write_tsv(tmp_path: Path) -> Callable[[str, int, int], Path]:
 
 
 @pytest.fixture
-def run_flags(write_tsv: Callable[[str, int, int], Path], tmp_path: Path) -> Callable[..., list[str]]:
+def run_flags(write_tsv, tmp_path):
     """Flags of a run that takes seconds; keywords override them."""
 
     def flags(output: str = "run", **overrides: object) -> list[str]:
@@ -57,7 +56,7 @@ def run_flags(write_tsv: Callable[[str, int, int], Path], tmp_path: Path) -> Cal
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """A run sets the number of threads of the whole process; and on tiny tensors a second one costs time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

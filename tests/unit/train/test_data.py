@@ -4,7 +4,6 @@ import gzip
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import opencc
@@ -21,7 +20,7 @@ from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, V
 BAD = "你好\tHello\tx\n只有一列\n \tempty source\tx\n空的\t\tx\n再见\tBye\n".encode() + b"\xff\xfe\tbroken\n"
 
 
-def test_plain_and_gzipped_files_read_the_same(tmp_path: Path) -> None:
+def test_plain_and_gzipped_files_read_the_same(tmp_path):
     text = " 你好 \tHello\u2028there\r\n"
     (tmp_path / "a.tsv").write_text(text, encoding="utf-8", newline="")
     with gzip.open(tmp_path / "a.tsv.gz", "wt", encoding="utf-8", newline="") as file:
@@ -33,13 +32,13 @@ def test_plain_and_gzipped_files_read_the_same(tmp_path: Path) -> None:
     assert plain.digest == zipped.digest
 
 
-def test_columns_are_chosen(tmp_path: Path) -> None:
+def test_columns_are_chosen(tmp_path):
     (tmp_path / "a.tsv").write_text("1\tHello\t你好\n", encoding="utf-8")
     text = read_parallel_text(tmp_path / "a.tsv", Columns(source=2, target=1), "refuse")
     assert (text.pairs[0].source, text.pairs[0].target) == ("你好", "Hello")
 
 
-def test_bad_lines_are_skipped_counted_and_listed(tmp_path: Path) -> None:
+def test_bad_lines_are_skipped_counted_and_listed(tmp_path):
     path = tmp_path / "bad.tsv"
     path.write_bytes(BAD)
     text = read_parallel_text(path, Columns(), "skip")
@@ -54,7 +53,7 @@ def test_bad_lines_are_skipped_counted_and_listed(tmp_path: Path) -> None:
     assert "2 pairs, 4 bad lines skipped" in text.summary()
 
 
-def test_only_the_first_bad_lines_are_listed(tmp_path: Path) -> None:
+def test_only_the_first_bad_lines_are_listed(tmp_path):
     path = tmp_path / "bad.tsv"
     path.write_text("a\tb\n" + "one column\n" * 9, encoding="utf-8")
     summary = read_parallel_text(path, Columns(), "skip").summary()
@@ -62,14 +61,14 @@ def test_only_the_first_bad_lines_are_listed(tmp_path: Path) -> None:
     assert summary.endswith("and 4 more")
 
 
-def test_a_bad_line_is_refused_with_file_and_line(tmp_path: Path) -> None:
+def test_a_bad_line_is_refused_with_file_and_line(tmp_path):
     path = tmp_path / "bad.tsv"
     path.write_bytes(BAD)
     with pytest.raises(DataError, match=r"bad\.tsv:2: 1 column, at least 2 needed$"):
         read_parallel_text(path, Columns(), "refuse")
 
 
-def test_unreadable_files_are_named(tmp_path: Path) -> None:
+def test_unreadable_files_are_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.tsv: the file is missing"):
         read_parallel_text(tmp_path / "none.tsv", Columns(), "skip")
     (tmp_path / "fake.gz").write_text("no gzip")
@@ -84,7 +83,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         read_parallel_text(tmp_path / "empty.tsv", Columns(), "skip")
 
 
-# batches
+# Batches of similar or of all lengths.
 
 
 def _pairs(count: int) -> list[EncodedPair]:
@@ -92,21 +91,21 @@ def _pairs(count: int) -> list[EncodedPair]:
     return [EncodedPair([9] * draw.randint(1, 30), [9] * draw.randint(1, 30)) for _ in range(count)]
 
 
-def test_each_pair_comes_once_and_batches_keep_to_their_size() -> None:
+def test_each_pair_comes_once_and_batches_keep_to_their_size():
     pairs = _pairs(500)
     plan = plan_batches(pairs, max_tokens=200, seed=1, epoch=0)
     assert sorted(row for rows in plan for row in rows) == list(range(500))
     assert all(len(rows) * max(pairs[row].width for row in rows) <= 200 for rows in plan)
 
 
-def test_a_batch_holds_similar_lengths() -> None:
+def test_a_batch_holds_similar_lengths():
     pairs = _pairs(5000)
     plan = plan_batches(pairs, max_tokens=500, seed=1, epoch=0)
     spreads = [max(n) - min(n) for n in ([len(pairs[row].target) for row in rows] for rows in plan)]
     assert sum(spreads) / len(spreads) < 1
 
 
-def test_mixed_batches_hold_all_lengths_and_keep_to_their_size() -> None:
+def test_mixed_batches_hold_all_lengths_and_keep_to_their_size():
     """A batch norm learns the length of a translation from batches that are sorted by it."""
     pairs = _pairs(5000)
     plan = plan_batches(pairs, max_tokens=2000, seed=1, epoch=0, mixed=True)
@@ -116,13 +115,13 @@ def test_mixed_batches_hold_all_lengths_and_keep_to_their_size() -> None:
     assert 10 < min(means) < max(means) < 21
 
 
-def test_a_pair_longer_than_a_batch_gets_its_own() -> None:
+def test_a_pair_longer_than_a_batch_gets_its_own():
     pairs = [EncodedPair([9], [9]), EncodedPair([9] * 50, [9]), EncodedPair([9], [9, 9])]
     plan = plan_batches(pairs, max_tokens=10, seed=1, epoch=0)
     assert [1] in plan
 
 
-def test_the_order_follows_seed_and_epoch() -> None:
+def test_the_order_follows_seed_and_epoch():
     pairs = _pairs(200)
     first = plan_batches(pairs, 100, seed=1, epoch=0)
     assert plan_batches(pairs, 100, seed=1, epoch=0) == first
@@ -130,7 +129,7 @@ def test_the_order_follows_seed_and_epoch() -> None:
     assert plan_batches(pairs, 100, seed=2, epoch=0) != first
 
 
-def test_collate_pads_and_marks() -> None:
+def test_collate_pads_and_marks():
     batch = collate([EncodedPair([7, 8], [5]), EncodedPair([9], [4, 6])])
     assert batch.source_ids.tolist() == [[7, 8, 3], [9, 3, 0]]
     assert batch.source_lengths.tolist() == [3, 2]
@@ -140,19 +139,19 @@ def test_collate_pads_and_marks() -> None:
     assert batch.source_ids.dtype == torch.int64
 
 
-# segmentation
+# Segmentations that are drawn.
 
 
 TEXTS = ["banana bandana", "a band", "", "an abandoned banana"]
 
 
 @pytest.fixture
-def vocabulary(tmp_path: Path) -> Vocabulary:
+def vocabulary(tmp_path):
     settings = VocabularySettings("unigram", 16, "nmt_nfkc", 1.0)
     return train_vocabulary(TEXTS * 20, settings, tmp_path / "a.spm", seed=1)
 
 
-def test_a_draw_is_a_segmentation_and_the_seed_decides_which(vocabulary: Vocabulary) -> None:
+def test_a_draw_is_a_segmentation_and_the_seed_decides_which(vocabulary):
     sampler = SegmentationSampler(vocabulary, TEXTS, alpha=0.1, nbest=8)
     first = sampler.draw((1, 0))
     assert vocabulary.decode(first) == TEXTS
@@ -160,7 +159,7 @@ def test_a_draw_is_a_segmentation_and_the_seed_decides_which(vocabulary: Vocabul
     assert len({str(sampler.draw((1, epoch))) for epoch in range(20)}) > 10
 
 
-def test_draws_follow_the_smoothed_distribution(vocabulary: Vocabulary) -> None:
+def test_draws_follow_the_smoothed_distribution(vocabulary):
     segmentations = vocabulary.best_segmentations(TEXTS[0], 3)
     weights = [math.exp(0.5 * segmentation.log_probability) for segmentation in segmentations]
     drawn = SegmentationSampler(vocabulary, TEXTS[:1] * 4000, alpha=0.5, nbest=3).draw((1,))
@@ -169,7 +168,7 @@ def test_draws_follow_the_smoothed_distribution(vocabulary: Vocabulary) -> None:
         assert counts[tuple(segmentation.ids)] / 4000 == pytest.approx(weight / sum(weights), abs=0.03)
 
 
-# vocabulary
+# Vocabularies.
 
 
 SIZES: dict[VocabularyKind, int] = {"unigram": 30, "bpe": 60, "char": 60, "word": 60}
@@ -177,7 +176,7 @@ SHARED = Path(__file__).parents[4] / "shared" / "data" / "tatoeba-zh-en"
 
 
 @pytest.fixture
-def sentences(write_tsv: Callable[[str, int, int], Path]) -> list[str]:
+def sentences(write_tsv):
     path = write_tsv("text.tsv", 200, 1)
     return [pair.target for pair in read_parallel_text(path, Columns(), "refuse").pairs]
 
@@ -188,7 +187,7 @@ def _settings(kind: VocabularyKind = "unigram", size: int = 30) -> VocabularySet
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
-def test_each_kind_encodes_and_decodes(tmp_path: Path, sentences: list[str], kind: VocabularyKind) -> None:
+def test_each_kind_encodes_and_decodes(tmp_path, sentences, kind):
     vocabulary = train_vocabulary(sentences, _settings(kind, SIZES[kind]), tmp_path / "a.spm", seed=1)
     assert vocabulary.pieces()[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
     assert len(vocabulary) <= 60
@@ -196,7 +195,7 @@ def test_each_kind_encodes_and_decodes(tmp_path: Path, sentences: list[str], kin
 
 
 @pytest.mark.slow
-def test_the_first_segmentation_is_the_best_one(tmp_path: Path, sentences: list[str]) -> None:
+def test_the_first_segmentation_is_the_best_one(tmp_path, sentences):
     vocabulary = train_vocabulary(sentences, _settings(), tmp_path / "a.spm", seed=1)
     segmentations = vocabulary.best_segmentations(sentences[0], 5)
     assert [segmentations[0].ids] == vocabulary.encode(sentences[:1])
@@ -209,7 +208,7 @@ def test_the_first_segmentation_is_the_best_one(tmp_path: Path, sentences: list[
 
 
 @pytest.mark.slow
-def test_a_broken_model_is_named(tmp_path: Path) -> None:
+def test_a_broken_model_is_named(tmp_path):
     (tmp_path / "broken.spm").write_bytes(b"not a model")
     for name in ("broken.spm", "missing.spm"):
         with pytest.raises(ExportError, match=name):
@@ -218,7 +217,7 @@ def test_a_broken_model_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the Tatoeba data is not beside the checkout")
-def test_simplified_and_traditional_get_the_same_ids(tmp_path: Path) -> None:
+def test_simplified_and_traditional_get_the_same_ids(tmp_path):
     text = read_parallel_text(SHARED / "train.tsv.gz", Columns(), "refuse")
     settings = VocabularySettings("unigram", 4000, "nmt_nfkc_t2s", 1.0)
     vocabulary = train_vocabulary((pair.source for pair in text.pairs), settings, tmp_path / "a.spm", seed=1)

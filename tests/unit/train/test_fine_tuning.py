@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,14 @@ from translane_export.checkpoint import load_checkpoint, load_tensors
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "first" / "best"
     folder.parent.mkdir()
     return random_checkpoint(folder, dropout=0.2, activation="gelu", norm="pre")
 
 
 @pytest.fixture
-def flags(write_tsv: Callable[[str, int, int], Path], tmp_path: Path, checkpoint: Path) -> list[str]:
+def flags(write_tsv, tmp_path, checkpoint):
     return [
         f"--train={write_tsv('train.tsv', 40, 1)}",
         f"--valid={write_tsv('valid.tsv', 6, 2)}",
@@ -34,9 +33,7 @@ def flags(write_tsv: Callable[[str, int, int], Path], tmp_path: Path, checkpoint
     ]
 
 
-def test_a_run_starts_from_the_weights_and_keeps_sizes_languages_and_vocabularies(
-    flags: list[str], tmp_path: Path, checkpoint: Path
-) -> None:
+def test_a_run_starts_from_the_weights_and_keeps_sizes_languages_and_vocabularies(flags, tmp_path, checkpoint):
     assert main([*flags, "--max-steps=1", "--learning-rate=1e-12", "--warmup-steps=0", "--dropout=0.0"]) == 0
     before, after = load_checkpoint(checkpoint), load_checkpoint(tmp_path / "run" / "best")
     assert after.languages == before.languages
@@ -70,7 +67,7 @@ def test_the_weights_learn(flags: list[str], tmp_path: Path, checkpoint: Path) -
     assert not all(torch.equal(after.state_dict[name], before[name]) for name in before)
 
 
-def test_a_resumed_run_goes_on_from_its_own_state(flags: list[str], tmp_path: Path, checkpoint: Path) -> None:
+def test_a_resumed_run_goes_on_from_its_own_state(flags, tmp_path, checkpoint):
     elsewhere = tmp_path / "copied" / "best"
     shutil.copytree(checkpoint, elsewhere)
     assert main([*flags, f"--init={elsewhere}", "--max-steps=1"]) == 0
@@ -109,9 +106,7 @@ def test_a_resumed_run_goes_on_from_its_own_state(flags: list[str], tmp_path: Pa
         (["--init=none"], 1, "config.json: the file is missing"),
     ],
 )
-def test_what_contradicts_the_checkpoint_is_refused(
-    flags: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], more: list[str], code: int, sentence: str
-) -> None:
+def test_what_contradicts_the_checkpoint_is_refused(flags, tmp_path, capfd, more, code, sentence):
     assert main([*flags, *more]) == code
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("translane train: ")
@@ -119,9 +114,7 @@ def test_what_contradicts_the_checkpoint_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_weights_and_vocabularies_that_do_not_fit_are_refused(
-    flags: list[str], tmp_path: Path, checkpoint: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_and_vocabularies_that_do_not_fit_are_refused(flags, tmp_path, checkpoint, capfd):
     for key, value, sentence in (
         ("ffn_size", 8, "first/best: the weights do not fit config.json"),
         ("source_vocab_size", 700, "pieces, and the model has 700"),

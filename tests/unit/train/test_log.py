@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(event.step, event.value) for event in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
-def test_history_and_event_files_have_each_step_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_history_and_event_files_have_each_step_once(tmp_path, capfd):
     """Also those of a run that was killed and resumed after its validation at step 7."""
     killed = Run(tmp_path, tensorboard=True)
     killed.go(4, 3, 2, 1, 5)
@@ -100,7 +99,7 @@ def test_history_and_event_files_have_each_step_once(tmp_path: Path, capfd: pyte
     }
 
 
-def test_a_log_gets_a_line_every_half_minute(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_a_line_every_half_minute(tmp_path, capfd):
     run = Run(tmp_path, step=40, max_steps=100)
     run.go(4.0, tokens=100, seconds=15)
     run.go(2.0, tokens=300, seconds=15)
@@ -110,7 +109,7 @@ def test_a_log_gets_a_line_every_half_minute(tmp_path: Path, capfd: pytest.Captu
     assert capfd.readouterr().err == "step 42: loss 2.500, 13 tokens/s, 14:30 left\n"
 
 
-def test_the_nearest_limit_says_how_long_it_takes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_nearest_limit_says_how_long_it_takes(tmp_path, capfd):
     run = Run(tmp_path, step=5, seconds=90, limit=600)
     run.log.expect(15)
     run.go(1.0, seconds=30)
@@ -125,7 +124,7 @@ def written(path: Path, *records: StepRecord) -> Path:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 30])
-def test_half_a_last_line_is_left_out_and_cut_off(tmp_path: Path, lost: int) -> None:
+def test_half_a_last_line_is_left_out_and_cut_off(tmp_path, lost):
     path = written(tmp_path / "history.jsonl", RECORD, RECORD)
     path.write_bytes(path.read_bytes()[:-lost])
     assert read_history(path) == [RECORD]
@@ -149,7 +148,7 @@ def test_half_a_last_line_is_left_out_and_cut_off(tmp_path: Path, lost: int) -> 
         json.dumps({"kind": "step", **asdict(RECORD), "more": 1}),
     ],
 )
-def test_what_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+def test_what_is_no_record_is_refused_with_its_line(tmp_path, line):
     path = written(tmp_path / "history.jsonl", RECORD)
     with path.open("a", encoding="latin-1") as file:
         file.write(f"{line}\n")
@@ -157,7 +156,7 @@ def test_what_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -
         read_history(path)
 
 
-def test_what_is_no_history_is_one_sentence(tmp_path: Path) -> None:
+def test_what_is_no_history_is_one_sentence(tmp_path):
     with pytest.raises(TrainError, match=re.escape("none.jsonl: cannot be read (No such file")):
         read_history(tmp_path / "none.jsonl")
     os.mkfifo(tmp_path / "history.jsonl")
@@ -165,12 +164,7 @@ def test_what_is_no_history_is_one_sentence(tmp_path: Path) -> None:
         Run(tmp_path)
 
 
-def test_a_missing_extra_is_told_before_anything_is_done(
-    run_flags: Callable[..., list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_missing_extra_is_told_before_anything_is_done(run_flags, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("translane_export.train.run.find_spec", lambda _name: None)
     assert main([*run_flags(), "--tensorboard"]) == 2
     assert capfd.readouterr().err.startswith(
@@ -179,9 +173,7 @@ def test_a_missing_extra_is_told_before_anything_is_done(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_finished_run_is_resumed_without_training(
-    run_flags: Callable[..., list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_is_resumed_without_training(run_flags, tmp_path, capfd):
     assert main(run_flags(max_steps=12, tensorboard=True)) == 0
     first = capfd.readouterr().out
     run = tmp_path / "run"
@@ -195,7 +187,7 @@ def test_a_finished_run_is_resumed_without_training(
     assert all(torch.equal(later[name], tensor) for name, tensor in state.items())
 
 
-# settings
+# Settings that are refused.
 
 
 NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run", "--source-language=zh-Hans", "--target-language=en"]
@@ -237,13 +229,13 @@ def _load(argv: list[str]) -> TrainSettings:
         ([*NEEDED, "--relative-window=1000", "--heads=256"], "--relative-window: 256 heads with 2,001 distances each"),
     ],
 )
-def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
+def test_wrong_settings_are_refused_in_one_sentence(argv, sentence):
     with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
         _load(argv)
     assert "\n" not in str(caught.value)
 
 
-def test_presets_are_overridden_by_single_sizes() -> None:
+def test_presets_are_overridden_by_single_sizes():
     config = _load([*NEEDED, "--preset=base", "--d-model=128"]).transformer_config(source_size=50, target_size=60)
     assert (config.d_model, config.encoder_layers, config.source_vocab_size) == (128, 6, 50)
 
@@ -267,11 +259,11 @@ def test_presets_are_overridden_by_single_sizes() -> None:
         (["--max-minutes=-1"], "--max-minutes: input should be greater than or equal to 0"),
     ],
 )
-def test_settings_without_effect_or_bounds_are_refused(argv: list[str], sentence: str) -> None:
+def test_settings_without_effect_or_bounds_are_refused(argv, sentence):
     with pytest.raises(SettingsError, match=re.escape(sentence)):
         _load([*NEEDED, *argv])
 
 
-def test_a_switch_that_may_be_left_open_is_a_switch() -> None:
+def test_a_switch_that_may_be_left_open_is_a_switch():
     choices = [_load([*NEEDED, *flags]) for flags in ([], ["--attention-biases"], ["--no-attention-biases"])]
     assert [settings.attention_biases for settings in choices] == [None, True, False]

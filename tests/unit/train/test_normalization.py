@@ -29,7 +29,7 @@ def _normalizer(name: str) -> sentencepiece.SentencePieceNormalizer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nmt_nfkc", "nfkc_cf"])
-def test_a_rule_read_back_from_its_compiled_form_normalizes_as_the_original(name: str) -> None:
+def test_a_rule_read_back_from_its_compiled_form_normalizes_as_the_original(name):
     original = sentencepiece.SentencePieceNormalizer(rule_name=name)
     ours = _normalizer(name)
     draw = random.Random(1)
@@ -49,13 +49,13 @@ def test_a_rule_read_back_from_its_compiled_form_normalizes_as_the_original(name
         ("漢\uf900字", "汉岂字"),  # a compatibility ideograph whose canonical form is Traditional
     ],
 )
-def test_both_spellings_become_one(traditional: str, simplified: str) -> None:
+def test_both_spellings_become_one(traditional, simplified):
     normalizer = _normalizer("nmt_nfkc_t2s")
     assert normalizer.normalize(traditional) == normalizer.normalize(simplified)
 
 
 @pytest.mark.slow
-def test_simplifying_twice_changes_nothing() -> None:
+def test_simplifying_twice_changes_nothing():
     normalizer = _normalizer("nmt_nfkc_t2s")
     ideographs = "".join(chr(code) for code in range(0x4E00, 0xA000))
     once = normalizer.normalize(ideographs).removeprefix("▁")
@@ -63,7 +63,7 @@ def test_simplifying_twice_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_every_character_opencc_simplifies_is_simplified() -> None:
+def test_every_character_opencc_simplifies_is_simplified():
     table = rules("identity_t2s")
     converter = opencc.OpenCC("t2s")
     for character in "麼們來總寶漢體醫學聽說讀寫":
@@ -71,20 +71,20 @@ def test_every_character_opencc_simplifies_is_simplified() -> None:
 
 
 @pytest.mark.slow
-def test_identity_has_no_rules_and_unknown_names_are_refused() -> None:
+def test_identity_has_no_rules_and_unknown_names_are_refused():
     assert rules("identity") == {}
     with pytest.raises(ValueError, match="unknown normalization 'nfc'; known are nmt_nfkc"):
         rules("nfc")
 
 
-# word_vectors
+# Word vectors.
 
 
 PIECES = ["<pad>", "<unk>", "▁cat", "cat", "▁", "猫", "dog"]
 
 
 @pytest.fixture
-def embedding() -> nn.Embedding:
+def embedding():
     return nn.Embedding(len(PIECES), 3, padding_idx=0)
 
 

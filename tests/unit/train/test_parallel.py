@@ -72,7 +72,7 @@ def together(size: int, work: Callable[[Threads], Result]) -> list[Result]:
 
 
 @pytest.fixture
-def settings() -> TrainSettings:
+def settings():
     return TrainSettings.model_validate(
         {
             **{"train": "a", "valid": "b", "output": "c", "source_language": "zh", "target_language": "en"},
@@ -89,7 +89,7 @@ def model_of(settings: TrainSettings) -> Transformer:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_updates_are_those_of_one_process(settings: TrainSettings, size: int) -> None:
+def test_updates_are_those_of_one_process(settings, size):
     """In batches of many pairs, and of fewer pairs than there are processes."""
     batches = [PAIRS, PAIRS[:1], PAIRS[2:4], PAIRS[1:]]
     alone, models = model_of(settings), [model_of(settings) for _ in range(size)]
@@ -107,14 +107,14 @@ def test_updates_are_those_of_one_process(settings: TrainSettings, size: int) ->
             assert torch.allclose(ours, theirs, atol=1e-9)
 
 
-def test_parts_are_disjoint_and_all() -> None:
+def test_parts_are_disjoint_and_all():
     parts = [part(PAIRS, process) for process in together(3, lambda process: process)]
     assert [len(own) for own in parts] == [3, 2, 2]
     assert sorted(id(pair) for own in parts for pair in own) == sorted(map(id, PAIRS))
     assert part(PAIRS, Parallel()) == PAIRS
 
 
-def test_buffers_agree() -> None:
+def test_buffers_agree():
     def buffers(process: Threads) -> float:
         model = nn.Sequential(nn.BatchNorm1d(1))
         model[0].get_buffer("running_mean").fill_(5.0 - process.rank)
@@ -135,9 +135,7 @@ def test_buffers_agree() -> None:
         ({"MASTER_PORT": "x"}, "MASTER_PORT: 'x' in the environment is not a number from 1 to 65535"),
     ],
 )
-def test_an_environment_that_makes_no_sense_is_one_sentence(
-    run_flags: Callable[..., list[str]], capfd: pytest.CaptureFixture[str], changes: dict[str, str], sentence: str
-) -> None:
+def test_an_environment_that_makes_no_sense_is_one_sentence(run_flags, capfd, changes, sentence):
     assert run(run_flags(), {**TORCHRUN, **changes}) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert sentence in line
@@ -157,7 +155,7 @@ def torchrun(flags: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_train_what_one_trains(run_flags: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_two_processes_train_what_one_trains(run_flags, tmp_path):
     values = {"dropout": 0.0, "max_steps": 24, "log_every": 4, "learning_rate": 0.003}
     assert run(run_flags("one", **values), {}) == 0
     # in two parts, so that the processes resume, too
@@ -186,7 +184,7 @@ def test_two_processes_train_what_one_trains(run_flags: Callable[..., list[str]]
 
 
 @pytest.mark.slow
-def test_what_ends_one_process_ends_all(run_flags: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_what_ends_one_process_ends_all(run_flags, tmp_path):
     process = torchrun(run_flags(max_steps=0, patience=0, valid_every=5))
     history = tmp_path / "run" / "history.jsonl"
     deadline = time.monotonic() + 100

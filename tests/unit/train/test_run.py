@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,6 @@ from translane_export.train.batches import Batch, EncodedPair, collate
 from translane_export.train.evaluate import score
 from translane_export.train.log import StepRecord, ValidationRecord, read_history
 from translane_export.train.update import WarmupInverseSqrt
-
-Flags = Callable[..., list[str]]
 
 
 def _assert_same_run(one: Path, other: Path) -> None:
@@ -37,9 +34,7 @@ def _assert_same_run(one: Path, other: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_learns_and_leaves_a_complete_checkpoint(
-    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_learns_and_leaves_a_complete_checkpoint(run_flags, tmp_path, capfd):
     flags = run_flags(max_steps=120, valid_every=40, max_tokens=512, data_licence="CC0", dropout=0.0)
     assert main(flags) == 0
     out, err = capfd.readouterr()
@@ -70,7 +65,7 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_run_and_another_another(run_flags: Flags, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_run_and_another_another(run_flags, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         assert main(run_flags(name, seed=seed)) == 0
     _assert_same_run(tmp_path / "a", tmp_path / "b")
@@ -80,9 +75,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another(run_flags: Flags, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm_kind", ["layer", "batch"])
-def test_batches_have_all_lengths_where_a_norm_sees_them(
-    run_flags: Flags, monkeypatch: pytest.MonkeyPatch, norm_kind: str
-) -> None:
+def test_batches_have_all_lengths_where_a_norm_sees_them(run_flags, monkeypatch, norm_kind):
     spreads: list[int] = []
 
     def seen(pairs: list[EncodedPair]) -> Batch:
@@ -95,7 +88,7 @@ def test_batches_have_all_lengths_where_a_norm_sees_them(
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_full_flight_resumes_exactly(run_flags: Flags, tmp_path: Path) -> None:
+def test_a_run_killed_in_full_flight_resumes_exactly(run_flags, tmp_path):
     flags = run_flags("killed", max_steps=400, dropout=0.3)
     state = tmp_path / "killed" / "resume.safetensors"
     process = subprocess.Popen(
@@ -132,9 +125,7 @@ def _step(state: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_run_is_neither_overwritten_nor_mixed(
-    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_neither_overwritten_nor_mixed(run_flags, tmp_path, capfd):
     assert main(run_flags(max_steps=12)) == 0
     assert main(run_flags(max_steps=12)) == 1
     assert "holds a run already; --resume continues it" in capfd.readouterr().err
@@ -151,9 +142,7 @@ def test_a_run_is_neither_overwritten_nor_mixed(
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(
-    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(run_flags, tmp_path, capfd, monkeypatch):
     assert main(run_flags("huge", learning_rate=1e38, warmup_steps=0)) == 1
     assert re.search(r"step \d+: the (loss|gradient norm) is not finite; lower --learning-rate", capfd.readouterr().err)
     assert not (tmp_path / "huge" / "best").exists()
@@ -168,7 +157,7 @@ def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(
 
 
 @pytest.mark.slow
-def test_epochs_and_patience_end_a_run(run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_epochs_and_patience_end_a_run(run_flags, tmp_path, capfd):
     assert main(run_flags("epochs", max_steps=0, max_epochs=2, valid_every=1000)) == 0
     assert "ended: 2 epochs are done" in capfd.readouterr().out
     assert (tmp_path / "epochs" / "best" / "model.safetensors").exists()
@@ -178,7 +167,7 @@ def test_epochs_and_patience_end_a_run(run_flags: Flags, tmp_path: Path, capfd: 
 
 
 @pytest.mark.slow
-def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:
+def test_joint_tied_bpe_in_bf16(run_flags, tmp_path):
     flags = run_flags(
         vocabulary="bpe",
         joint_vocabulary=True,
@@ -197,7 +186,7 @@ def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_word_vectors_start_the_embeddings(run_flags: Flags, tmp_path: Path) -> None:
+def test_word_vectors_start_the_embeddings(run_flags, tmp_path):
     (tmp_path / "vectors.txt").write_text("1 32\n猫 " + " ".join(["1"] * 16 + ["-1"] * 16) + "\n", encoding="utf-8")
     flags = run_flags(source_word_vectors=tmp_path / "vectors.txt", vocabulary="char", sampling_alpha=0, max_steps=1)
     assert main([*flags, "--learning-rate=1e-12"]) == 0
@@ -224,9 +213,7 @@ def test_word_vectors_start_the_embeddings(run_flags: Flags, tmp_path: Path) -> 
         ),
     ],
 )
-def test_failures_are_one_sentence(
-    run_flags: Flags, capfd: pytest.CaptureFixture[str], overrides: dict[str, object], code: int, sentence: str
-) -> None:
+def test_failures_are_one_sentence(run_flags, capfd, overrides, code, sentence):
     assert main(run_flags(**overrides)) == code
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("translane train: ")
@@ -244,16 +231,16 @@ def test_failures_are_one_sentence(
         (9, 100, 19, {1: 1 / 9, 36: 0.5, 81: 1 / 3, 91: (9 / 91) ** 0.5 / 2, 100: 0.3 / 20, 101: 0}),
     ],
 )
-def test_rates(warmup: int, total: int, cooldown: int, rates: dict[int, float]) -> None:
+def test_rates(warmup, total, cooldown, rates):
     """A cool-down ends at almost nothing, and changes nothing before."""
     schedule = WarmupInverseSqrt(1.0, warmup, total, cooldown)
     assert {step: schedule.rate(step) for step in rates} == pytest.approx(rates)
 
 
-# evaluate
+# What a test set scores.
 
 
-def test_scores_are_sacrebleus_and_signed() -> None:
+def test_scores_are_sacrebleus_and_signed():
     hypotheses = ["the cat sat on the mat .", "hello there my friend"]
     references = ["the cat sat on a mat .", "hello there my friend"]
     evaluation = score(hypotheses, references, "en")
@@ -267,7 +254,7 @@ def test_scores_are_sacrebleus_and_signed() -> None:
 @pytest.mark.parametrize(
     ("language", "tokenizer"), [("zh-Hant", "zh"), ("ja", "char"), ("KO-kr", "char"), ("th", "char"), ("de", "13a")]
 )
-def test_the_target_language_chooses_the_tokens(language: str, tokenizer: str) -> None:
+def test_the_target_language_chooses_the_tokens(language, tokenizer):
     evaluation = score(["我有一只猫。"], ["我有一只小猫。"], language)
     assert f"|tok:{tokenizer}|" in evaluation.bleu_signature
     assert (evaluation.bleu > 30) == (tokenizer != "13a")

@@ -1,6 +1,4 @@
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -38,14 +36,12 @@ LEXICON = {"汤姆": Meaning("Tom", Kind.NAME), "书": Meaning("book", Kind.WORD
         ("汤姆", "Tomorrow", []),
     ],
 )
-def test_what_is_once_on_either_side_may_be_replaced(
-    source: str, target: str, found: list[tuple[str, str, Kind]]
-) -> None:
+def test_what_is_once_on_either_side_may_be_replaced(source, target, found):
     parts = find_parts(source, target, LEXICON)
     assert [(source[slice(*part.source)], target[slice(*part.target)], part.kind) for part in parts] == found
 
 
-def test_a_word_is_learnt_whole_and_no_word_that_is_everywhere() -> None:
+def test_a_word_is_learnt_whole_and_no_word_that_is_everywhere():
     pairs = [
         (f"{who[0]}{verb}{place}家里", f"{who[1]} is at home, {place}")
         for who in (("汤姆", "Tom"), ("他", "He"))
@@ -58,7 +54,7 @@ def test_a_word_is_learnt_whole_and_no_word_that_is_everywhere() -> None:
     assert all(meaning.target not in ("is", "at", "home") for meaning in lexicon.values())
 
 
-def test_both_sides_get_the_same_in_their_places() -> None:
+def test_both_sides_get_the_same_in_their_places():
     source, target = "汤姆有12本书。", "There are 12 books for Tom."
     parts = find_parts(source, target, LEXICON)
     replacer = Replacer(share=1, stand_ins=1)
@@ -70,7 +66,7 @@ def test_both_sides_get_the_same_in_their_places() -> None:
         assert max(other.count(symbol) for symbol in STAND_INS) == 1
 
 
-def test_other_numbers_and_names_come_in_their_place_too() -> None:
+def test_other_numbers_and_names_come_in_their_place_too():
     parts = [Part((0, 2), (0, 2), Kind.NUMBER), Part((3, 6), (3, 6), Kind.NAME)]
     replacer = Replacer(share=1, stand_ins=0, names=["Boston"])
     drawn = {replacer.draw("12 Tom", "12 Tom", parts, random.Random(seed))[1] for seed in range(300)}
@@ -78,14 +74,14 @@ def test_other_numbers_and_names_come_in_their_place_too() -> None:
     assert not any(symbol in text for text in drawn for symbol in STAND_INS)
 
 
-def test_additions_are_on_both_sides() -> None:
+def test_additions_are_on_both_sides():
     replacer = Replacer(share=0, added=1, stand_ins=1)
     drawn = {replacer.draw("他来了。", "He came.", (), random.Random(seed)) for seed in range(100)}
     assert ("⟨1⟩：他来了。", "⟨1⟩: He came.") in drawn
     assert ("他来了（⟨1⟩）。", "He came (⟨1⟩).") in drawn
 
 
-def test_the_seed_decides_what_is_drawn() -> None:
+def test_the_seed_decides_what_is_drawn():
     replacements = Replacements([("有12", "has 12"), ("没有", "none")] * 50, 0.5)
     assert replacements.draw((1, 0)) == replacements.draw((1, 0))
     assert replacements.draw((1, 0)) != replacements.draw((1, 1))
@@ -93,7 +89,7 @@ def test_the_seed_decides_what_is_drawn() -> None:
 
 
 @pytest.mark.slow
-def test_stand_ins_and_digits_are_single_pieces(tmp_path: Path) -> None:
+def test_stand_ins_and_digits_are_single_pieces(tmp_path):
     texts = [f"in 19{number} or 20{number}" for number in range(10, 99)]
     settings = VocabularySettings("unigram", 108, "nmt_nfkc_t2s", 1.0, stand_ins=True)
     vocabulary = train_vocabulary(texts, settings, tmp_path / "a.spm", seed=1)
@@ -105,9 +101,7 @@ def test_stand_ins_and_digits_are_single_pieces(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_stand_ins_trains_on_them_and_its_vocabularies_have_them(
-    run_flags: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_run_with_stand_ins_trains_on_them_and_its_vocabularies_have_them(run_flags, tmp_path):
     sizes = {"source_vocabulary_size": 124, "target_vocabulary_size": 112}
     assert main(run_flags(stand_ins=0.5, **sizes)) == 0
     for path in load_checkpoint(tmp_path / "run" / "best").tokenizer.sentencepiece_models():
@@ -115,9 +109,7 @@ def test_a_run_with_stand_ins_trains_on_them_and_its_vocabularies_have_them(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_without_stand_ins_learns_none(
-    run_flags: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_without_stand_ins_learns_none(run_flags, tmp_path, capsys):
     assert main(run_flags(max_steps=10)) == 0
     best, lines = tmp_path / "run" / "best", tmp_path / "train.tsv"
     flags = [

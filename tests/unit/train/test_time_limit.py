@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +53,7 @@ class Clock:
         return taking_time
 
 
-def test_what_fits_is_judged_by_the_longest_of_each_kind() -> None:
+def test_what_fits_is_judged_by_the_longest_of_each_kind():
     clock = Clock()
     limit = TimeLimit(100.0, clock)
     for seconds in (10, 20, 5):
@@ -70,7 +69,7 @@ def test_what_fits_is_judged_by_the_longest_of_each_kind() -> None:
     assert not limit.allows()
 
 
-def test_a_resumed_run_has_used_time_already_and_no_limit_allows_all() -> None:
+def test_a_resumed_run_has_used_time_already_and_no_limit_allows_all():
     clock = Clock()
     limit = TimeLimit(100.0, clock)
     limit.resume(95.0)
@@ -84,9 +83,7 @@ def test_a_resumed_run_has_used_time_already_and_no_limit_allows_all() -> None:
 
 
 @pytest.fixture
-def timed_run(
-    run_flags: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[Outcome, float, list[int]]]:
+def timed_run(run_flags, tmp_path, monkeypatch):
     """Trains for some minutes with made-up durations: a second a step, others as given.
 
     Returns what came of the run, how long it took [seconds], and the steps of its validations.
@@ -124,9 +121,7 @@ def timed_run(
         (1, lambda _step: 15.0, 1000, 30),  # before the first validation a rehearsal says how long it takes
     ],
 )
-def test_the_last_validation_ends_within_the_time(
-    timed_run: Callable[..., Any], minutes: float, validation: Callable[[int], float], every: int, least: float
-) -> None:
+def test_the_last_validation_ends_within_the_time(timed_run, minutes, validation, every, least):
     outcome, seconds, validated = timed_run(minutes, validation, every)
     assert outcome.reason == f"{minutes:g} minutes are over"
     assert validated[-1] == outcome.step > 0
@@ -135,7 +130,7 @@ def test_the_last_validation_ends_within_the_time(
 
 
 @pytest.mark.parametrize("minutes", [0.01, 0.5])
-def test_a_time_without_room_for_one_validation_is_refused(timed_run: Callable[..., Any], minutes: float) -> None:
+def test_a_time_without_room_for_one_validation_is_refused(timed_run, minutes):
     with pytest.raises(TrainError, match=f"--max-minutes {minutes:g}: the time is too short for one validation, which"):
         timed_run(minutes, lambda _step: 20.0, 10)
 
@@ -158,7 +153,7 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def model() -> Transformer:
+def model():
     made = random_model(TransformerConfig(**{**SMALL_SIZES, "max_positions": 24}), seed=3)
     with torch.no_grad():
         made.output_projection.weight.mul_(3.0)  # so that some tokens are far more probable than others
@@ -167,7 +162,7 @@ def model() -> Transformer:
 
 
 @pytest.mark.parametrize(("size", "penalty"), [(2, 1.0), (4, 0.6), (5, -0.5)])
-def test_beams_are_those_of_the_definition(model: Transformer, size: int, penalty: float) -> None:
+def test_beams_are_those_of_the_definition(model, size, penalty):
     draw = torch.Generator().manual_seed(1)
     sources = [torch.randint(4, 30, (length,), generator=draw).tolist() for length in (1, 3, 2, 6, 4, 1, 5, 0)]
     found = beam_search(model, sources, size=size, length_penalty=penalty)
@@ -180,7 +175,7 @@ def test_beams_are_those_of_the_definition(model: Transformer, size: int, penalt
     assert found != greedy_decode(model, sources)
 
 
-def test_beams_may_want_more_candidates_than_there_are_tokens() -> None:
+def test_beams_may_want_more_candidates_than_there_are_tokens():
     few = random_model(TransformerConfig(**{**SMALL_SIZES, "target_vocab_size": 7, "max_positions": 24}), seed=3)
     (found,) = beam_search(few, [[5, 6]], size=16)
     options = DecodingOptions(14, beam_size=16, length_penalty=1.0)
@@ -188,13 +183,13 @@ def test_beams_may_want_more_candidates_than_there_are_tokens() -> None:
     assert tuple(found) == best.token_ids
 
 
-def test_one_beam_is_greedy_and_nothing_has_no_translation(model: Transformer) -> None:
+def test_one_beam_is_greedy_and_nothing_has_no_translation(model):
     sources = [[5, 6, 7], [9]]
     assert beam_search(model, sources, size=1) == greedy_decode(model, sources)
     assert beam_search(model, [], size=4) == []
 
 
-def test_a_checkpoint_is_scored_with_beams(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_checkpoint_is_scored_with_beams(tmp_path, capfd):
     checkpoint = random_checkpoint(tmp_path / "checkpoint", eos_bias=1.0)
     pairs = [f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True)]
     (tmp_path / "test.tsv").write_text("".join(pairs), encoding="utf-8")

@@ -10,11 +10,10 @@ import time
 from array import array
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, answer, fails, reason, refuses
+from unit.client.fake_server import answer, fails, reason, refuses
 
 from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
@@ -31,7 +30,7 @@ def cells(command: Command) -> list[list[str]]:
     return [line.split() for line in command.out.splitlines()[1:]]
 
 
-def test_rates_one_after_the_other(server: FakeServer, command: Command):
+def test_rates_one_after_the_other(server, command):
     assert command("bench", "--rate", "50", "100", *BRIEF, "--beam-size", "4", "--model", "zh-en") == 0
     slow, fast = cells(command)
     assert (slow[0], fast[0], slow[-1], fast[-1]) == ("50", "100", "-", "-")
@@ -42,7 +41,7 @@ def test_rates_one_after_the_other(server: FakeServer, command: Command):
     assert any("公园" in request.texts[0] for request in sent)  # our own sentences, in the model's language
 
 
-def test_an_open_loop_does_not_wait_for_answers(server: FakeServer, command: Command):
+def test_an_open_loop_does_not_wait_for_answers(server, command):
     server.script.append(answer_to_the_trial)
     server.always = server.hang
     assert command("bench", "--rate", "100", *BRIEF, "--timeout", "300ms", "--connections", "2") == 1
@@ -57,14 +56,14 @@ def answer_to_the_trial(request, _context):
     return answer(request)
 
 
-def test_a_closed_loop_has_as_many_requests_under_way_as_clients(server: FakeServer, command: Command):
+def test_a_closed_loop_has_as_many_requests_under_way_as_clients(server, command):
     assert command("bench", "--clients", "1", "3", *BRIEF) == 0
     assert command.out.split()[0] == "clients"
     assert [row[0] for row in cells(command)] == ["1", "3"]
     assert server.most_running <= 3
 
 
-def test_files_lengths_and_texts_per_request(server: FakeServer, command: Command, tmp_path: Path):
+def test_files_lengths_and_texts_per_request(server, command, tmp_path):
     path = tmp_path / "texts.tsv"
     path.write_text("eins\t5\n\nzwei\tdrei\t9\n")
     assert command("bench", "-i", str(path), "--max-lengths", "--texts-per-request", "2", "--rate", "40", *BRIEF) == 0
@@ -77,7 +76,7 @@ def test_files_lengths_and_texts_per_request(server: FakeServer, command: Comman
     assert server.listings == 0
 
 
-def test_tokens_are_counted_where_they_are_asked_for(server: FakeServer, command: Command):
+def test_tokens_are_counted_where_they_are_asked_for(server, command):
     def with_tokens(request, context):
         response = answer(request)
         response.translations[0].hypotheses[0].tokens.extend(["a", "b", "</s>"])
@@ -90,7 +89,7 @@ def test_tokens_are_counted_where_they_are_asked_for(server: FakeServer, command
     assert float(row[6].replace(",", "")) == pytest.approx(3 * float(row[1]), abs=1)
 
 
-def test_errors_are_counted_by_their_status_and_told_once(server: FakeServer, command: Command):
+def test_errors_are_counted_by_their_status_and_told_once(server, command):
     server.script.extend([answer_to_the_trial])
     server.always = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", reason("QUEUE_FULL"))
     assert command("bench", "--rate", "50", *BRIEF) == 1
@@ -99,7 +98,7 @@ def test_errors_are_counted_by_their_status_and_told_once(server: FakeServer, co
     assert command.err.count("translane bench: RESOURCE_EXHAUSTED: the queue is full\n") == 1
 
 
-def test_json_holds_every_measurement(server: FakeServer, command: Command, tmp_path: Path):
+def test_json_holds_every_measurement(server, command, tmp_path):
     path = tmp_path / "bench.json"
     assert command("bench", "--rate", "20", "40", *BRIEF, "--json", str(path)) == 0
     report = json.loads(path.read_text())
@@ -108,7 +107,7 @@ def test_json_holds_every_measurement(server: FakeServer, command: Command, tmp_
     assert report["measurements"][0]["latency_seconds"]["p50"] > 0
 
 
-def test_the_highest_rate_is_searched(server: FakeServer, command: Command, tmp_path: Path):
+def test_the_highest_rate_is_searched(server, command, tmp_path):
     path = tmp_path / "bench.json"
     flags = ["--find-rate", "--p95", "30s", "--rate", "20", "--trials", "2", "--json", str(path)]
     assert command("bench", *flags, *BRIEF) == 0
@@ -118,14 +117,14 @@ def test_the_highest_rate_is_searched(server: FakeServer, command: Command, tmp_
     assert json.loads(path.read_text())["highest_rate"] == 30.0
 
 
-def test_a_search_begins_with_what_many_clients_get(server: FakeServer, command: Command):
+def test_a_search_begins_with_what_many_clients_get(server, command):
     server.always = lambda request, _: time.sleep(0.02) or answer(request)
     assert command("bench", "--find-rate", "--p95", "30s", "--trials", "1", *BRIEF) == 0
     assert command.out.startswith("64 clients get ")
     assert server.most_running > 1
 
 
-def test_a_rate_that_cannot_be_kept_is_given_up(server: FakeServer, command: Command):
+def test_a_rate_that_cannot_be_kept_is_given_up(server, command):
     server.script.append(answer_to_the_trial)
     server.always = server.hang
     flags = ["--find-rate", "--p95", "50ms", "--rate", "100", "--trials", "1", "--duration", "20s", "--warm-up", "0"]
@@ -137,7 +136,7 @@ def test_a_rate_that_cannot_be_kept_is_given_up(server: FakeServer, command: Com
     assert len(server.requests) < 1000  # of the 2000 that were to be sent
 
 
-def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
+def test_a_server_that_is_down_is_one_sentence(refused, tmp_path):
     command, path = Command(refused), tmp_path / "texts"
     path.write_text("a\n")
     for argv in ([], ["-i", str(path)]):
@@ -147,14 +146,14 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
         command = Command(refused)
 
 
-def test_what_the_server_refuses_ends_it_at_once(server: FakeServer, command: Command):
+def test_what_the_server_refuses_ends_it_at_once(server, command):
     server.always = refuses(("options.beam_size", "beam_size must be from 1 to 4"))
     assert command("bench", "--beam-size", "9") == 1
     assert command.err == "translane bench: --beam-size: --beam-size must be from 1 to 4\n"
     assert len(server.requests) == 1
 
 
-def test_files_are_told_about(command: Command, tmp_path: Path):
+def test_files_are_told_about(command, tmp_path):
     assert command("bench", "--input", str(tmp_path / "none")) == 1
     assert "none: No such file or directory" in command.err
     assert command("bench", "--json", str(tmp_path / "none" / "x")) == 1
@@ -176,12 +175,12 @@ def test_files_are_told_about(command: Command, tmp_path: Path):
         ("--model", "none", "the server has no model named 'none'"),
     ],
 )
-def test_a_server_without_what_is_asked_for(command: Command, flag: str, value: str, sentence: str):
+def test_a_server_without_what_is_asked_for(command, flag, value, sentence):
     assert command("bench", flag, value) == 1
     assert command.err == f"translane bench: {sentence}\n"
 
 
-def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer):
+def test_a_search_that_is_broken_off_tells_what_it_has_found(server):
     flags = ["--find-rate", "--rate", "10", "--p95", "30s", "--warm-up", "0", "--duration", "500ms", "--trials", "99"]
     with shell(server.address, "bench", *flags) as process:
         lines = [process.stdout.readline().decode() for _ in range(3)]
@@ -192,7 +191,7 @@ def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer)
     assert out.decode().splitlines()[-1].startswith("highest rate that keeps p95 within 30000 ms: ")
 
 
-def test_ctrl_c_writes_what_there_is(server: FakeServer):
+def test_ctrl_c_writes_what_there_is(server):
     with shell(server.address, "bench", "--clients", "1", "--warm-up", "0", "--duration", "600s") as process:
         server.wait_for_requests(3)  # the client has the answer to the second, the first that is measured
         process.send_signal(signal.SIGINT)
@@ -263,7 +262,7 @@ def measured(*latencies: float, rate: float | None = 50.0, seconds: float = 10.0
 @pytest.mark.parametrize(
     ("share", "expected"), [(0.5, 50), (0.95, 95), (0.951, 96), (0.99, 99), (1.0, 100), (0.001, 1)]
 )
-def test_quantiles_are_values_that_occurred(share: float, expected: float):
+def test_quantiles_are_values_that_occurred(share, expected):
     assert quantile(range(1, 101), share) == expected
 
 
@@ -282,7 +281,7 @@ def test_a_failure_is_infinitely_late_for_a_bound():
 
 
 @pytest.mark.parametrize("requests", [1, 19, 20, 21, 399, 400])
-def test_what_may_be_late_is_what_the_bound_lets_be(requests: int):
+def test_what_may_be_late_is_what_the_bound_lets_be(requests):
     allowed = late_requests_allowed(requests)
     assert measured(*[0.1] * (requests - allowed), *[9.0] * allowed).keeps(0.5)
     assert not measured(*[0.1] * (requests - allowed - 1), *[9.0] * (allowed + 1)).keeps(0.5)
@@ -323,7 +322,7 @@ def test_json_has_base_units():
 
 @pytest.mark.parametrize("capacity", [0.7, 3.0, 97.3, 100.0, 1234.5])
 @pytest.mark.parametrize("start", [1.0, 90.0, 5000.0])
-def test_the_search_finds_the_highest_rate_that_is_kept(capacity: float, start: float):
+def test_the_search_finds_the_highest_rate_that_is_kept(capacity, start):
     search, tried = RateSearch(start, trials=60), []
     while (rate := search.next_rate()) is not None:
         tried.append(rate)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import stat
-from pathlib import Path
 
 import pytest
-from unit.client.fake_server import BROKEN, UNAVAILABLE, FakeServer, answer_to, refuses
+from unit.client.fake_server import BROKEN, UNAVAILABLE, answer_to, refuses
 
-from helpers.client_command import Command, Terminal
+from helpers.client_command import Terminal
 from translane.v1 import translation_pb2 as pb
 
 KINDS = {
@@ -27,7 +26,7 @@ DATA = b"\xef\xbb\xbfa\xff\r\n\x00b"
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_extension_says_the_kind(server: FakeServer, command: Command, tmp_path: Path, name: str):
+def test_the_extension_says_the_kind(server, command, tmp_path, name):
     source, target = tmp_path / name, tmp_path / "out"
     source.write_bytes(DATA)
     assert command("translate", "-i", str(source), "-o", str(target), "--beam-size=3", "--preserve=x") == 0
@@ -39,7 +38,7 @@ def test_the_extension_says_the_kind(server: FakeServer, command: Command, tmp_p
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x", "x.log"])
-def test_other_files_are_lines(server: FakeServer, command: Command, tmp_path: Path, name: str):
+def test_other_files_are_lines(server, command, tmp_path, name):
     (tmp_path / name).write_text("a\n")
     assert command("translate", "-i", str(tmp_path / name)) == 0
     assert isinstance(server.requests[0], pb.TranslateRequest)
@@ -49,15 +48,13 @@ def test_other_files_are_lines(server: FakeServer, command: Command, tmp_path: P
     ("argv", "named"),
     [(["-i", "x.TSV"], "batch x.TSV "), (["-i", "x.jsonl"], "batch x.jsonl "), (["--file-format=tsv"], "batch FILE ")],
 )
-def test_corpora_are_refused_with_the_command_that_translates_them(
-    server: FakeServer, command: Command, argv, named: str
-):
+def test_corpora_are_refused_with_the_command_that_translates_them(server, command, argv, named):
     assert command("translate", *argv) == 2
     assert f"translane {named}-o FOLDER --model NAME --server {server.address}" in command.err
     assert server.requests == []
 
 
-def test_a_file_whose_lines_are_no_texts_is_refused(server: FakeServer, command: Command, tmp_path: Path):
+def test_a_file_whose_lines_are_no_texts_is_refused(server, command, tmp_path):
     (tmp_path / "x.json").write_text('{"text": "a"}\n', encoding="utf-8")
     files = ("-i", str(tmp_path / "x.json"), "-o", str(tmp_path / "y.json"))
     assert command("translate", *files) == 2
@@ -65,7 +62,7 @@ def test_a_file_whose_lines_are_no_texts_is_refused(server: FakeServer, command:
     assert command("translate", *files, "--file-format=lines") == 0
 
 
-def test_a_flag_says_the_kind_of_standard_input(server: FakeServer, command: Command):
+def test_a_flag_says_the_kind_of_standard_input(server, command):
     assert command("translate", "--file-format", "po", "--all", "--priority=2", "--model=m", stdin=b"a") == 0
     asked = server.requests[0]
     assert (asked.mime_type, asked.replace_translations) == (KINDS["x.po"], True)
@@ -81,12 +78,12 @@ def test_a_flag_says_the_kind_of_standard_input(server: FakeServer, command: Com
         (["--format", "xliff", "--stream"], pb.FORMAT_XLIFF),
     ],
 )
-def test_the_format_of_texts_travels(server: FakeServer, command: Command, flags, form):
+def test_the_format_of_texts_travels(server, command, flags, form):
     assert command("translate", "a", *flags) == 0
     assert server.requests[0].format == form
 
 
-def test_a_file_is_replaced_when_the_translation_is_whole(server: FakeServer, command: Command, tmp_path: Path):
+def test_a_file_is_replaced_when_the_translation_is_whole(server, command, tmp_path):
     source, link = tmp_path / "x.md", tmp_path / "link.md"
     source.write_text("a")
     source.chmod(0o640)
@@ -103,7 +100,7 @@ def test_a_file_is_replaced_when_the_translation_is_whole(server: FakeServer, co
     assert {each.name for each in tmp_path.iterdir()} == {"link.md", "x.md"}
 
 
-def test_no_other_file_is_touched(server: FakeServer, command: Command, tmp_path: Path):
+def test_no_other_file_is_touched(server, command, tmp_path):
     source, other, link = tmp_path / "x.md", tmp_path / "other", tmp_path / "x.md.part"
     source.write_text("a")
     other.write_text("b")
@@ -113,16 +110,14 @@ def test_no_other_file_is_touched(server: FakeServer, command: Command, tmp_path
 
 
 @pytest.mark.parametrize("target", [".", "missing/y.md", "x.md/y.md"])
-def test_a_file_that_cannot_be_written_costs_no_translation(
-    server: FakeServer, command: Command, tmp_path: Path, target: str
-):
+def test_a_file_that_cannot_be_written_costs_no_translation(server, command, tmp_path, target):
     (tmp_path / "x.md").write_text("a")
     assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / target)) == 1
     assert command.err.startswith(f"translane translate: {tmp_path / target}: ")
     assert server.requests == []
 
 
-def test_a_link_to_itself_is_replaced(command: Command, tmp_path: Path):
+def test_a_link_to_itself_is_replaced(command, tmp_path):
     (tmp_path / "x.md").write_text("a")
     (tmp_path / "y.md").symlink_to(tmp_path / "y.md")
     assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 0
@@ -130,7 +125,7 @@ def test_a_link_to_itself_is_replaced(command: Command, tmp_path: Path):
 
 
 @pytest.mark.parametrize("missing", ["content", "end"])
-def test_a_document_that_is_not_whole_is_an_error(server: FakeServer, command: Command, tmp_path: Path, missing: str):
+def test_a_document_that_is_not_whole_is_an_error(server, command, tmp_path, missing):
     def part(request, context):
         return [each for each in answer_to(request) if each.WhichOneof("event") != missing]
 
@@ -141,7 +136,7 @@ def test_a_document_that_is_not_whole_is_an_error(server: FakeServer, command: C
     assert not (tmp_path / "y.md").exists()
 
 
-def test_faults_name_the_file_the_line_and_the_flag(server: FakeServer, command: Command, tmp_path: Path):
+def test_faults_name_the_file_the_line_and_the_flag(server, command, tmp_path):
     source = tmp_path / "x.md"
     source.write_text("a")
     server.always = refuses(("content", "line 9: too long"), ("content", "no XLIFF"), ("options.beam_size", "wrong"))
@@ -150,9 +145,7 @@ def test_faults_name_the_file_the_line_and_the_flag(server: FakeServer, command:
 
 
 @pytest.mark.parametrize(("most", "problem"), [(4, "has 5 bytes"), (0, "translates no documents")])
-def test_a_document_beyond_the_servers_limit_is_not_sent(
-    server: FakeServer, command: Command, tmp_path: Path, most: int, problem: str
-):
+def test_a_document_beyond_the_servers_limit_is_not_sent(server, command, tmp_path, most, problem):
     server.limits.document_bytes = most
     (tmp_path / "x.md").write_text("abcde")
     assert command("translate", "-i", str(tmp_path / "x.md")) == 1
@@ -160,7 +153,7 @@ def test_a_document_beyond_the_servers_limit_is_not_sent(
     assert server.requests == []
 
 
-def test_notes_name_the_lines(command: Command, tmp_path: Path):
+def test_notes_name_the_lines(command, tmp_path):
     (tmp_path / "x.md").write_text("a")
     assert command("translate", "-i", str(tmp_path / "x.md")) == 0
     lines = [line.partition(": ")[2] for line in command.err.splitlines()]
@@ -169,7 +162,7 @@ def test_notes_name_the_lines(command: Command, tmp_path: Path):
     ] * 2
 
 
-def test_progress_counts_texts(command: Command, tmp_path: Path):
+def test_progress_counts_texts(command, tmp_path):
     (tmp_path / "x.srt").write_text("a\n" * 99)
     command.stderr = Terminal()
     assert command("translate", "-i", str(tmp_path / "x.srt"), "-o", str(tmp_path / "out")) == 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import FakeServer, answer, refuses
+from unit.client.fake_server import answer, refuses
 
-from helpers.client_command import Command, Terminal
+from helpers.client_command import Terminal
 from translane_client.cli import inputs
 from translane_client.cli.inputs import texts_of
 from translane_client.cli.outputs import LineWriter
@@ -18,7 +17,7 @@ from translane_client.cli.outputs import LineWriter
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def test_files_in_and_out(command: Command, tmp_path: Path):
+def test_files_in_and_out(command, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(b"".join(b"%d\n" % n for n in range(500)))
     target.write_text("of before")
@@ -27,13 +26,13 @@ def test_files_in_and_out(command: Command, tmp_path: Path):
     assert command.out == command.err == ""
 
 
-def test_an_empty_file_gives_an_empty_file(command: Command, tmp_path: Path):
+def test_an_empty_file_gives_an_empty_file(command, tmp_path):
     target = tmp_path / "out.txt"
     assert command("translate", "-o", str(target)) == 0
     assert target.read_bytes() == b""
 
 
-def test_a_dash_is_a_standard_stream(command: Command):
+def test_a_dash_is_a_standard_stream(command):
     assert command("translate", "-i", "-", "-o", "-", stdin=b"a\n") == 0
     assert command.out == "<a>\n"
 
@@ -53,13 +52,13 @@ def test_a_dash_is_a_standard_stream(command: Command):
         ("猫\n👩‍👩‍👧\x00\n".encode(), ["猫", "👩‍👩‍👧\x00"]),
     ],
 )
-def test_one_line_is_one_text(server: FakeServer, command: Command, stdin: bytes, texts: list[str]):
+def test_one_line_is_one_text(server, command, stdin, texts):
     assert command("translate", stdin=stdin) == 0
     assert [text for request in server.requests for text in request.texts] == texts
     assert command.stdout.getvalue().count(b"\n") == len(texts)
 
 
-def test_line_ends_inside_a_translation_become_spaces(server: FakeServer, command: Command):
+def test_line_ends_inside_a_translation_become_spaces(server, command):
     def broken(request, context):
         response = answer(request)
         response.translations[0].hypotheses[0].text = "a\nb\r\nc\rd\u2028e"
@@ -70,7 +69,7 @@ def test_line_ends_inside_a_translation_become_spaces(server: FakeServer, comman
     assert command.out == "a b c d\u2028e\n"
 
 
-def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
+def test_invalid_utf8_names_file_and_line(command, tmp_path):
     source = tmp_path / "in.txt"
     source.write_bytes(b"a\n" * 9 + b"ab\xff\n" + b"c\n")
     assert command("translate", "-i", str(source), "--batch-size", "2", "--concurrency", "1") == 1
@@ -81,13 +80,13 @@ def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
     assert command.out == "<a>\n" * 8
 
 
-def test_a_line_without_end_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch):
+def test_a_line_without_end_is_refused(command, monkeypatch):
     monkeypatch.setattr(inputs, "LONGEST_LINE", 10)
     assert command("translate", stdin=b"123456789\n" + b"x" * 11) == 1
     assert command.err.startswith("translane translate: standard input, line 2: longer than 10 bytes")
 
 
-def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
+def test_a_refused_text_names_its_line(server, command):
     server.by_text(d=refuses(("texts[1]", "longer than 256 tokens")))
     assert command("translate", "--batch-size", "2", stdin=b"a\nb\nc\nd\n") == 1
     told = "longer than 256 tokens; 2 lines were written to standard output\n"
@@ -97,7 +96,7 @@ def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
     assert command.err == "translane translate: text 2: longer than 256 tokens\n"
 
 
-def test_files_that_cannot_be_used_are_named(command: Command, tmp_path: Path):
+def test_files_that_cannot_be_used_are_named(command, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("a\n")
     for argv, message in (
@@ -140,7 +139,7 @@ class CountedInput(io.BytesIO):
 
 
 @pytest.mark.parametrize("line", [b"a\n", b"\n"])
-def test_memory_is_bounded_over_many_lines(command: Command, line: bytes):
+def test_memory_is_bounded_over_many_lines(command, line):
     command.stdout = output = CountedOutput()
     stdin = CountedInput(line, 20_000, output)
     assert command("translate", "--batch-size", "100", "--concurrency", "3", stdin=stdin) == 0
@@ -148,7 +147,7 @@ def test_memory_is_bounded_over_many_lines(command: Command, line: bytes):
     assert stdin.furthest <= 301
 
 
-def test_a_person_who_types_gets_each_line_at_once(server: FakeServer, command: Command):
+def test_a_person_who_types_gets_each_line_at_once(server, command):
     class Typed(CountedInput):
         def isatty(self) -> bool:
             return True
@@ -159,7 +158,7 @@ def test_a_person_who_types_gets_each_line_at_once(server: FakeServer, command: 
     assert stdin.furthest == 0
 
 
-def test_progress_is_drawn_on_a_terminal(command: Command, tmp_path: Path):
+def test_progress_is_drawn_on_a_terminal(command, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("abc\n" * 200)
     command.stderr = Terminal()
@@ -171,14 +170,14 @@ def test_progress_is_drawn_on_a_terminal(command: Command, tmp_path: Path):
     assert f"100% [{'#' * 24}]  0:00 left" in final
 
 
-def test_progress_of_a_pipe_has_no_percentage(command: Command):
+def test_progress_of_a_pipe_has_no_percentage(command):
     command.stderr = Terminal()
     assert command("translate", stdin=b"a\n") == 0
     assert "sentences" in command.err
     assert "%" not in command.err
 
 
-def test_no_progress_for_arguments_or_beside_output_on_the_same_terminal(command: Command):
+def test_no_progress_for_arguments_or_beside_output_on_the_same_terminal(command):
     class Screen(io.BytesIO):
         def isatty(self) -> bool:
             return True
@@ -191,7 +190,7 @@ def test_no_progress_for_arguments_or_beside_output_on_the_same_terminal(command
 
 
 @given(st.lists(UNICODE.filter(lambda text: not {"\r", "\n"} & set(text))), st.sampled_from(["\n", "\r\n"]))
-def test_what_is_written_is_read_back(texts: list[str], end: str):
+def test_what_is_written_is_read_back(texts, end):
     stdout = io.BytesIO()
     writer = LineWriter(None, stdout)
     for text in texts:
@@ -203,7 +202,7 @@ def test_what_is_written_is_read_back(texts: list[str], end: str):
 
 
 @given(st.lists(st.text(st.sampled_from("a\r\n猫"), min_size=1)), st.booleans())
-def test_parts_make_the_line_that_their_text_makes(parts: list[str], keep_breaks: bool):
+def test_parts_make_the_line_that_their_text_makes(parts, keep_breaks):
     whole, cut = io.BytesIO(), io.BytesIO()
     LineWriter(None, whole, keep_breaks=keep_breaks).write("".join(parts))
     writer = LineWriter(None, cut, keep_breaks=keep_breaks)

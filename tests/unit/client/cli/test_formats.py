@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason, refuses, texts_of
+from unit.client.fake_server import bad_fields, fails, reason, refuses, texts_of
 
-from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
 
 
@@ -31,7 +29,7 @@ def hypothesis(text: str, score: float) -> pb.Hypothesis:
 
 
 @pytest.fixture(autouse=True)
-def _many_hypotheses(server: FakeServer) -> None:
+def _many_hypotheses(server):
     def behave(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
         translations = [
             pb.Translation(
@@ -72,12 +70,12 @@ def _many_hypotheses(server: FakeServer) -> None:
         (["--num-hypotheses", "2", "--beam-size", "4"], "0 ||| 猫0 ||| -0.500000\n0 ||| 猫1 ||| -1.500000"),
     ],
 )
-def test_columns_and_nbest_lines(command: Command, flags: list[str], line: str):
+def test_columns_and_nbest_lines(command, flags, line):
     assert command("translate", "猫", *flags) == 0
     assert command.out == line + "\n"
 
 
-def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(command: Command):
+def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(command):
     assert command("translate", "--nbest", "2", "--batch-size", "1", stdin="猫\n\nb\n".encode()) == 0
     assert command.out == (
         "0 ||| 猫0 ||| -0.500000\n"
@@ -102,7 +100,7 @@ def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(comma
         (["--top-p", "0.9"], None),
     ],
 )
-def test_nbest_takes_beams_where_nothing_else_is_asked_for(server: FakeServer, command: Command, flags, beam_size):
+def test_nbest_takes_beams_where_nothing_else_is_asked_for(server, command, flags, beam_size):
     assert command("translate", "a", "--nbest", "3", *flags) == 0
     options = server.requests[0].options
     assert options.num_hypotheses == 3
@@ -110,7 +108,7 @@ def test_nbest_takes_beams_where_nothing_else_is_asked_for(server: FakeServer, c
 
 
 @pytest.mark.parametrize(("nbest", "beam_size"), [("1", None), ("2", 4), ("4", 4), ("5", 5)])
-def test_nbest_leaves_terms_the_beams_they_need(server: FakeServer, command: Command, tmp_path, nbest, beam_size):
+def test_nbest_leaves_terms_the_beams_they_need(server, command, tmp_path, nbest, beam_size):
     terms = tmp_path / "terms.tsv"
     terms.write_text("a\tb\n")
     assert command("translate", "a", "--nbest", nbest, "--terms", str(terms)) == 0
@@ -118,7 +116,7 @@ def test_nbest_leaves_terms_the_beams_they_need(server: FakeServer, command: Com
     assert (options.beam_size if options.HasField("beam_size") else None) == beam_size
 
 
-def test_json_has_everything(command: Command):
+def test_json_has_everything(command):
     flags = ["--nbest", "2", "--tokens", "--scores", "--alignment"]
     assert command("translate", "--json", "猫", "b", *flags) == 0
     first, second = map(json.loads, command.out.splitlines())
@@ -148,7 +146,7 @@ def test_json_has_everything(command: Command):
     assert second["text"] == "b0"
 
 
-def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, command: Command):
+def test_json_has_the_same_keys_whatever_was_asked_for(server, command):
     server.always = None
     assert command("translate", "--json", "猫") == 0
     shown = json.loads(command.out)
@@ -171,7 +169,7 @@ def without_score(request: pb.TranslateRequest, context: grpc.ServicerContext) -
     return pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis]) for _ in texts_of(request)])
 
 
-def test_a_score_that_was_not_told_is_null(server: FakeServer, command: Command):
+def test_a_score_that_was_not_told_is_null(server, command):
     server.always = without_score
     assert command("translate", "--json", "猫") == 0
     shown = json.loads(command.out)
@@ -185,7 +183,7 @@ def test_a_score_that_was_not_told_is_null(server: FakeServer, command: Command)
     ("flags", "asked"),
     [([], False), (["--json"], False), (["--scores"], True), (["--nbest", "1"], True), (["--nbest", "3"], True)],
 )
-def test_scores_are_asked_for_where_they_are_written(server: FakeServer, command: Command, flags, asked: bool):
+def test_scores_are_asked_for_where_they_are_written(server, command, flags, asked):
     assert command("translate", "猫", *flags) == 0
     assert server.requests[-1].options.return_token_scores == asked
 
@@ -199,13 +197,13 @@ def test_scores_are_asked_for_where_they_are_written(server: FakeServer, command
         (["--split-sentences", "--nbest", "1"], "0 ||| <a b> ||| -0.500000\n"),
     ],
 )
-def test_what_was_typed_on_two_lines_is_written_on_two_lines(server: FakeServer, command: Command, flags, out: str):
+def test_what_was_typed_on_two_lines_is_written_on_two_lines(server, command, flags, out):
     server.always = None
     assert command("translate", "a\nb", *flags) == 0
     assert command.out == out
 
 
-def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server: FakeServer, command: Command, tmp_path: Path):
+def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server, command, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("a\nb\n")
 
@@ -241,14 +239,14 @@ def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server: FakeSer
         ("options.new_option", "is 9", [], "options.new_option: is 9"),
     ],
 )
-def test_a_refused_option_is_told_by_its_flag(server: FakeServer, command, field: str, description: str, flags, told):
+def test_a_refused_option_is_told_by_its_flag(server, command, field, description, flags, told):
     server.always = refuses((field, description))
     assert command("translate", "a", *flags) == 1
     assert command.err.startswith(f"translane translate: {told}")
     assert command.err.count("\n") == 1
 
 
-def test_all_that_is_refused_is_told(server: FakeServer, command: Command):
+def test_all_that_is_refused_is_told(server, command):
     problems = ("options.beam_size", "is 0"), ("texts[1]", "is too long"), ("options.top_p", "")
     server.always = fails(grpc.StatusCode.INVALID_ARGUMENT, "wrong", reason("INVALID_FIELD"), bad_fields(*problems))
     assert command("translate", stdin=b"a\nb\n") == 1
@@ -256,13 +254,13 @@ def test_all_that_is_refused_is_told(server: FakeServer, command: Command):
     assert command.err == f"translane translate: {told}; 0 lines were written to standard output\n"
 
 
-def test_no_more_than_three_problems_are_told(server: FakeServer, command: Command):
+def test_no_more_than_three_problems_are_told(server, command):
     server.always = refuses(*((f"texts[{index}]", "too long") for index in range(9)))
     assert command("translate", *"abcdefghi") == 1
     assert command.err == "translane translate: text 1: too long; text 2: too long; text 3: too long; and 6 more\n"
 
 
-def test_nbest_of_the_command_line_wins_over_the_environment(server: FakeServer, command: Command):
+def test_nbest_of_the_command_line_wins_over_the_environment(server, command):
     command.environ["TRANSLANE_CLIENT_NUM_HYPOTHESES"] = "7"
     assert command("translate", "a", "--nbest", "2") == 0
     command.environ = {**command.environ, "TRANSLANE_CLIENT_NUM_HYPOTHESES": "", "TRANSLANE_CLIENT_NBEST": "7"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import FakeServer, answer, refuses, streamed
+from unit.client.fake_server import answer, refuses, streamed
 
-from helpers.client_command import Command
 from translane.conversions import options_message
 from translane.options import Term, checked_options
 from translane.v1 import translation_pb2 as pb
@@ -44,7 +42,7 @@ def term(source: str, outcome: Any, glossary: str = "") -> pb.TermReport:
     return pb.TermReport(source=source, target=source.upper(), outcome=outcome, glossary=glossary)
 
 
-def test_a_text_that_was_cut_is_named(server: FakeServer, command: Command):
+def test_a_text_that_was_cut_is_named(server, command):
     server.always = treats(b=CUT, d=pb.Treatment(cut_sentences=2))
     assert command("translate", stdin=b"a\nb\nc\nd\n") == 0
     assert command.out == "<a>\n<b>\n<c>\n<d>\n"
@@ -55,7 +53,7 @@ def test_a_text_that_was_cut_is_named(server: FakeServer, command: Command):
 
 
 @pytest.mark.parametrize("flags", [[], ["--stream"]])
-def test_texts_of_the_command_line_are_named_by_their_number(server: FakeServer, command: Command, flags):
+def test_texts_of_the_command_line_are_named_by_their_number(server, command, flags):
     server.always = treats(b=CUT)
     assert command("translate", "a", "b", *flags) == 0
     assert command.err == "translane translate: text 2: 1 sentence was too long, and cut in the middle\n"
@@ -83,20 +81,20 @@ def test_texts_of_the_command_line_are_named_by_their_number(server: FakeServer,
         ),
     ],
 )
-def test_a_term_that_was_not_applied_is_named(server: FakeServer, command: Command, report: pb.TermReport, note: str):
+def test_a_term_that_was_not_applied_is_named(server, command, report, note):
     server.always = treats(a=pb.Treatment(terms=[report]))
     assert command("translate", "a", "b") == 0
     assert command.err == (f"translane translate: {note}\n" if note else "")
 
 
-def test_what_is_so_in_every_text_is_said_once(server: FakeServer, command: Command):
+def test_what_is_so_in_every_text_is_said_once(server, command):
     treatment = pb.Treatment(terms=[term("x", pb.TERM_OUTCOME_UNSPELLABLE)])
     server.always = treats(a=treatment, b=treatment)
     assert command("translate", "a", "b") == 0
     assert command.err.count("\n") == 1
 
 
-def test_no_more_than_ten_are_shown(server: FakeServer, command: Command):
+def test_no_more_than_ten_are_shown(server, command):
     server.always = treats(**{f"t{n}": CUT for n in range(40)})
     assert command("translate", stdin="".join(f"t{n}\n" for n in range(40)).encode()) == 0
     lines = command.err.splitlines()
@@ -104,13 +102,13 @@ def test_no_more_than_ten_are_shown(server: FakeServer, command: Command):
     assert lines[-1] == "translane translate: and 30 more such notes; --json has them all"
 
 
-def test_notes_are_printable(server: FakeServer, command: Command):
+def test_notes_are_printable(server, command):
     server.always = treats(a=pb.Treatment(terms=[term("\x1b[2J", pb.TERM_OUTCOME_MISSED)]))
     assert command("translate", "a") == 0
     assert "\x1b" not in command.err
 
 
-def test_json_has_the_treatment_and_standard_error_has_nothing(server: FakeServer, command: Command):
+def test_json_has_the_treatment_and_standard_error_has_nothing(server, command):
     terms = [term("x", pb.TERM_OUTCOME_MISSED, "cats")]
     server.always = treats(a=pb.Treatment(sentences=3, cut_sentences=1, preserved=2, terms=terms, source_language="de"))
     assert command("translate", "--json", "a") == 0
@@ -149,7 +147,7 @@ PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\
         (b"a\tb\t\nc\td\tinflected , ignore-case\n", [("a", "b"), Term("c", "d", ignore_case=True, inflected=True)]),
     ],
 )
-def test_a_line_is_a_term(server: FakeServer, command: Command, tmp_path: Path, content: bytes, terms):
+def test_a_line_is_a_term(server, command, tmp_path, content, terms):
     path = tmp_path / "terms.tsv"
     path.write_bytes(content)
     assert command("translate", "a", "--terms", str(path)) == 0
@@ -176,7 +174,7 @@ def test_a_line_is_a_term(server: FakeServer, command: Command, tmp_path: Path, 
         (b"\xff\tcat", ", line 3: not valid UTF-8 (byte 1 of the line)"),
     ],
 )
-def test_a_line_that_is_no_term_is_named(server: FakeServer, command: Command, tmp_path: Path, content, message: str):
+def test_a_line_that_is_no_term_is_named(server, command, tmp_path, content, message):
     path = tmp_path / "terms.tsv"
     path.write_bytes("# animals\n狗\tdog\n".encode() + content + b"\n")
     assert command("translate", "a", "--terms", str(path)) == 1
@@ -193,9 +191,7 @@ def test_a_line_that_is_no_term_is_named(server: FakeServer, command: Command, t
         ("options.terminology", "--terms"),
     ],
 )
-def test_the_line_of_a_term_that_the_server_refuses_is_named(
-    server: FakeServer, command: Command, tmp_path, field, place
-):
+def test_the_line_of_a_term_that_the_server_refuses_is_named(server, command, tmp_path, field, place):
     path = tmp_path / "terms.tsv"
     path.write_text("# animals\ncat\tKatze\n\ndog\tHund\n")
     server.always = refuses((field, "is too long"))
@@ -203,14 +199,14 @@ def test_the_line_of_a_term_that_the_server_refuses_is_named(
     assert command.err == f"translane translate: {place.format(path=path)}: is too long\n"
 
 
-def test_a_file_that_is_not_there_is_named(server: FakeServer, command: Command, tmp_path: Path):
+def test_a_file_that_is_not_there_is_named(server, command, tmp_path):
     assert command("translate", "a", "--terms", str(tmp_path / "none.tsv")) == 1
     assert command.err == f"translane translate: {tmp_path / 'none.tsv'}: No such file or directory\n"
     assert server.requests == []
 
 
 @given(st.lists(st.tuples(PHRASES.filter(lambda text: text[0] not in "#\ufeff"), PHRASES)))
-def test_what_is_written_is_read_back(tmp_path_factory, terms: list[tuple[str, str]]):
+def test_what_is_written_is_read_back(tmp_path_factory, terms):
     path = tmp_path_factory.mktemp("terms") / "terms.tsv"
     path.write_text("".join(f"{source}\t{target}\n" for source, target in terms), encoding="utf-8", newline="")
     read = read_terms(path)
@@ -219,7 +215,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, terms: list[tuple[str, s
 
 
 @given(st.binary())
-def test_any_bytes_are_terms_or_a_sentence(tmp_path_factory, content: bytes):
+def test_any_bytes_are_terms_or_a_sentence(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("terms") / "terms.tsv"
     path.write_bytes(content)
     try:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from unit.client.fake_server import BROKEN, PATIENCE, FakeServer, answer_to, breaks_off, refuses
 
-from helpers.client_command import Command, shell
+from helpers.client_command import shell
 from translane.v1 import translation_pb2 as pb
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
+def files(tmp_path):
     source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
     source.write_text("猫\n狗\n\n", encoding="utf-8")
     target.write_text("cat\na dog\n\n", encoding="utf-8")
@@ -27,7 +27,7 @@ def inputs(server: FakeServer) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for request in server.requests for pair in request.inputs]
 
 
-def test_a_pair_of_arguments(server: FakeServer, command: Command):
+def test_a_pair_of_arguments(server, command):
     assert command("score", "猫", "cat") == 0
     assert inputs(server) == [("猫", "cat")]
     assert command.out == "-4.000000\n"
@@ -35,7 +35,7 @@ def test_a_pair_of_arguments(server: FakeServer, command: Command):
 
 
 @pytest.mark.parametrize("dashed", [None, 0, 1])  # either file may be standard input
-def test_two_files_line_by_line(server: FakeServer, command: Command, files, dashed: int | None):
+def test_two_files_line_by_line(server, command, files, dashed):
     stdin = b"" if dashed is None else Path(files[dashed]).read_bytes()
     source, target = ("-" if number == dashed else name for number, name in enumerate(files))
     assert command("score", "-s", source, "-t", target, stdin=stdin) == 0
@@ -45,13 +45,13 @@ def test_two_files_line_by_line(server: FakeServer, command: Command, files, das
 
 
 @pytest.mark.parametrize("flags", [[], ["-i", "-"]])
-def test_tab_separated_pairs(server: FakeServer, command: Command, flags: list[str]):
+def test_tab_separated_pairs(server, command, flags):
     assert command("score", *flags, stdin="猫\tcat\r\n\t\n  a \tb".encode()) == 0
     assert inputs(server) == [("猫", "cat"), ("", ""), ("  a ", "b")]
     assert command.out.count("\n") == 3
 
 
-def test_files_in_and_out_keep_order(command: Command, tmp_path: Path):
+def test_files_in_and_out_keep_order(command, tmp_path):
     source, target = tmp_path / "in.tsv", tmp_path / "out.txt"
     source.write_text("".join(f"a\t{'x' * (n % 7)}\n" for n in range(300)))
     assert command("score", "-i", str(source), "-o", str(target), "--batch-size", "7") == 0
@@ -59,18 +59,18 @@ def test_files_in_and_out_keep_order(command: Command, tmp_path: Path):
     assert command.out == ""
 
 
-def test_nothing_gives_nothing(command: Command):
+def test_nothing_gives_nothing(command):
     assert command("score") == 0
     assert command.out == ""
     assert command.err == "0 pairs\n"
 
 
-def test_tokens_with_their_scores(command: Command):
+def test_tokens_with_their_scores(command):
     assert command("score", "--tokens", "猫", "ab") == 0
     assert command.out == "-3.000000\ta:-1.000000 b:-1.000000 </s>:-1.000000\n"
 
 
-def test_json_has_everything(command: Command):
+def test_json_has_everything(command):
     assert command("score", "--json", "--tokens", "猫", "ab") == 0
     assert json.loads(command.out) == {
         "total_log_prob": -3.0,
@@ -83,7 +83,7 @@ def test_json_has_everything(command: Command):
     }
 
 
-def test_all_that_says_how_to_score_travels(server: FakeServer, command: Command):
+def test_all_that_says_how_to_score_travels(server, command):
     flags = ["--model", "m", "--source-language", "zh", "--target-language", "en", "--tokens", "--timeout", "50"]
     assert command("score", *flags, "a", "b") == 0
     assert server.requests == [
@@ -99,7 +99,7 @@ def test_all_that_says_how_to_score_travels(server: FakeServer, command: Command
 
 
 @pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (1, 0), (0, 1), (70, 200)])
-def test_files_of_different_lengths_are_told_with_both(command: Command, tmp_path: Path, sources: int, targets: int):
+def test_files_of_different_lengths_are_told_with_both(command, tmp_path, sources, targets):
     source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
     source.write_text("a\n" * sources)
     target.write_text("b\n" * targets)
@@ -119,7 +119,7 @@ def test_files_of_different_lengths_are_told_with_both(command: Command, tmp_pat
         (b"a\t\xff", "standard input, line 2: not valid UTF-8 (byte 3 of the line)"),
     ],
 )
-def test_a_line_that_is_no_pair_is_named(command: Command, line: bytes, message: str):
+def test_a_line_that_is_no_pair_is_named(command, line, message):
     assert command("score", "--batch-size", "1", "--concurrency", "1", stdin=b"a\tb\n" + line + b"\na\tb\n") == 1
     assert command.err == f"translane score: {message}; 1 line was written to standard output\n"
     assert command.out == "-2.000000\n"
@@ -133,7 +133,7 @@ def test_a_line_that_is_no_pair_is_named(command: Command, line: bytes, message:
         ("inputs[1]", ["{source}, line 4", "standard input, line 4"]),
     ],
 )
-def test_a_refused_pair_names_its_file_and_line(server: FakeServer, command, tmp_path, field: str, places: list[str]):
+def test_a_refused_pair_names_its_file_and_line(server, command, tmp_path, field, places):
     server.by_text(d=refuses((field, "too long")))
     source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
     source.write_text("a\nb\nc\nd\n")
@@ -146,13 +146,13 @@ def test_a_refused_pair_names_its_file_and_line(server: FakeServer, command, tmp
         assert command.err == f"translane score: {place}: too long; 2 lines were written to standard output\n"
 
 
-def test_a_refused_argument_is_told(server: FakeServer, command: Command):
+def test_a_refused_argument_is_told(server, command):
     server.always = refuses(("inputs[0].target", "too long"))
     assert command("score", "a", "b") == 1
     assert command.err == "translane score: target: too long\n"
 
 
-def test_files_of_the_environment_give_way_to_the_command_line(server: FakeServer, command: Command, files):
+def test_files_of_the_environment_give_way_to_the_command_line(server, command, files):
     source, target = files
     command.environ |= {"TRANSLANE_CLIENT_SOURCE_FILE": source, "TRANSLANE_CLIENT_TARGET_FILE": target}
     assert command("score") == 0
@@ -163,7 +163,7 @@ def test_files_of_the_environment_give_way_to_the_command_line(server: FakeServe
     assert inputs(server) == [("a", "b"), ("c", "d")]
 
 
-def test_files_that_cannot_be_used_are_named(command: Command, files):
+def test_files_that_cannot_be_used_are_named(command, files):
     source, target = files
     for argv, message in (
         (["-s", source + "x", "-t", target], f"{source}x: No such file or directory"),
@@ -196,21 +196,21 @@ class Flushed(io.BytesIO):
         self._unseen = b""
 
 
-def test_each_delta_is_flushed_as_it_comes(command: Command):
+def test_each_delta_is_flushed_as_it_comes(command):
     command.stdout = output = Flushed()
     assert command("translate", "--stream", "猫") == 0
     assert output.parts == ["<", "猫", ">", "\n"]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["a"], ["a", "", "b c", "猫"]])
-def test_texts_are_streamed_one_after_the_other(server: FakeServer, command: Command, texts: list[str]):
+def test_texts_are_streamed_one_after_the_other(server, command, texts):
     assert command("translate", "--stream", stdin="".join(f"{text}\n" for text in texts).encode()) == 0
     assert command.out == "".join(f"<{text}>\n" if text else "\n" for text in texts)
     assert [request.text for request in server.requests] == texts
     assert server.most_running <= 1
 
 
-def test_from_file_to_file(command: Command, tmp_path: Path):
+def test_from_file_to_file(command, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("a\nb\n")
     assert command("translate", "--stream", "-i", str(source), "-o", str(target)) == 0
@@ -218,12 +218,12 @@ def test_from_file_to_file(command: Command, tmp_path: Path):
     assert command.out == command.err == ""
 
 
-def test_what_was_typed_on_two_lines_is_streamed_on_two_lines(command: Command):
+def test_what_was_typed_on_two_lines_is_streamed_on_two_lines(command):
     assert command("translate", "--stream", "--split-sentences", "a\r\nb") == 0
     assert command.out == "<a\r\nb>\n"
 
 
-def test_json_is_a_line_for_each_delta_and_one_for_the_end(command: Command):
+def test_json_is_a_line_for_each_delta_and_one_for_the_end(command):
     assert command("translate", "--stream", "--json", "猫", "") == 0
     lines = list(map(json.loads, command.out.splitlines()))
     assert lines[:3] == [{"index": 0, "delta": delta} for delta in "<猫>"]
@@ -243,7 +243,7 @@ def test_json_is_a_line_for_each_delta_and_one_for_the_end(command: Command):
     assert [(line["index"], line["text"]) for line in lines[4:]] == [(1, "")]
 
 
-def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, command: Command):
+def test_a_line_that_breaks_off_is_ended_and_not_counted(server, command):
     server.script = deque([lambda request, _: answer_to(request), breaks_off(2, BROKEN)])
     assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 1
     assert command.out == "<a>\n<b\n"
@@ -251,7 +251,7 @@ def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, com
     assert len(server.requests) == 2
 
 
-def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
+def test_a_refused_text_names_its_line(server, command):
     server.by_text(b=refuses(("text", "too long")))
     assert command("translate", "--stream", stdin=b"a\nb\n") == 1
     assert (
@@ -262,7 +262,7 @@ def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
     assert command.err == "translane translate: text 2: too long\n"
 
 
-def test_a_reader_that_left_cancels_the_call_quietly(server: FakeServer, command: Command):
+def test_a_reader_that_left_cancels_the_call_quietly(server, command):
     class Closed(io.BytesIO):
         def write(self, data, /) -> int:
             raise BrokenPipeError
@@ -274,7 +274,7 @@ def test_a_reader_that_left_cancels_the_call_quietly(server: FakeServer, command
     assert server.cancelled.wait(PATIENCE)
 
 
-def test_ctrl_c_cancels_the_call_quietly(server: FakeServer):
+def test_ctrl_c_cancels_the_call_quietly(server):
     server.always = server.hang_after(1)
     with shell(server.address, "translate", "--stream", "a") as process:
         assert process.stdout.read(1) == b"<"  # before the rest is there

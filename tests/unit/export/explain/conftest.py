@@ -24,7 +24,7 @@ TINY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory) -> Path:
+def tiny(tmp_path_factory):
     """A bundle in fp32; not to be written to."""
     return random_bundle(tmp_path_factory.mktemp("tiny") / "bundle", **TINY)
 

@@ -123,7 +123,7 @@ def test_any_text_is_read_or_refused():
     ],
     ids=["backslashes", "quotes", "letters", "spaces", "digits"],
 )
-def test_a_long_line_takes_no_long_time_and_loses_nothing(written: str, name: str):
+def test_a_long_line_takes_no_long_time_and_loses_nothing(written, name):
     for read in (read_settings, read_ids):
         assert read(f"{written}: 1") == {name: 1}
         with pytest.raises(ValueError, match="line 1 is no"):
@@ -131,7 +131,7 @@ def test_a_long_line_takes_no_long_time_and_loses_nothing(written: str, name: st
     assert read_settings(f"a: {written}") == {"a": name}
 
 
-# word_lists
+# Lists of words.
 
 
 SPECIAL = SpecialWords(pad="PAD", unk="?", start="BOS", end="EOS")

@@ -166,15 +166,6 @@ async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
     await asyncio.wait_for(service.idle(), 1)
 
 
-async def test_what_the_engine_gets(make_service, engine):
-    await translate(await make_service(), "hi", priority=-3, options=pb.DecodingOptions(max_length=7))
-    await translate(await make_service(), "hi")
-    first, second = engine.requests
-    assert (first.priority, first.sentences[0].options.max_length) == (-3, 7)
-    assert (second.priority, second.sentences[0].options.max_length) == (0, 20)
-    assert first.sentences[0].source_ids == FakeTokenizer().encode(["hi"])[0]
-
-
 async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_service, engine, monkeypatch):
     monkeypatch.setattr(FakeTokenizer, "encode", None)
     engine.refusal = errors.QueueFullError("full", retry_after=1.0)

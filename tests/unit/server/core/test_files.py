@@ -158,7 +158,7 @@ def test_a_link_that_leads_elsewhere_is_told(tmp_path, file):
 # Files that appear complete or not at all.
 
 
-def test_the_new_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+def test_the_new_file_takes_the_place_of_the_old_one(tmp_path):
     path = tmp_path / "file"
     path.write_text("old", encoding="utf-8")
     with replaced_whole(path) as new:
@@ -174,7 +174,7 @@ def fails_halfway(path: Path) -> None:
         raise ZeroDivisionError
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "file"
     path.write_text("old", encoding="utf-8")
     with pytest.raises(ZeroDivisionError):
@@ -182,12 +182,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [("file", "old")]
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_told(tmp_path):
     with pytest.raises(FileNotFoundError), replaced_whole(tmp_path / "no" / "file") as new:
         new.write_text("new", encoding="utf-8")
 
 
-def test_what_a_killed_program_has_left_is_written_over(tmp_path: Path) -> None:
+def test_what_a_killed_program_has_left_is_written_over(tmp_path):
     path = tmp_path / "file"
     (tmp_path / ".file.new").write_text("a longer half", encoding="utf-8")
     with replaced_whole(path) as new:
@@ -195,14 +195,14 @@ def test_what_a_killed_program_has_left_is_written_over(tmp_path: Path) -> None:
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [("file", "new")]
 
 
-def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as raised, written_whole(tmp_path / "file"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert raised.value.filename == str(tmp_path / "file")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_programs_may_write_the_same_file(tmp_path: Path) -> None:
+def test_several_programs_may_write_the_same_file(tmp_path):
     path = tmp_path / "file"
     with written_whole(path) as one, written_whole(path) as other:  # two machines at once
         one.write(b"one")

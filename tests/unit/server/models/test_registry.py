@@ -11,7 +11,6 @@ from fakes.models import Model, request_to, turns
 from translane.results import ModelState
 from translane_server.core.errors import (
     BundleError,
-    ModelNotFoundError,
     QueueFullError,
     SettingsError,
     UnavailableError,
@@ -56,19 +55,6 @@ async def registry(library):
     await registry.start()
     yield registry
     await registry.stop()
-
-
-async def test_models_come_and_go_at_a_reload(registry, library, metrics):
-    library.names = ["de-en", "de-fr"]
-    removed = registry.models["zh-en"].ready
-    await registry._reload_all()
-    assert list(registry.models) == ["de-en", "de-fr"]
-    assert removed.dispatcher.stopped
-    assert registry.choice.model("", "de", "fr").name == "de-fr"
-    with pytest.raises(ModelNotFoundError):
-        registry.choice.model("", "zh", "en")
-    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
-    assert {sample.labels["model"] for sample in samples if "model" in sample.labels} == {"de-en", "de-fr"}
 
 
 async def test_a_new_model_that_is_bad_is_left_out(registry, library, caplog):
@@ -138,16 +124,6 @@ async def test_no_change_before_the_start_and_after_closing(library, registry):
         await registry.unload("zh-en")
 
 
-async def test_a_model_that_cannot_be_loaded_at_the_start_is_named(library):
-    library.serve("de-en", Path()).loader.newest = BundleError("it is broken")
-    registry = Registry(library.find, library.serve)
-    for name in library.names:
-        registry.add(library.serve(name, Path()))
-    with pytest.raises(BundleError, match=r"^model de-en: it is broken$"):
-        await registry.start()
-    await registry.stop()
-
-
 @pytest.mark.parametrize("needs_all", [True, False])
 async def test_the_server_is_ready_when_all_models_are_or_any(library, needs_all):
     registry = Registry(library.find, library.serve, needs_all=needs_all)
@@ -177,17 +153,6 @@ async def test_the_server_fails_with_its_last_model(registry, library):
 
 
 # How the version changes that requests of a model get.
-
-
-async def test_before_the_first_load_requests_are_refused(model):
-    assert model.state == ModelState.LOADING
-    assert not model.can_translate
-    assert await model.refuses() == "the server is starting"
-    await model.load()
-    assert model.can_translate
-    assert await model.wait_until_ready() is model.ready
-    await model.load()
-    assert model.loader.loads == 1
 
 
 async def test_changes_wait_for_each_other_and_for_the_version_before(model):

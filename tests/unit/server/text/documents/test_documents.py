@@ -13,7 +13,7 @@ LINES = "\ufeffHello,\r\n\r\n  my world. \n***\n\n猫\u2028a\x0b\rlast"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_each_line_of_plain_text_is_a_text(encoding: str):
+def test_each_line_of_plain_text_is_a_text(encoding):
     data = LINES.removeprefix("\ufeff" if encoding == "utf-16" else "").encode(encoding)
     assert texts("txt", data) == ["Hello,", "my world.", "猫\u2028a", "last"]
     assert [text.line for text in read("txt", data).texts] == [1, 3, 6, 7]
@@ -53,14 +53,14 @@ XLIFF = '<?xml version="1.0" encoding="{}"?><xliff version="1.2"><trans-unit><so
         ("EUC-KR", "고"),
     ],
 )
-def test_a_document_keeps_its_encoding(encoding: str, text: str):
+def test_a_document_keeps_its_encoding(encoding, text):
     data = XLIFF.format(encoding, text).encode(encoding)
     assert texts("xliff", data) == [text]
     assert f">{text}{text}</target>".encode(encoding) in translated("xliff", data, lambda each: each * 2)
 
 
 @pytest.mark.parametrize("encoding", ["idna", "punycode", "utf-7", "unicode_escape", "hz", "iso-2022-jp", "utf-16"])
-def test_an_encoding_that_may_take_long_or_depends_on_what_is_before_is_refused(encoding: str):
+def test_an_encoding_that_may_take_long_or_depends_on_what_is_before_is_refused(encoding):
     with pytest.raises(DocumentError, match=r"^the file's encoding is not read; UTF-8 is, "):
         texts("xliff", XLIFF.format(encoding, "a").encode())
 
@@ -76,7 +76,7 @@ def test_a_type_that_is_not_read_is_refused():
 
 
 @pytest.mark.parametrize("kind", sorted({*TYPES} - {"po", "xliff"}))
-def test_translations_are_replaced_only_where_a_kind_has_any(kind: str):
+def test_translations_are_replaced_only_where_a_kind_has_any(kind):
     with pytest.raises(DocumentError, match=f"type {TYPES[kind]} has no translations to replace"):
         parse(b"", TYPES[kind], replace_translations=True)
 
@@ -94,7 +94,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_work_ends_with_its_budget(kind: str):
+def test_work_ends_with_its_budget(kind):
     ticks = iter(range(10**6))
     budget = Budget(500, lambda: next(ticks))
     budget.start()

@@ -32,7 +32,7 @@ SOURCES = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SOURCES)
-def test_random_faults(name: str):
+def test_random_faults(name):
     dice = random.Random(9)
     kind = name.partition(" ")[0]
     replace = kind in ("po", "xliff")
@@ -120,7 +120,7 @@ UNITS = [
         ("xliff", "<xliff version='1.2'><trans-unit><source>a</source><target", " "),
     ],
 )
-def test_what_a_reader_looks_for_ends_soon(kind: str, start: str, unit: str):
+def test_what_a_reader_looks_for_ends_soon(kind, start, unit):
     data = (start + unit * (LENGTH // len(unit))).encode()
     for content in {data, data + b"></target></trans-unit></xliff>"}:
         with suppress(DocumentError):
@@ -129,7 +129,7 @@ def test_what_a_reader_looks_for_ends_soon(kind: str, start: str, unit: str):
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("kind", "unit"), UNITS)
-def test_repetitions_end_soon(kind: str, unit: str):
+def test_repetitions_end_soon(kind, unit):
     start, _ = STARTS[kind]
     data = (start + unit * (LENGTH // len(unit.encode()))).encode()
     for content in {data, data + ENDS.get(kind, b"")}:

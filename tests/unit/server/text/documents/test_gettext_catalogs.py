@@ -93,7 +93,7 @@ def test_translations_are_replaced_where_it_is_asked_for():
 
 
 @pytest.mark.parametrize("length", [1, 10, 60, 70, 75, 80, 200, 1000])
-def test_long_translations_are_cut_after_spaces(length: int):
+def test_long_translations_are_cut_after_spaces(length):
     translation = " ".join(["wörd\\"] * length) + " \t\x0b."
     out = translated("po", CATALOGUE.encode(), lambda _: translation)
     assert by_id(out)["last"].msgstr == translation
@@ -130,7 +130,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_polib_finds_the_same_entries_and_the_translations(replace: bool):
+def test_polib_finds_the_same_entries_and_the_translations(replace):
     dice = random.Random(3)
     filled = 0
     for _ in range(200):
@@ -167,6 +167,6 @@ def test_flags_of_an_obsolete_entry_are_its_own():
         (b'msgid "\xff"', "line 1: not valid UTF-8"),
     ],
 )
-def test_another_file_is_refused(data: bytes, problem: str):
+def test_another_file_is_refused(data, problem):
     with pytest.raises(DocumentError, match=problem):
         texts("po", data)

@@ -53,7 +53,7 @@ def test_a_markdown_document_keeps_its_markup():
 
 @pytest.mark.parametrize("kind", ["html", "md"])
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xef\xbb\xbf", b"<hr>\n"])
-def test_a_document_without_text_stays(kind: str, data: bytes):
+def test_a_document_without_text_stays(kind, data):
     assert texts(kind, data) == []
     assert translated(kind, data) == data
 
@@ -67,7 +67,7 @@ def test_a_page_is_in_the_encoding_that_it_names():
 
 
 @pytest.mark.parametrize("translation", ["a", '<x id="0"/>', '<bpt i="0"/>a', '<bpt i="0"/><ept i="0"/><ept i="0"/>a'])
-def test_a_translation_that_has_lost_a_tag_is_refused(translation: str):
+def test_a_translation_that_has_lost_a_tag_is_refused(translation):
     with pytest.raises(DocumentError, match="line 2: the translation has other tags than the document"):
         translated("html", b"<p>a\n<p>b <i>c</i> d", lambda text: translation if "<" in text else text)
 
@@ -109,7 +109,7 @@ def test_a_long_document_is_read_and_a_long_paragraph_is_not():
     ("kind", "parse", "make"),
     [("html", parse_html, random_page), ("html", parse_html, random_soup), ("md", parse_markdown, random_document)],
 )
-def test_blocks_alone_are_those_of_the_page(kind: str, parse, make):
+def test_blocks_alone_are_those_of_the_page(kind, parse, make):
     generator = random.Random(11)
     differ = 0
     for _ in range(25):

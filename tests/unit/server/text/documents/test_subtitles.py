@@ -80,7 +80,7 @@ TIMING = re.compile(rb"^[\d:,.]+ ?--> ?[\d:,.]+.*$", re.MULTILINE)
 @pytest.mark.parametrize(
     ("kind", "text"), [("srt", SRT), ("vtt", VTT), ("vtt", "WEBVTT"), ("srt", ""), ("srt", SPACED)]
 )
-def test_a_translation_that_changes_nothing_changes_no_byte(kind: str, text: str, line_end: str):
+def test_a_translation_that_changes_nothing_changes_no_byte(kind, text, line_end):
     data = text.replace("\n", line_end).encode()
     assert translated(kind, data, same) == data
 
@@ -124,7 +124,7 @@ def test_webvtt_is_escaped_but_for_its_own_tags():
 
 @pytest.mark.parametrize(("kind", "text"), [("srt", SRT), ("vtt", VTT)])
 @pytest.mark.filterwarnings("ignore")  # pysubs2 warns of what it does not know
-def test_pysubs2_finds_the_same_times_and_the_translations(kind: str, text: str):
+def test_pysubs2_finds_the_same_times_and_the_translations(kind, text):
     before = pysubs2.SSAFile.from_string(text.removeprefix("\ufeff"), format_=kind)
     out = translated(kind, text.encode(), lambda each: re.sub("[a-z]", "x", each)).decode()
     after = pysubs2.SSAFile.from_string(out.removeprefix("\ufeff"), format_=kind)
@@ -134,13 +134,13 @@ def test_pysubs2_finds_the_same_times_and_the_translations(kind: str, text: str)
 
 
 @pytest.mark.parametrize(("kind", "problem"), [("srt", "^no cue of SubRip"), ("vtt", "^no WebVTT")])
-def test_another_file_is_refused(kind: str, problem: str):
+def test_another_file_is_refused(kind, problem):
     with pytest.raises(DocumentError, match=problem):
         texts(kind, b"Some text\n")
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt"])
-def test_any_file_keeps_its_bytes(kind: str):
+def test_any_file_keeps_its_bytes(kind):
     pieces = ["1\n", "\n", "00:00:01,000 --> 00:00:02,000\n", "00:01.000-->00:02.000 a:b\r\n", "-", "– a", "<", ">"]
     pieces += ["<i>", "</i>", "{\\an8}", "a b", "猫", " ", "\r\n", "&amp;", "\t", "x\n", "NOTE\n", "\x00"]
     dice = random.Random(5)
@@ -166,7 +166,7 @@ def test_any_file_keeps_its_bytes(kind: str):
         (["你好", "我好"], "hello you", ["hello", "you"]),
     ],
 )
-def test_lines_keep_their_share_of_the_text(lines, text: str, cut: list[str]):
+def test_lines_keep_their_share_of_the_text(lines, text, cut):
     assert BrokenLines.of(lines).cut(text) == cut
 
 
@@ -180,7 +180,7 @@ def test_lines_keep_their_share_of_the_text(lines, text: str, cut: list[str]):
         ("- &nbsp;\n- &#60;b", "<b"),
     ],
 )
-def test_entities_of_webvtt_come_back_as_they_were_written(cue: str, text: str):
+def test_entities_of_webvtt_come_back_as_they_were_written(cue, text):
     data = f"WEBVTT\n\n00:01.000 --> 00:04.000\n{cue}\n".encode()
     assert texts("vtt", data) == [text]
     assert translated("vtt", data, same) == data

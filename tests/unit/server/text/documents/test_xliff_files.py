@@ -72,7 +72,7 @@ def test_existing_targets_are_translated_where_it_is_asked_for():
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 @pytest.mark.parametrize("body", [VERSION_1, VERSION_2])
-def test_without_the_new_targets_the_file_is_the_same(body: str, encoding: str, line_end: str):
+def test_without_the_new_targets_the_file_is_the_same(body, encoding, line_end):
     name = "ISO-8859-1" if encoding == "latin-1" else "UTF-16" if encoding == "utf-16" else "UTF-8"
     text = (HEAD.replace("UTF-8", name) + body).replace("\n", line_end)
     out = translated("xliff", text.encode(encoding), same).decode(encoding)
@@ -137,6 +137,6 @@ def test_a_translation_that_would_break_the_file_is_refused():
         (b"<xliff version='1.2'>\n" + b"<group>" * 100, "line 2: more than 100 elements within each other"),
     ],
 )
-def test_another_file_is_refused(data: bytes, problem: str):
+def test_another_file_is_refused(data, problem):
     with pytest.raises(DocumentError, match=problem):
         texts("xliff", data)
