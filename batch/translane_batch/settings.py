@@ -33,6 +33,7 @@ _OPTIONS = (
     "max_length",
     "use_shortlist",
     "split_sentences",
+    "check_numbers",
 )
 
 # Further settings that decide the outputs.
@@ -133,6 +134,9 @@ class BatchSettings(Settings):
     split_sentences: bool | None = Field(
         default=None,
         description="Cut each text into sentences, or take each for one sentence; by default the text decides.",
+    )
+    check_numbers: bool | None = Field(
+        default=None, description="Translate a sentence again whose translation lacks a number."
     )
     use_shortlist: bool | None = Field(
         default=None, description="Generate only the tokens that the model's shortlist has for the source."
