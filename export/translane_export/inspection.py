@@ -45,6 +45,7 @@ def inspect(argv: Sequence[str], _environ: Mapping[str, str]) -> int:
         help="translate parallel text (TSV: source, reference) with the bundle, and tell BLEU, chrF, and what arrives "
         "of numbers, names and placeholders",
     )
+    parser.add_argument("--beam-size", metavar="N", type=int, help="beams of --quality; by default the bundle's search")
     arguments = parser.parse_args(argv)
     folder: Path = arguments.path
     if not folder.is_dir():
@@ -59,18 +60,18 @@ def inspect(argv: Sequence[str], _environ: Mapping[str, str]) -> int:
             raise
         raise CommandError(printable(f"{error.filename or folder}: {error.strerror}")) from error
     if arguments.quality:
-        found["quality_of_translations"] = _quality(folder, arguments.quality)
+        found["quality_of_translations"] = _quality(folder, arguments.quality, arguments.beam_size)
     write_output(json.dumps(found, ensure_ascii=False, indent=2) if arguments.json else "\n".join(_lines(found)))
     return 0
 
 
-def _quality(folder: Path, text: Path) -> dict[str, Any]:
+def _quality(folder: Path, text: Path, beam_size: int | None) -> dict[str, Any]:
     if not (folder / MANIFEST).is_file():
         raise CommandError("--quality takes a model bundle: export the checkpoint")
     with packages_load():
         from translane_export.quality_report import quality_report
     try:
-        return quality_report(folder, text)
+        return quality_report(folder, text, beam_size)
     except TranslaneError as error:
         raise CommandError(printable(f"--quality: {error}")) from error
 
@@ -181,8 +182,9 @@ def _attention(config: TransformerConfig) -> Iterator[str]:
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     for name, value in found.items():
         if name == "quality_of_translations":
-            for part, figures in value.items():
-                yield f"{'quality, ' + part:25} {printable(_words(figures), _LONGEST_VALUE)}"
+            with packages_load():
+                from translane_export.quality_report import as_table
+            yield from ("", *as_table(value))
             continue
         if name == "bytes_on_disk":
             name, value = "size on disk", f"{value / 1e6:,.1f} MB"

@@ -4,60 +4,88 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.evaluate import score
+from translane_export.train.stand_ins import Lexicon, find_parts, learn_lexicon
 from translane_server.app.blocking_translator import Translator
 from translane_server.bundle.bundle import read_manifest
+from translane_server.text.scripts import untold_letters
 
 _LENGTHS = (8, 16, 32)  # words of the reference up to which a sentence is of a group
+_LEARNT_FROM = 50_000  # pairs: the lexicon's counts take some kilobytes for each
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*", re.ASCII)
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9-]+", re.ASCII)
 _PLACEHOLDER = "{name}"
 
 
-def quality_report(folder: Path, text: Path) -> dict[str, Any]:
+def quality_report(folder: Path, text: Path, beam_size: int | None = None) -> dict[str, dict[str, Any]]:
     """Translate parallel text, TSV, with the bundle in `folder`, and return what came of it.
 
-    Numbers and names count where source and reference share them. For placeholders, the first shared one that either
-    side has once becomes `{name}` on both sides. It is in place if it has a neighbour that it has in the reference.
+    Numbers and names count where source and reference share them. For placeholders, the first number, name or word that
+    either side has once becomes `{name}` on both sides; words that mean each other are learnt from the text itself. It
+    is in place if it has a neighbour that it has in the reference. Its BLEU is that of translations with the word put
+    back, beside that of the same sentences without a placeholder.
 
     Raises:
         DataError: the text cannot be read.
         TranslaneError: the bundle cannot be served.
     """
     pairs = [(pair.source, pair.target) for pair in read_parallel_text(text, Columns(0, 1), "refuse").pairs]
-    marked = [found for pair in pairs if (found := _with_placeholder(*pair))]
+    lexicon = learn_lexicon(pairs[:_LEARNT_FROM])
+    marked = {row: found for row, pair in enumerate(pairs) if (found := _with_placeholder(*pair, lexicon))}
     with Translator(folder) as translator:
-        outputs = [each.text for each in translator.translate_iter(source for source, _ in pairs)]
-        with_marks = [each.text for each in translator.translate_iter(source for source, _ in marked)]
-    language = read_manifest(folder).target_languages[0]
+        outputs = [each.text for each in translator.translate_iter((pair[0] for pair in pairs), beam_size=beam_size)]
+        sources = (source for source, _, _ in marked.values())
+        marked_outputs = [each.text for each in translator.translate_iter(sources, beam_size=beam_size)]
+    manifest = read_manifest(folder)
+    source_language, language = manifest.source_languages[0], manifest.target_languages[0]
     names = [*(f"up to {most} words" for most in _LENGTHS), f"more than {_LENGTHS[-1]} words"]
     groups: list[list[int]] = [[] for _ in names]
     for number, (_, reference) in enumerate(pairs):
         groups[bisect_left(_LENGTHS, len(reference.split()))].append(number)
-    return {
+    letters = untold_letters(source_language, language)
+    report = {
         "all": _part(pairs, outputs, language),
         **{
             name: _part([pairs[at] for at in group], [outputs[at] for at in group], language)
             for name, group in zip(names, groups, strict=True)
             if group
         },
-        "placeholders": {
-            "sentences": len(marked),
-            "kept": sum(output.count(_PLACEHOLDER) == 1 for output in with_marks),
-            "in_place": sum(
-                bool(_neighbours(output) & _neighbours(reference))
-                for output, (_, reference) in zip(with_marks, marked, strict=True)
-            ),
-        },
+        "placeholders": {"sentences": len(marked), **_placeholders(pairs, outputs, marked, marked_outputs, language)},
     }
+    if letters:
+        report["letters of the source's script"] = {
+            "in_translations": sum(bool(letters.search(output)) for output in outputs),
+            "in_references": sum(bool(letters.search(reference)) for _, reference in pairs),
+        }
+    return report
 
 
-def _part(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], language: str) -> Mapping[str, Any]:
+def as_table(report: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a report as Markdown, for people and model cards."""
+    yield from ("| sentences | number | BLEU | chrF | numbers kept | names kept |", "|---|---:|---:|---:|---:|---:|")
+    for name, part in report.items():
+        if "chrf" in part:
+            cells = f"{part['sentences']:,}", f"{part['bleu']:.1f}", f"{part['chrf']:.1f}"
+            yield f"| {' | '.join((name, *cells, part['numbers_kept'], part['names_kept']))} |"
+    yield ""
+    marks = report["placeholders"]
+    line = f"Placeholders: {marks['kept']:,} of {marks['sentences']:,} arrive, {marks['in_place']:,} in place"
+    if marks["sentences"]:
+        line += f"; BLEU {marks['bleu']:.1f}, and {marks['bleu_without']:.1f} without them"
+    yield f"{line}."
+    if letters := report.get("letters of the source's script"):
+        yield (
+            f"Letters of the source's script: in {letters['in_translations']:,} translations, and in"
+            f" {letters['in_references']:,} references."
+        )
+
+
+def _part(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], language: str) -> dict[str, Any]:
     scores = score(outputs, [reference for _, reference in pairs], language)
     found: dict[str, Any] = {"sentences": len(pairs), "bleu": scores.bleu, "chrf": scores.chrf}
     for name, pattern in (("numbers", _NUMBER), ("names", _NAME)):
@@ -69,13 +97,40 @@ def _part(pairs: Sequence[tuple[str, str]], outputs: Sequence[str], language: st
     return found
 
 
-def _with_placeholder(source: str, reference: str) -> tuple[str, str] | None:
-    for pattern in (_NAME, _NUMBER):
-        for match in pattern.finditer(source):
-            part = match.group()
-            if source.count(part) == 1 and pattern.findall(reference).count(part) == reference.count(part) == 1:
-                return source.replace(part, _PLACEHOLDER), reference.replace(part, _PLACEHOLDER)
-    return None
+def _placeholders(
+    pairs: Sequence[tuple[str, str]],
+    outputs: Sequence[str],
+    marked: Mapping[int, tuple[str, str, str]],
+    marked_outputs: Sequence[str],
+    language: str,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "kept": sum(output.count(_PLACEHOLDER) == 1 for output in marked_outputs),
+        "in_place": sum(
+            bool(_neighbours(output) & _neighbours(reference))
+            for output, (_, reference, _) in zip(marked_outputs, marked.values(), strict=True)
+        ),
+    }
+    if marked:
+        references = [pairs[row][1] for row in marked]
+        put_back = [
+            output.replace(_PLACEHOLDER, word)
+            for output, (_, _, word) in zip(marked_outputs, marked.values(), strict=True)
+        ]
+        found["bleu"] = score(put_back, references, language).bleu
+        found["bleu_without"] = score([outputs[row] for row in marked], references, language).bleu
+    return found
+
+
+def _with_placeholder(source: str, reference: str, lexicon: Lexicon) -> tuple[str, str, str] | None:
+    """Return a pair with a placeholder on both sides, and what the reference had in its place."""
+    parts = find_parts(source, reference, lexicon)
+    if not parts:
+        return None
+    part = parts[0]
+    sides = ((source, part.source), (reference, part.target))
+    marked = [text[:start] + _PLACEHOLDER + text[end:] for text, (start, end) in sides]
+    return marked[0], marked[1], reference[slice(*part.target)]
 
 
 def _neighbours(text: str) -> set[str]:

@@ -34,7 +34,10 @@ def test_the_quality_of_a_bundle(tmp_path, capsys):
     assert found["all"]["sentences"] == found["up to 8 words"]["sentences"] == 2
     assert found["all"]["names_kept"] in ("0 of 1", "1 of 1")
     assert found["all"]["numbers_kept"] == "0 of 0"
-    assert found["placeholders"] == {"sentences": 1, "kept": 1, "in_place": found["placeholders"]["in_place"]}
+    assert (found["placeholders"]["sentences"], found["placeholders"]["kept"]) == (1, 1)
+    assert found["letters of the source's script"]["in_references"] == 0
+    assert inspect([str(DEMO), "--quality", str(text), "--beam-size", "2"]) == 0
+    assert "| up to 8 words | 2 | " in capsys.readouterr().out
     assert inspect([str(DEMO), "--quality", str(tmp_path / "none.tsv")]) == 1
     assert "none.tsv" in capsys.readouterr().err
 
