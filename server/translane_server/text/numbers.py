@@ -7,13 +7,19 @@ and make 35,000 of 3.5万. So only numbers count that nobody writes otherwise.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping, Set
 
 from translane_server.text.language_tags import language_of
 
 _SYMBOL = re.compile("⟨[0-9]⟩")
-# Unicode's own normalization would make 108 of 10⁸, and takes quadratic time for combining marks.
-_WIDE = str.maketrans("０１２３４５６７８９，．", "0123456789,.")
+NARROW = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
+"""Turns wide digits and letters into usual ones, for `str.translate`.
+
+Unicode's own normalization would make 108 of 10⁸, and takes quadratic time for combining marks.
+"""
+# A wide sign is one of a number only within wide digits. Elsewhere it is one of the sentence: 在1234，5678之间.
+_WIDE_SIGN = re.compile("(?<=[０-９])(?:，(?=[０-９]{3}(?![０-９]))|．(?=[０-９]))")
 _NUMBER = re.compile("[0-9]{1,3}(?:[,.'’\u00a0\u202f ][0-9]{3})+(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?")
 UNITS = "万萬亿億兆千百十만억천백月日号號点點"
 """What makes another number of a number before it: 3.5万 is 35,000."""
@@ -71,7 +77,8 @@ def written_for(number: str, source_language: str, target_language: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _SYMBOL.sub(" ", text.translate(_WIDE))
+    narrow = _WIDE_SIGN.sub(lambda sign: chr(ord(sign[0]) - 0xFEE0), text).translate(NARROW)
+    return _SYMBOL.sub(" ", narrow)
 
 
 def _values(number: str) -> Set[str]:

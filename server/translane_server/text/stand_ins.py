@@ -7,7 +7,6 @@ So what is kept needs no alignment, and neither a name nor a number is spelled b
 from __future__ import annotations
 
 import re
-import string
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from translane_server.text.marked_text import MarkedText
-from translane_server.text.numbers import UNITS, same_separators
+from translane_server.text.numbers import NARROW, UNITS, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
 from translane_server.text.scripts import has_latin_letters
 
@@ -38,7 +37,6 @@ _NUMBER = re.compile(
     "(?![\\w.,:/-]*[0-9])(?!\\s*[" + UNITS + "])",
     re.ASCII,
 )
-_WIDE = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
 
 
 def own_symbols(text: str) -> Iterator[Kept]:
@@ -57,7 +55,7 @@ class NamesAndNumbers:
 
     def find(self, text: str) -> list[Span]:
         """Return names and numbers, from left to right. The time grows with the length of the text."""
-        narrow = text.translate(_WIDE)
+        narrow = text.translate(NARROW)
         names = [match.span() for match in _LATIN.finditer(narrow)] if self._finds_names else []
         taken = {place for span in names for place in range(*span)}
         numbers = [
@@ -109,7 +107,7 @@ def numbered(
         return []
     found = []
     for (start, end), symbol in zip(chosen, symbols, strict=False):
-        written = text[start:end] if (start, end) in words else text[start:end].translate(_WIDE)
+        written = text[start:end] if (start, end) in words else text[start:end].translate(NARROW)
         found.append(StandIn(start, end, symbol, written))
     return found
 
