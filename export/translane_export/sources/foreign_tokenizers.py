@@ -31,8 +31,8 @@ from translane_server.bundle.manifest import (
 )
 from translane_server.core.files import check_regular, read_regular
 from translane_server.core.terminal import printable, shown
-from translane_server.text.json_tokenizer import is_of_tokenizers
 from translane_server.text.language_tags import UNDETERMINED, standard_tag
+from translane_server.text.vocabularies import is_of_tokenizers
 
 _SOURCE, _TARGET, _IDS, _TARGET_IDS = "source.spm", "target.spm", "pieces.json", "target.pieces.json"
 _CONFIG = "tokenizer_config.json"

@@ -24,7 +24,7 @@ from translane_export.sources.weight_files import stored_tensors
 from translane_export.weights import check_weight
 from translane_server.bundle.manifest import MOST_PIECES
 from translane_server.core.terminal import printable, shown
-from translane_server.text.json_tokenizer import is_of_tokenizers
+from translane_server.text.vocabularies import is_of_tokenizers
 
 _MODEL = Path("the notebook's model")  # what errors call it
 _NEVER = -10_000.0  # the logit of a word that the model cannot generate: its probability is 0, also in float16

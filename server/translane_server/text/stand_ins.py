@@ -15,10 +15,10 @@ from html import unescape
 from itertools import accumulate
 from typing import NamedTuple
 
+from translane_server.text.characters import has_latin_letters
 from translane_server.text.marked_text import MarkedText
 from translane_server.text.numbers import NARROW, UNITS, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
-from translane_server.text.scripts import has_latin_letters
 
 STAND_INS = tuple(f"⟨{number}⟩" for number in range(1, 10))
 """The symbols, as training reserves them."""

@@ -16,8 +16,7 @@ from translane_server.core.budget import Budget
 from translane_server.core.errors import BundleError
 from translane_server.core.files import parse_json, read_regular
 from translane_server.text.characters import is_boundary
-from translane_server.text.json_tokenizer import JsonVocabulary
-from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
+from translane_server.text.vocabularies import JsonVocabulary, SentencePieceVocabulary
 
 
 class Vocabulary(Protocol):

@@ -11,6 +11,7 @@ from translane.results import Treatment
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
+from translane_server.text.characters import untold_letters
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.marked_text import MarkedBlock, MarkedText, TakenOut
 from translane_server.text.markup.document import Document, MarkupError
@@ -18,7 +19,6 @@ from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
 from translane_server.text.placeholders import Kept, Kind, Span, cut_at, untranslatable, without_overlaps
-from translane_server.text.scripts import untold_letters
 from translane_server.text.sentences import (
     LongCharacterError,
     SplitLimits,

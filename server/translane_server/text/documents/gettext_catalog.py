@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from translane_server.core.budget import Budget
-from translane_server.text.documents.document import Place, is_worth_translating, trimmed
-from translane_server.text.documents.text_file import DocumentError, TextFile
+from translane_server.text.documents.document import DocumentError, Place, TextFile, is_worth_translating, trimmed
 
 CHARSET = re.compile(
     rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n\\]*charset=([A-Za-z0-9_.:-]+)',

@@ -11,9 +11,12 @@ from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents.document import (
     Document,
+    DocumentError,
     Place,
     PlacesDocument,
     ReadPlaces,
+    TextFile,
+    decode,
     is_worth_translating,
     on_a_line,
     trimmed,
@@ -21,7 +24,6 @@ from translane_server.text.documents.document import (
 from translane_server.text.documents.gettext_catalog import CHARSET, read_catalog
 from translane_server.text.documents.page import HTML_CHARSET, PageDocument, ParsePage
 from translane_server.text.documents.subtitles import CUE_TAGS, read_subrip, read_webvtt
-from translane_server.text.documents.text_file import DocumentError, TextFile, decode
 from translane_server.text.documents.xliff_file import ENCODING, read_xliff
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown

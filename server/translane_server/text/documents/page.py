@@ -13,8 +13,7 @@ from xml.sax.saxutils import unescape
 
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
-from translane_server.text.documents.document import Document, DocumentText, texts_at
-from translane_server.text.documents.text_file import DocumentError, TextFile
+from translane_server.text.documents.document import Document, DocumentError, DocumentText, TextFile, texts_at
 from translane_server.text.marked_text import Mark, MarkedText, tags_of
 from translane_server.text.markup.document import Document as Page
 from translane_server.text.markup.document import MarkupError

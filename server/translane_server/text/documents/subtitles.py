@@ -15,8 +15,14 @@ from itertools import pairwise
 from unicodedata import east_asian_width
 
 from translane_server.core.budget import Budget
-from translane_server.text.documents.document import Place, is_worth_translating, on_a_line
-from translane_server.text.documents.text_file import DocumentError, Span, TextFile
+from translane_server.text.documents.document import (
+    DocumentError,
+    Place,
+    Span,
+    TextFile,
+    is_worth_translating,
+    on_a_line,
+)
 
 CUE_TAGS = (r"<[^<>]*>", r"\{\\[^{}]*\}")
 """Regular expressions of the tags in a cue, such as <i>, <v Bob>, <00:19.000> and {\\an8}."""

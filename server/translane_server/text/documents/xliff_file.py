@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from translane_server.core.budget import Budget
-from translane_server.text.documents.document import Place, is_worth_translating, trimmed
-from translane_server.text.documents.text_file import DocumentError, TextFile
+from translane_server.text.documents.document import DocumentError, Place, TextFile, is_worth_translating, trimmed
 from translane_server.text.markup.document import MOST_DEPTH
 from translane_server.text.markup.xliff import Characters
 

@@ -18,8 +18,8 @@ from translane_server.bundle.manifest import (
     SpecialIds,
 )
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
-from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
 from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer, tokenize
+from translane_server.text.vocabularies import SentencePieceVocabulary
 
 EOS = 3
 PADDED = 5  # ids that the model has and SentencePiece has not

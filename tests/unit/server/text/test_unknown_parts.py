@@ -9,11 +9,11 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translane_server.text.characters import untold_letters
 from translane_server.text.placeholders import Kept, Kind
-from translane_server.text.scripts import untold_letters
-from translane_server.text.sentencepiece_tokenizer import SentencePieceVocabulary
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
 from translane_server.text.unknown_parts import token_spans, unknown_parts, with_left_out
+from translane_server.text.vocabularies import SentencePieceVocabulary
 
 UNK = 1
 

@@ -14,8 +14,8 @@ from helpers.translations import identity, nonsense
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents import DocumentError
+from translane_server.text.documents.document import TextFile
 from translane_server.text.documents.page import PageDocument
-from translane_server.text.documents.text_file import TextFile
 from translane_server.text.markup.document import MOST_BLOCKS
 from translane_server.text.markup.document import Document as Page
 from translane_server.text.markup.html import parse_html
