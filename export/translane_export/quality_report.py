@@ -13,7 +13,7 @@ from translane_export.train.evaluate import score
 from translane_export.train.stand_ins import Lexicon, find_parts, learn_lexicon
 from translane_server.app.blocking_translator import Translator
 from translane_server.bundle.bundle import read_manifest
-from translane_server.text.scripts import untold_letters
+from translane_server.text.characters import untold_letters
 
 _LENGTHS = (8, 16, 32)  # words of the reference up to which a sentence is of a group
 _LEARNT_FROM = 50_000  # pairs: the lexicon's counts take some kilobytes for each
