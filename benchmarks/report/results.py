@@ -102,11 +102,7 @@ def circumstances(record: Record) -> str:
             f"{told}; load average {machine['load']:.1f} on {machine['cores']} cores. What others used of the"
             " processors was not recorded."
         )
-    told += (
-        f" in {usage['seconds'] / 60:.0f} minutes; load average {usage['load_start']:.1f} at the start and"
-        f" {usage['load_end']:.1f} at the end, on {machine['cores']} cores; others used {usage['others']:.0%} of the"
-        " processors' time."
-    )
+    told += f" in {usage['seconds'] / 60:.0f} minutes; others used {usage['others']:.0%} of the processors' time."
     if usage["others"] > BUSY:
         told += (
             " **The machine was in use**: ratios of what took turns still tell something, times and rates by themselves"

@@ -60,11 +60,9 @@ def lines(records: Sequence[Record]) -> Iterator[str]:
     if any(record["usage"]["others"] > BUSY for record in records):
         yield "**The machine was in use**: these ratios are rough."
     yield ""
-    yield from (f"| model | precision | search | {' | '.join(COLUMNS)} |", "|---|---|---|" + "---:|" * len(COLUMNS))
+    yield from (f"| model, precision, search | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS))
     for name, row in found.items():
-        model, precision, search = name.split(" ", 2)
-        cells = " | ".join(told(row.get(column)) for column in COLUMNS)
-        yield f"| {model} | {precision} | {search} | {cells} |"
+        yield f"| {name} | {' | '.join(told(row.get(column)) for column in COLUMNS)} |"
     yield ""
     yield from _sentences(found)
 

@@ -41,13 +41,12 @@ def serving(record: Record) -> Iterator[str]:
     """The highest rates, and the latency of a sentence alone."""
     yield circumstances(record)
     yield f"The highest rate keeps 95% within {record['bound'] * 1000:g} ms. In parentheses: over CTranslate2's."
-    yield from ("", "| model, precision, search | highest rate [1/s] | p50 alone [ms] | CTranslate2's setting |")
-    yield "|---|---:|---:|---|"
+    yield from ("", "| model, precision, search | highest rate [1/s] | p50 alone [ms] |", "|---|---:|---:|")
     for cell in record["cells"]:
         highest = _both(*(cell["highest_rate"][name] for name in ENGINES), decimals=1)
         low = cell["grid"][0]
         alone = _both(*(median_of(low[name], "p50") for name in ENGINES), decimals=1, less=True)
-        yield f"| {_name(cell)} | {highest} | {alone} | {cell['setting']} |"
+        yield f"| {_name(cell)} | {highest} | {alone} |"
 
 
 def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
