@@ -1,4 +1,4 @@
-"""The exporter's settings. docs/export.md describes each."""
+"""The exporter's settings. docs/export.md has their names."""
 
 from __future__ import annotations
 
