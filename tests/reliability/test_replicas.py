@@ -1,21 +1,25 @@
-"""Replicas are killed, stopped, slowed and starved at any moment: no call is lost, and no answer differs."""
+"""Replicas are killed, stopped, slowed and starved, and resources run out: no call is lost, no answer differs."""
 
 import asyncio
 import resource
+import signal
+from collections import Counter
 
 import grpc
+import psutil
 import pytest
 
-from helpers.reliability.bounds import RECOVERY
-from helpers.reliability.cases import stream_answer
+from helpers.reliability.bounds import GAP, RECOVERY
+from helpers.reliability.cases import single, stream_answer
 from helpers.reliability.chaos import Chaos
+from helpers.reliability.failures import failure_of
 from helpers.reliability.form import form
-from helpers.reliability.load import Load
+from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander
+from helpers.reliability.resources import MEGABYTE
 from helpers.reliability.waiting import within
+from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-
-pytestmark = pytest.mark.timeout(form(150, 1200))
 
 CALLERS = 8
 FAULTS = form(2, 20)
@@ -62,6 +66,7 @@ async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0
     assert set(seen.failed) <= ({"health NOT_SERVING"} if may_be_down else set())
 
 
+@pytest.mark.timeout(form(150, 1200))
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
@@ -72,6 +77,7 @@ async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
         await under_load(server, oracle, figures, strike, losses=1, may_be_down=replicas == 1)
 
 
+@pytest.mark.timeout(form(150, 1200))
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
@@ -83,6 +89,7 @@ async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
         await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=1, may_be_down=replicas == 1)
 
 
+@pytest.mark.timeout(form(150, 1200))
 @pytest.mark.slow
 async def test_a_slow_replica_loses_nothing(server, oracle, figures):
     async def strike(chaos):
@@ -96,6 +103,7 @@ async def test_a_slow_replica_loses_nothing(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10))
 
 
+@pytest.mark.timeout(form(150, 1200))
 @pytest.mark.slow
 async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
     async def strike(chaos):
@@ -108,6 +116,7 @@ async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10))
 
 
+@pytest.mark.timeout(form(150, 1200))
 @pytest.mark.slow
 async def test_a_killed_replica_repeats_no_byte_of_a_stream(server, oracle, figures):
     cases = [case for case in oracle.cases if case.is_stream]
@@ -133,3 +142,83 @@ async def test_a_killed_replica_repeats_no_byte_of_a_stream(server, oracle, figu
     figures.add(streams=len(cases[: form(4, 12)]), cut=cut, right=right, failed=failed, **chaos.figures)
     assert cut
     assert right == len(cases[: form(4, 12)])
+
+
+# A full disk and little memory: the server goes on.
+
+
+LOG_BLOCKS = 16  # of 512 bytes: the log is full after some calls
+HEADROOM = 512 * MEGABYTE  # of address space
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.slow
+async def test_a_full_disk_of_the_log_stops_nothing(start, oracle, figures):
+    with start("--log-level=debug", limits={"f": LOG_BLOCKS}) as server:
+        with bystander(server.address) as seen:
+            async with Load(server.address, oracle, callers=8) as load:
+                await load.wait_for_answers(form(80, 2000))
+        size = len(server.log.encode())
+        exit_code = server.terminate()
+    figures.add(log_bytes=size, exit_code=exit_code, **load.figures, **seen.figures)
+    assert size <= LOG_BLOCKS * 512
+    assert load.answered >= 80
+    assert load.lost == 0
+    assert not seen.failed
+    assert exit_code == 0
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.slow
+async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
+    most = psutil.Process(server.pid).memory_info().vms + HEADROOM
+    resource.prlimit(server.pid, resource.RLIMIT_AS, (most, most))
+    request = pb.TranslateRequest(texts=[" " * 3_900] * 256)
+    outcomes: Counter[str] = Counter()
+
+    async def call(stub):
+        try:
+            await stub.Translate(request, timeout=60)
+        except grpc.aio.AioRpcError as error:
+            failure = failure_of(error)
+            outcomes[failure.name if failure.is_refusal else f"bare {failure.name}"] += 1
+        else:
+            outcomes["OK"] += 1
+
+    with bystander(server.address) as seen:
+        async with (
+            grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel,
+            Load(server.address, oracle, callers=4) as load,
+        ):
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+            await asyncio.gather(*[call(stub) for _ in range(form(800, 2000))])
+            await load.wait_for_answers(20)
+    figures.add(
+        headroom_MiB=HEADROOM // MEGABYTE,
+        large_calls=dict(outcomes),
+        alive=server.is_alive,
+        **load.figures,
+        **seen.figures,
+    )
+    assert server.is_alive
+    assert not [name for name in outcomes if name.startswith("bare")]
+    assert load.lost == 0
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.slow
+async def test_a_log_that_nobody_reads_stops_nothing(start, oracle, figures):
+    """A pipe takes 64 KiB. Then its writer waits, unless it takes care."""
+    with start("--log-level=debug", pipes_log=True) as server:
+        server.log_reader.send_signal(signal.SIGSTOP)
+        with bystander(server.address) as seen:
+            async with Load(server.address, oracle, callers=4, timeout=10, cases=[single()]) as load:
+                await load.wait_for_answers(form(500, 4000), seconds=form(20, 60))
+        exit_code = server.terminate(10)
+    figures.add(exit_code=exit_code, **load.figures, **seen.figures)
+    assert load.answered >= form(500, 4000)
+    assert load.lost == 0
+    assert not seen.failed
+    assert exit_code == 0
