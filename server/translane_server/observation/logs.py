@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from translane_server.core.terminal import on_one_line
@@ -73,15 +74,20 @@ def logged_always() -> Mapping[str, Any]:
 class _Formatter(logging.Formatter):
     """Adds the same keys and values to every line."""
 
-    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
-
     def __init__(self, always: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self.converter = time.gmtime
         self.always = dict(always or {})
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
 
     def _data(self, record: logging.LogRecord) -> Mapping[str, Any]:
         return {**self.always, **getattr(record, _ATTRIBUTE, {}), **trace_ids()}
+
+
+@lru_cache(1)
+def _second(created: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
 
 
 class PlainFormatter(_Formatter):

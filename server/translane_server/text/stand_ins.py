@@ -53,6 +53,10 @@ class NamesAndNumbers:
         self._finds_names = not has_latin_letters(source_language)
         self._same_separators = same_separators(source_language, target_language)
 
+    def may_be_in(self, text: str) -> bool:
+        """Whether a stand-in may take the place of a part of `text` that is not kept otherwise."""
+        return "⟨" in text or bool(self.find(text))
+
     def find(self, text: str) -> list[Span]:
         """Return names and numbers, from left to right. The time grows with the length of the text."""
         narrow = text.translate(NARROW)

@@ -152,12 +152,9 @@ class RequestPlan:
             self.splits
             or self.patterns
             or (self.splits is None and (len(text) > CHARACTERS_PER_TOKEN * self.tokens.source or maybe_several(text)))
-            or (self.preserves and (may_preserve(text) or self.may_stand_in(text)))
+            or (self.preserves and may_preserve(text))
+            or (self.names_and_numbers and self.names_and_numbers.may_be_in(text))
         )
-
-    def may_stand_in(self, text: str) -> bool:
-        """Whether a stand-in may take the place of a part of `text` that is not kept otherwise."""
-        return self.names_and_numbers is not None and ("⟨" in text or bool(self.names_and_numbers.find(text)))
 
     def stay_whole(self, encoded: Sequence[Sequence[int]]) -> bool:
         """Whether plain texts with these tokens are sentences as they are."""
