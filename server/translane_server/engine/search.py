@@ -30,7 +30,7 @@ from translane_server.engine.sequence import (
 )
 from translane_server.runtime.backend import Align
 
-# Additional candidates for a row with rules, because some candidates may be banned.
+# Additional candidates for a row with rules that ban tokens.
 _SPARE_CANDIDATES = 8
 
 # exp() of a much larger exponent overflows a float64.
@@ -157,9 +157,14 @@ class Search:
 
     @property
     def asked_candidates(self) -> int:
-        """Number of candidates that each row requests. Rows with rules request more, as some may be banned."""
-        ruled = self.logits_until > len(self.forced_ids)
-        return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
+        """Number of candidates that each row requests. A step finds as many for all rows, so no row asks for surplus.
+
+        Rows with rules that ban tokens, or lower their scores, request more.
+        """
+        sentence = self.sequence.sentence
+        may_ban = self.options.rules or self.options.min_length > 0 or sentence.word_follows
+        spares = may_ban and self.options.kind is not Kind.SAMPLE_VOCABULARY  # which reads the logits alone
+        return self.needed_candidates + (_SPARE_CANDIDATES if spares else 0)
 
     def timing(self, now: float, steps: int = 0, row_steps: int = 0) -> Timing:
         """The time in each phase of a search that ends `now` [seconds], after so many steps and rows in all."""
