@@ -27,6 +27,7 @@ _TABLES = {
     "without_vnni": tables.offline,
     "serving": tables.serving,
     "growth": tables.growth,
+    "mixed": tables.mixed,
     "soak": tables.soak,
 }
 

@@ -70,6 +70,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "serving": ("--plan quick --models demo --precisions int8 --searches greedy", 5),
         "growth": ("--models demo --rounds 2 --rows 1 8 32 128", 4),
         "products": ("--rounds 2 --rows 1 32", 1),
+        "mixed": ("--rounds 3", 1),
     },
     "usual": {
         "offline": ("--quick --batches 1 8 32 64", 45),
@@ -77,6 +78,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "serving": ("--plan usual --precisions int8", 45),
         "growth": ("--rounds 3 --rows 1 8 32 128", 12),
         "products": ("--rounds 3 --rows 1 8 32 64", 3),
+        "mixed": ("--rounds 9", 2),
     },
     "full": {
         "offline": ("", 180),
@@ -84,6 +86,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "serving": (f"--precisions {' '.join(PRECISIONS)}", 150),
         "growth": ("", 45),
         "products": ("--rounds 9", 10),
+        "mixed": ("--rounds 25", 3),
     },
 }
 

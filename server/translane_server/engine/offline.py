@@ -26,14 +26,16 @@ def decode(
     Raises:
         EngineError: a step fails. The log says why.
     """
-    given = _Given([Sequence(number, 0, time.perf_counter(), False, each) for number, each in enumerate(sentences)])
+    given = GivenSequences(
+        [Sequence(number, 0, time.perf_counter(), False, each) for number, each in enumerate(sentences)]
+    )
     EngineLoop(backend, given, vocabulary).run()
     if len(given.results) < len(sentences):
         raise EngineError("the model has failed in a step")
     return tuple([given.results[number] for number in range(len(sentences))])
 
 
-class _Given:
+class GivenSequences:
     """Gives all sequences at once, and goes when the last one has ended or one has failed. See `loop.ServerLink`."""
 
     def __init__(self, sequences: list[Sequence]) -> None:
