@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,6 @@ from translane_export.train.settings import TrainSettings
 from translane_export.train.stand_ins import Replacements
 from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
 from translane_export.train.word_vectors import load_word_vectors
-from translane_server.text.stand_ins import STAND_INS
 
 
 @dataclass(frozen=True)
@@ -113,22 +111,20 @@ def build_corpus(
     output: Path,
     *,
     reuse: bool = False,
-    given: Sequence[Path] = (),
+    given: Sequence[bytes] = (),
 ) -> Corpus:
-    """Train the vocabularies into `output`, or copy those `given`, source and target, or `reuse` what is there.
+    """Train the vocabularies into `output`, or write those `given`, source and target, or `reuse` what is there.
 
     Raises:
-        DataError: the text cannot carry such vocabularies, or those given have no stand-ins that are asked for.
+        DataError: the text cannot carry such vocabularies.
         TrainError: those to reuse cannot be read.
     """
     if given and not reuse:
-        for path, name in zip(given, ("source", "target"), strict=True):
-            shutil.copyfile(path, output / f"{name}.spm")
+        for model, name in zip(given, ("source", "target"), strict=True):
+            (output / f"{name}.spm").write_bytes(model)
     if reuse or given:
         names = ("joint", "joint") if settings.joint_vocabulary else ("source", "target")
         source, target = (Vocabulary(output / f"{name}.spm") for name in names)
-        if settings.stand_ins and not set(STAND_INS) <= set(source.pieces()) & set(target.pieces()):
-            raise DataError("--stand-ins: the checkpoint's vocabularies have no stand-ins")
         return Corpus(settings, train, valid, source, target)
     sources, targets = ([pair.source for pair in train.pairs], [pair.target for pair in train.pairs])
     if settings.joint_vocabulary:

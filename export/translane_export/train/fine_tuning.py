@@ -1,4 +1,4 @@
-"""Fine-tuning: a run that starts from a checkpoint's weights and keeps its vocabularies."""
+"""Fine-tuning: a run that starts from a checkpoint's weights and keeps its vocabularies, with stand-ins added."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch import Tensor
 
 from translane_export.checkpoint import load_checkpoint
@@ -14,7 +16,7 @@ from translane_export.languages import is_tag
 from translane_export.model import PRESETS, Transformer, TransformerConfig
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings
-from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary
+from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, with_stand_ins
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import flag_name
 
@@ -34,13 +36,14 @@ class Start:
 
     ``name`` is the checkpoint's, without the machine's folders. ``config`` is the checkpoint's, with the dropout that
     was asked for. ``settings`` are the run's, with the checkpoint's values where no flag was given.
-    ``vocabularies`` are the SentencePiece models of source and target.
+    ``vocabularies`` are the SentencePiece models of source and target. Stand-ins that they lack have been added, to the
+    weights too, if the run is to teach them.
     """
 
     name: str
     config: TransformerConfig
     state_dict: Mapping[str, Tensor]
-    vocabularies: tuple[Path, Path]
+    vocabularies: tuple[bytes, bytes]
     settings: TrainSettings
 
     def load_into(self, model: Transformer) -> None:
@@ -93,7 +96,33 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
         flag = flag_name(TrainSettings, field) if field in given else f"--preset {settings.preset}: {field}"
         _require_equal(flag, asked, getattr(config, _RESOLVED.get(field, field)), name)
     taken |= {field: getattr(config, field) for field in fields - settings.model_fields_set}
-    return Start(name, config, checkpoint.state_dict, (source_path, target_path), settings.model_copy(update=taken))
+    vocabularies, state = (source_path.read_bytes(), target_path.read_bytes()), checkpoint.state_dict
+    if settings.stand_ins:
+        vocabularies = with_stand_ins(vocabularies[0]), with_stand_ins(vocabularies[1])
+        config = config.changed(source_vocab_size=_pieces(vocabularies[0]), target_vocab_size=_pieces(vocabularies[1]))
+        state = _grown(state, config)
+    return Start(name, config, state, vocabularies, settings.model_copy(update=taken))
+
+
+def _pieces(vocabulary: bytes) -> int:
+    return len(ModelProto.FromString(vocabulary).pieces)
+
+
+def _grown(state: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
+    """Return the weights with rows for new pieces, as long as the others; tied ones stay the same."""
+    grown = dict(state)
+    for name, size in (
+        ("encoder.embedding.tokens.weight", config.source_vocab_size),
+        ("decoder.embedding.tokens.weight", config.target_vocab_size),
+        ("output_projection.weight", config.target_vocab_size),
+        ("output_projection.bias", config.target_vocab_size),
+    ):
+        if name in state and len(state[name]) < size:
+            old = state[name]
+            shape = (size - len(old), *old.shape[1:])
+            new = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * old.std()
+            grown[name] = torch.cat((old, torch.zeros(shape) if old.dim() == 1 else new))
+    return grown
 
 
 def _agreed_language(settings: TrainSettings, side: str, theirs: str, name: str) -> str:

@@ -137,6 +137,18 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, pat
     return Vocabulary(path)
 
 
+def with_stand_ins(model: bytes) -> bytes:
+    """Return a SentencePiece model with the stand-ins that it lacks as its last pieces."""
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    known = {piece.piece for piece in proto.pieces}
+    for symbol in STAND_INS:
+        if symbol not in known:
+            proto.pieces.add(piece=symbol, score=0.0, type=proto.SentencePiece.USER_DEFINED)
+            proto.trainer_spec.user_defined_symbols.append(symbol)
+    proto.trainer_spec.vocab_size = len(proto.pieces)
+    return bytes(proto.SerializeToString())
+
+
 def _normalization_options(name: str, scratch: Path) -> dict[str, Any]:
     if not name.endswith(SIMPLIFYING_SUFFIX):
         return {"normalization_rule_name": name}

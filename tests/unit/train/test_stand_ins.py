@@ -1,6 +1,7 @@
 import random
 
 import pytest
+import torch
 
 from helpers.commands import train as main
 from translane_export.checkpoint import load_checkpoint
@@ -109,15 +110,19 @@ def test_a_run_with_stand_ins_trains_on_them_and_its_vocabularies_have_them(run_
 
 
 @pytest.mark.slow
-def test_a_checkpoint_without_stand_ins_learns_none(run_flags, tmp_path, capsys):
-    assert main(run_flags(max_steps=10)) == 0
+@pytest.mark.parametrize("tied", ["two-way", "none"])
+def test_a_checkpoint_without_stand_ins_gets_them(run_flags, tmp_path, tied):
+    assert main(run_flags(max_steps=10, tie_embeddings=tied)) == 0
     best, lines = tmp_path / "run" / "best", tmp_path / "train.tsv"
-    flags = [
-        f"--init={best}",
-        f"--train={lines}",
-        f"--valid={lines}",
-        f"--output={tmp_path / 'new'}",
-        "--stand-ins=0.3",
-    ]
-    assert main(flags) == 1
-    assert "--stand-ins: the checkpoint's vocabularies have no stand-ins" in capsys.readouterr().err
+    flags = [f"--init={best}", f"--train={lines}", f"--valid={lines}", f"--output={tmp_path / 'new'}"]
+    assert main([*flags, "--stand-ins=0.3", "--max-steps=1", "--learning-rate=1e-12"]) == 0
+    before, after = load_checkpoint(best), load_checkpoint(tmp_path / "new" / "best")
+    for path in after.tokenizer.sentencepiece_models():
+        assert Vocabulary(path).pieces()[-9:] == list(STAND_INS)
+    for name, tensor in before.state_dict.items():
+        assert torch.allclose(after.state_dict[name][: len(tensor)], tensor, atol=1e-9), name
+    assert (
+        after.config.target_vocab_size
+        == before.config.target_vocab_size + 9
+        == len(after.state_dict["output_projection.weight"])
+    )
