@@ -295,7 +295,9 @@ class _GraphDequantizer:
         before: list[ir.Node] = []
         if quantize.op_type == "Clip":
             self._ranges[str(weight.name)] = FixedUnits(float(_array(scale)), _parts(_array(scales)))
-            (quantize,) = (each for each in (quantize.inputs[0].producer(),) if each is not None)
+            rounded = quantize.inputs[0]
+            quantize = rounded.producer() if rounded is not None else None
+            assert quantize is not None
             if int(_array(zero_point)) == 0:
                 before = [ir.node("Relu", [quantize.inputs[0]])]
         else:

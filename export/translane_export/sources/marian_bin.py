@@ -177,7 +177,8 @@ def fixed_units(
     if not stored.units.keys() >= {*source, *target}:
         return None
     found = Ranges({"embedding.tokens.weight": FixedUnits(0.0, (stored.units[source[0]],))}, {}, {})
-    products = {"output_projection": (target, ("none", *target))}
+    named = (each for each in ("none", "Wemb", "decoder_Wemb") if f"{each}_QuantMultA" in stored.arrays)
+    products = {"output_projection": (target, (next(named, "none"),))}
     for ours, theirs in names.items():
         module, _, kind = ours.rpartition(".")
         if kind != "weight" or not module.endswith("_proj") or module.endswith(_PACKED):
@@ -189,12 +190,12 @@ def fixed_units(
             weights = tuple(weight[:-1] + part for part in "qkv") if is_packed else (weight,)
             products[module.replace("*", str(layer))] = weights, weights
     for module, (weights, inputs) in products.items():
-        found_alphas = (stored.arrays.get(f"{each}_QuantMultA") for each in inputs)
-        alphas = {float(each.flatten()[0]) for each in found_alphas if each is not None}
-        if not alphas or not stored.units.keys() >= set(weights):
+        found_alphas = [stored.arrays.get(f"{each}_QuantMultA") for each in inputs]
+        if not stored.units.keys() >= set(weights) or any(each is None for each in found_alphas):
             return None
-        (alpha, *others) = alphas
-        if others:
+        alphas = {float(each.flatten()[0]) for each in found_alphas if each is not None}
+        alpha = alphas.pop()
+        if alphas:
             raise ValueError(f"the inputs of {', '.join(weights)} have different units, which is not supported")
         if not _LEAST_FACTOR <= alpha < math.inf:
             raise ValueError(f"{inputs[0]}_QuantMultA is {alpha:g}, which is no number of units")

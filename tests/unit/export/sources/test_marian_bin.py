@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 
 from helpers.marian_students import FLOAT32, INT8, INTGEMM8, container, lexicon
 from translane_export.errors import ExportError
-from translane_export.sources.marian_bin import is_container, read_container, read_lexicon
+from translane_export.ranges import FixedUnits
+from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
 
 
 def int8(values, factor):
@@ -126,3 +128,54 @@ def test_a_shortlist_that_is_wrong(tmp_path, content, sizes, said):
     path.write_bytes(content)
     with pytest.raises(ExportError, match=said):
         read_lexicon(path, *sizes, is_shared=False)
+
+
+PARTS = ["encoder_l1_self_Wq", "encoder_l1_self_Wk", "encoder_l1_self_Wv", "decoder_l1_rnn_W"]
+ALPHAS = dict(zip(PARTS, (4.0, 4.0, 4.0, 16.0), strict=True)) | {"none": 2.0}
+UNITS = dict(zip([*PARTS, "Wemb"], (0.5, 0.25, 0.125, 0.0625, 0.75), strict=True))
+
+
+def int8_of(alphas, units):
+    ours = {f"encoder.layers.*.self_attention.{part}_proj.weight": f"encoder_l**_self_W{part}" for part in "qkv"}
+    ours |= {"decoder.layers.*.ssru.cell_proj.weight": "decoder_l**_rnn_W"}
+    stored = Container({f"{name}_QuantMultA": torch.tensor([alpha]) for name, alpha in alphas.items()}, units)
+    return fixed_units(stored, ours, SimpleNamespace(encoder_layers=1, decoder_layers=1))
+
+
+@pytest.mark.parametrize("name", ["none", "Wemb", "decoder_Wemb"])
+def test_units_of_products_are_those_of_the_file(name):
+    split = name == "decoder_Wemb"
+    tables = {"encoder_Wemb": 0.5, "decoder_Wemb": 0.75} if split else {"Wemb": 0.75}
+    units = {part: UNITS[part] for part in PARTS} | tables
+    found = int8_of({part: ALPHAS[part] for part in PARTS} | {name: 2.0}, units)
+    assert found.encoder == {
+        "embedding.tokens.weight": FixedUnits(0.0, (0.5 if split else 0.75,)),
+        "packed.0.weight": FixedUnits(0.25, (0.5, 0.25, 0.125)),
+    }
+    assert found.decoder == {
+        "output_projection.weight": FixedUnits(0.5, (0.75,)),
+        "stack.layers.0.ssru.cell_proj.weight": FixedUnits(0.0625, (0.0625,)),
+    }
+    assert found.keys_values == {}
+
+
+def test_a_file_without_all_of_int8_has_none_of_it():
+    assert int8_of(ALPHAS, UNITS)
+    for name in ALPHAS:
+        assert int8_of({other: each for other, each in ALPHAS.items() if other != name}, UNITS) is None
+    for name in UNITS:
+        assert int8_of(ALPHAS, {other: each for other, each in UNITS.items() if other != name}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "said"),
+    [
+        ("encoder_l1_self_Wk", 5.0, "encoder_l1_self_Wq, encoder_l1_self_Wk, .* have different units"),
+        ("decoder_l1_rnn_W", 0.0, "decoder_l1_rnn_W_QuantMultA is 0, which"),
+        ("none", float("nan"), "none_QuantMultA is nan, which"),
+        ("none", -1.0, "none_QuantMultA is -1, which"),
+    ],
+)
+def test_units_that_are_none_are_refused(name, alpha, said):
+    with pytest.raises(ValueError, match=said):
+        int8_of({**ALPHAS, name: alpha}, UNITS)

@@ -80,6 +80,9 @@ def test_files_that_are_missing_or_of_others(marian):
     marian.weights["Wemb"] = table[:20]
     refused(r"its source vocabulary has \d+ pieces, and the model embeds 20")
     marian.weights["Wemb"] = table
+    marian.weights["decoder_ff_logit_out_Wt"] = torch.cat([table, table])
+    refused(r"decoder_ff_logit_out_Wt has [\d,]+ pieces, and the embeddings have \d+")
+    del marian.weights["decoder_ff_logit_out_Wt"]
     decoder = (marian.folder / "decoder.yml").read_text()
     (marian.folder / "decoder.yml").write_text(decoder.replace("  - model.npz\n", "  - model.npz\n  - other.npz\n"))
     refused(r"decoder.yml: it names 2 models, and ensembles are not supported")
