@@ -55,8 +55,8 @@ _ROWS_AT_ONCE = 4096  # of a large vocabulary a whole second copy would be as la
 def quantize_graph(model: ir.Model, ranges: Mapping[str, Limits]) -> None:
     """Replace, in place, the projections by weights that `ranges` names, and the look-ups of tokens' vectors.
 
-    A weight that is looked up in and projected with is stored once. Projections that are computed on request stay
-    float32, with weights that are rounded as if they did not.
+    A weight that is looked up in and projected with is stored once. So is one that a shortlist's projection takes some
+    rows of. Projections that are computed on request stay float32, with weights that are rounded as if they did not.
 
     Raises:
         ExportError: units are fixed, and sums of products with a shortlist's rows could exceed what float32 holds.
@@ -79,7 +79,14 @@ class _GraphQuantizer:
             if node.op_type == "Gemm" and _initializer(node, 1) in self._ranges:
                 self._replace_projection(node)
             elif _is_token_lookup(node, self._graph):
-                self._replace_lookup(node)
+                weights = (use.node for use in node.outputs[0].uses() if use.idx == 1)
+                projection = next((user for user in weights if user.op_type == "Gemm"), None)
+                if projection is None:
+                    self._replace_lookup(node)
+                elif isinstance(limits := self._ranges[_initializer(node, 0) or ""], FixedUnits):
+                    self._replace_projection_of_fixed_rows(node, projection, limits)
+                else:
+                    self._replace_projection_of_rows(node, projection)
             elif node.op_type == "If":
                 self._round_branch(node.attributes["then_branch"].as_graph())
         drop_unused_initializers(self._graph)
@@ -105,19 +112,27 @@ class _GraphQuantizer:
         if before is not None and before.op_type == "Relu" and not x.uses():
             self._graph.remove(before, safe=True)  # units without negative ones do without
 
+    def _replace_projection_of_rows(self, lookup: ir.Node, node: ir.Node) -> None:
+        """Replace a projection by the rows of a weight that a node looks up."""
+        x, name, ids = node.inputs[0], _initializer(lookup, 0), lookup.inputs[1]
+        assert x is not None
+        assert name is not None
+        units, scale, zero_point = self._quantized_input(node, x, self._ranges[name])
+        rows, scales = (ir.node("Gather", [table, ids]) for table in self._quantized_weight(name))
+        columns = ir.node("Transpose", rows.outputs, {"perm": [1, 0]})
+        inputs = [units, columns.outputs[0], scale, scales.outputs[0], zero_point]
+        product = ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")
+        replace_node(self._graph, node, [rows, scales, columns, product])
+        self._graph.remove(lookup, safe=True)
+
     def _replace_lookup(self, node: ir.Node) -> None:
         name, ids = _initializer(node, 0), node.inputs[1]
         assert name is not None
         units, scales = self._quantized_weight(name)
         rows = ir.node("Gather", [units, ids])
         floats = ir.node("Cast", [rows.outputs[0]], {"to": int(ir.DataType.FLOAT)})
-        limits = self._ranges.get(name)
-        if isinstance(limits, FixedUnits):
-            consumer = node.outputs[0].consumers()[0]
-            if consumer.op_type == "Gemm":
-                self._replace_part_of_projection(node, consumer, limits, [rows, floats])
-            else:
-                replace_node(self._graph, node, [rows, floats, ir.node("Mul", [floats.outputs[0], scales])])
+        if isinstance(self._ranges.get(name), FixedUnits):
+            replace_node(self._graph, node, [rows, floats, ir.node("Mul", [floats.outputs[0], scales])])
             return
         of_rows = ir.node("Gather", [scales, ids])
         last_axis = constant(self._graph, "last_axis", np.array([-1], np.int64))
@@ -125,24 +140,25 @@ class _GraphQuantizer:
         product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
 
-    def _replace_part_of_projection(
-        self, lookup: ir.Node, node: ir.Node, limits: FixedUnits, looked_up: list[ir.Node]
-    ) -> None:
-        """Have a projection to some rows of a weight multiply whole numbers, as floats, whose sums are exact."""
-        name, x = _initializer(lookup, 0), node.inputs[0]
+    def _replace_projection_of_fixed_rows(self, lookup: ir.Node, node: ir.Node, limits: FixedUnits) -> None:
+        """As above, in whole numbers as floats: servers compute sums of 8 bits exactly only with stored weights."""
+        name, ids, x = _initializer(lookup, 0), lookup.inputs[1], node.inputs[0]
         assert name is not None
         assert x is not None
-        stored, _ = self._quantized_weight(name)
+        stored, of_weight = self._quantized_weight(name)
         if _MOST_UNITS * int(np.abs(_array(stored).astype(np.int32)).sum(axis=1).max()) >= _EXACT:
             raise ExportError(f"int8 with a shortlist: sums of products with {name} exceed what float32 holds exactly")
-        replace_node(self._graph, lookup, looked_up)
         units, scale, zero_point = self._quantized_input(node, x, limits)
-        floats = [ir.node("Cast", [each], {"to": int(ir.DataType.FLOAT)}) for each in (units, zero_point)]
-        whole = ir.node("Sub", [each.outputs[0] for each in floats])
-        sums = ir.node("Gemm", [whole.outputs[0], node.inputs[1]], {"transB": 1})
-        unit = ir.node("Mul", [scale, self._quantized_weight(name)[1]])
+        rows = ir.node("Gather", [stored, ids])
+        floats = [
+            ir.node("Cast", [each], {"to": int(ir.DataType.FLOAT)}) for each in (units, zero_point, *rows.outputs)
+        ]
+        whole = ir.node("Sub", [each.outputs[0] for each in floats[:2]])
+        sums = ir.node("Gemm", [whole.outputs[0], floats[2].outputs[0]], {"transB": 1})
+        unit = ir.node("Mul", [scale, of_weight])
         product = ir.node("Mul", [sums.outputs[0], unit.outputs[0]])
-        replace_node(self._graph, node, [*floats, whole, sums, unit, product])
+        replace_node(self._graph, node, [rows, *floats, whole, sums, unit, product])
+        self._graph.remove(lookup, safe=True)
 
     def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Limits) -> tuple[ir.Value, ...]:
         """Return `x` in units, their scale and zero point; projections of the same input share them."""

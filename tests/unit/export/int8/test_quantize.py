@@ -135,6 +135,28 @@ def test_a_graph_computes_what_rounded_numbers_give(tied):
     assert "Gemm" not in operators(model)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_shortlist_gets_what_its_columns_of_the_whole_product_are(tied):
+    """Bit for bit, whatever the list: sums of integers are exact."""
+    listed = ir.Value(name="shortlist", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(["tokens"]))
+    model = graph(tied=tied)
+    weight, x = model.graph.initializers["output"], model.graph.outputs[1].producer().inputs[0]
+    lookup = ir.node("Gather", [weight, listed])
+    product = ir.node("Gemm", [x, lookup.outputs[0]], {"transB": 1})
+    output = product.outputs[0]
+    output.name, output.type = "listed", ir.TensorType(ir.DataType.FLOAT)
+    output.shape = ir.Shape(["rows", "tokens"])
+    model.graph.extend([lookup, product])
+    model.graph.inputs.append(listed)
+    model.graph.outputs.append(output)
+    model.graph.initializers["bias"].const_value = ir.tensor(np.zeros(24, np.float32), name="bias")
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    assert "Gemm" not in operators(model)
+    for tokens in ([7], [0, 5, 23], [*range(24)]):
+        y, _, found = run(model, shortlist=np.array(tokens, np.int64))
+        np.testing.assert_array_equal(found, y[:, tokens])
+
+
 def test_a_projection_without_a_range_stays_float32():
     model = graph()
     quantize_graph(model, {"output": RANGE})
