@@ -9,7 +9,7 @@ everything else that is done once drops out. With one thread, the time is proces
 
 Memory is resident memory after decoding, of a process and its descendants, weights and interpreters included; memory
 that processes share counts in equal parts for each. Translane has room for as many rows and tokens as the measurement
-needs, and takes that memory at once. Start-up is the time from a process that has imported its engine to the first
+needs. Start-up is the time from a process that has imported its engine to the first
 translation. Translane's process starts another one meanwhile, which decodes.
 """
 
