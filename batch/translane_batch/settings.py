@@ -86,7 +86,7 @@ class BatchSettings(Settings):
     )
     model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = Field(
         default=32 * 1024**3,
-        description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
+        description="Most bytes in the model cache; what is new takes the place of what nobody uses [bytes].",
     )
     work: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None,

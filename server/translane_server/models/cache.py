@@ -121,10 +121,10 @@ class ModelCache:
         """
         try:
             descriptor = os.open(self._holds / folder.name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            hold = Hold(folder, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
         except OSError:
             return None
-        hold = Hold(folder, descriptor)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
         with suppress(OSError):
             os.utime(descriptor)
         return hold
@@ -158,9 +158,13 @@ class ModelCache:
         return new
 
     def trim(self) -> None:
-        """Remove what nobody uses of what is too much. The lock is held. What is in use may be more."""
-        with suppress(BundleError):
-            self._make_room(0)
+        """Remove what nobody uses of what is too much, unless another process changes the folder now.
+
+        What is in use may be too much.
+        """
+        with suppress(BundleError), self.errors(), (self.folder / "lock").open("a") as file:
+            if _try_lock(file.fileno()):
+                self._make_room(0)
 
     def _make_room(self, size: int, used: int = 0, beside: Path | None = None) -> None:
         """Remove what nobody holds, what was not used for longest first, until `size` bytes are free.

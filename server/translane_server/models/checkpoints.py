@@ -228,8 +228,7 @@ def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str) -> Pat
             # The lock is held until the export ends, even if this process is killed.
             if code := _run(command, lock.fileno()):
                 raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")
-            with cache.locked(threading.Event()):
-                cache.trim()
+            cache.trim()
     return bundle
 
 

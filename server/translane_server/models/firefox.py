@@ -138,8 +138,8 @@ def _said(error: Exception) -> str:
 
 
 def _refuse(_location: str, _size: int, _file: BinaryIO) -> None:
-    """Nothing can be fetched while the list does not answer."""
-    raise DownloadError("it is not there yet, and the list of Firefox's models does not answer")
+    """Nothing can be fetched while the list cannot be read."""
+    raise DownloadError("it is not there yet, and the list of Firefox's models cannot be read")
 
 
 def _newest(content: bytes, name: str, fetch: _Fetch) -> FirefoxModel:

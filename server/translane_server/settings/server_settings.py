@@ -148,7 +148,7 @@ class ServerSettings(Settings):
     firefox_models: Annotated[str | None, Flag("URL")] = None
     """List of Firefox's models: Mozilla's, another collection of Remote Settings, a .json file, or its folder."""
     model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = 32 * 1024**3
-    """Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes]."""
+    """Most bytes in the model cache; what is new takes the place of what nobody uses [bytes]."""
     bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = BUNDLED_MODEL_URL
     """URL that the model zh-en is downloaded from, where there is no clone that has it."""
     model_version: Annotated[str, Flag("VERSION"), Field(max_length=255)] = ""
