@@ -126,8 +126,9 @@ class SecondDecoding:
         self, segments: Sequence[Segment], decoded: Sequence[Segment], results: Sequence[SentenceResult]
     ) -> list[_Found]:
         """Return what the request gets of results, which are of the segments, or of what was `decoded` instead."""
-        choose = partial(_each, self._chosen, [*zip(segments, decoded, results, strict=True)])
-        return await self.pool.build(generated_tokens(results), choose, self.caller)
+        found = [*zip(segments, decoded, results, strict=True)]
+        size = generated_tokens([result for _, each, result in found if each.stand_ins or each.numbers])
+        return await self.pool.build(size, partial(_each, self._chosen, found), self.caller)
 
     def _chosen(self, each: tuple[Segment, Segment, SentenceResult]) -> _Found:
         """Return as many hypotheses of a sentence as the request wants: those that lack the least."""
