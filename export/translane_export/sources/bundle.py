@@ -26,7 +26,7 @@ from translane_export.graphs.self_attention import read_tables
 from translane_export.int8.keys_values import dequantize_encoder
 from translane_export.int8.quantize import dequantize_graph
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.ranges import Range, Ranges
+from translane_export.ranges import Limits, Ranges
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
@@ -49,7 +49,7 @@ class StoredGraph(NamedTuple):
     """
 
     weights: dict[str, Tensor]
-    ranges: dict[str, Range]
+    ranges: dict[str, Limits]
     keys_values: dict[str, np.float32]
 
 
