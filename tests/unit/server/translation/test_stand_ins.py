@@ -74,11 +74,12 @@ async def serving(backend, symbols=SYMBOLS, cache=None, metrics=None, tokenizer=
     manifest = make_manifest(stand_ins=[*symbols.values()])
     engine = Dispatcher([fake_replica(backend)], waiting_limit=8)
     metrics = metrics or Metrics().of_model("m")
-    tokenizer = tokenizer or WithStandIns()
+    tokenizer, pool = tokenizer or WithStandIns(), TokenizerPool()
     await engine.start()
     try:
-        yield Translator("m", manifest, tokenizer, limits, engine, TokenizerPool(), metrics, cache=cache)
+        yield Translator("m", manifest, tokenizer, limits, engine, pool, metrics, cache=cache)
     finally:
+        pool.stop()
         await engine.stop()
 
 
