@@ -31,9 +31,9 @@ _LATIN = re.compile(
     "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
     "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
 )
-# Numbers that nobody writes as words: of three digits or more, or with a separator.
+# Numbers that few write as words: of two digits or more, or with a separator.
 _NUMBER = re.compile(
-    "(?<![\\w.,:/第-])(?:[0-9]{3,20}|[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
+    "(?<![\\w.,:/第-])(?:[0-9]{2,20}|[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
     "(?![\\w.,:/-]*[0-9])(?!\\s*[" + UNITS + "])",
     re.ASCII,
 )

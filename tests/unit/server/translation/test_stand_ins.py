@@ -123,7 +123,7 @@ async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
         ("爱 ⟨1⟩ ok ⟨1⟩ a ⟨2⟩ b", 3),
         ("a {a} b {b} c {c} e {e} f", 3),  # more than there are symbols
         ("<b>爱 {x} ok</b>", 1),
-        ("爱 25 5 ok", 0),
+        ("爱 25 5 ok", 1),
         ("{x}", 0),  # nothing to translate
         ("GPT-4 1987", 0),
         ("爱 ok! 北京 {x} 是.", 1),
@@ -307,7 +307,7 @@ def test_a_number_is_required_as_the_target_writes_it():
         ("他用GPT-4和iPhone 15看RFC 9110", ["GPT-4", "iPhone 15", "RFC 9110"]),
         ("John Smith说ok，A和B", ["John Smith"]),
         ("1987年有1,234.5元，１２３４", ["1987", "1,234.5", "１２３４"]),
-        ("3.5万，1000多，第100，2024-05-01，12月，1.2.3，25", ["1000"]),
+        ("3.5万，1000多，第100，2024-05-01，12月，1.2.3，25，7", ["1000", "25"]),
         ("8:30，25.50美元，1" + "0" * 30, ["8:30", "25.50"]),
     ],
 )
