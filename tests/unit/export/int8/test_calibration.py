@@ -62,6 +62,7 @@ def test_ranges_are_what_the_model_meets():
     met = []
     model.output_projection.register_forward_pre_hook(lambda _module, inputs: met.append(inputs[0]))
     found = measure_ranges(model, PAIRS).decoder["output_projection.weight"]
+    assert isinstance(found, Range)
     everything = torch.cat([inputs.flatten() for inputs in met])
     assert [inputs.shape[1] for inputs in met] == [1 + len(target) for _, target in PAIRS]
     assert float(everything.min()) - 1e-6 <= found.low < found.high <= float(everything.max()) + 1e-6

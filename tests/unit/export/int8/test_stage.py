@@ -66,7 +66,9 @@ def test_it_reads_back_with_rounded_weights_and_its_ranges(bundle, checkpoint):
     assert found.ranges is not None
     assert "output_projection.weight" in found.ranges.decoder
     assert "packed.0.weight" in found.ranges.encoder
-    assert found.ranges.encoder["packed.0.weight"].low < 0
+    limits = found.ranges.encoder["packed.0.weight"]
+    assert isinstance(limits, Range)
+    assert limits.low < 0
     layers = load_bundle(bundle).manifest.architecture.decoder_layers
     assert sorted(found.ranges.keys_values) == sorted(
         f"cross_{part}_{layer}" for part in ("key", "value") for layer in range(layers)
@@ -106,8 +108,8 @@ def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp
 
     def useless(model, of):
         found = measure_ranges(model, of)
-        encoder, decoder = ({name: Range(0.0, 1e-9) for name in graph} for graph in (found.encoder, found.decoder))
-        return Ranges(encoder, decoder, found.keys_values)
+        encoder, decoder = (dict.fromkeys(graph, Range(0.0, 1e-9)) for graph in (found.encoder, found.decoder))
+        return Ranges({**encoder}, {**decoder}, found.keys_values)
 
     monkeypatch.setattr(stage, "measure_ranges", useless)
     monkeypatch.setattr(stage, "score", lambda texts, _references, _language: Score(texts))

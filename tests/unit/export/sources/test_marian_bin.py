@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 import struct
 import tracemalloc
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from helpers.bundles import SMALL_SIZES
 from helpers.marian_students import FLOAT32, INT8, INTGEMM8, container, lexicon
 from translane_export.errors import ExportError
+from translane_export.model import TransformerConfig
 from translane_export.ranges import FixedUnits
 from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
 
@@ -139,7 +140,7 @@ def int8_of(alphas, units):
     ours = {f"encoder.layers.*.self_attention.{part}_proj.weight": f"encoder_l**_self_W{part}" for part in "qkv"}
     ours |= {"decoder.layers.*.ssru.cell_proj.weight": "decoder_l**_rnn_W"}
     stored = Container({f"{name}_QuantMultA": torch.tensor([alpha]) for name, alpha in alphas.items()}, units)
-    return fixed_units(stored, ours, SimpleNamespace(encoder_layers=1, decoder_layers=1))
+    return fixed_units(stored, ours, TransformerConfig(**SMALL_SIZES | {"encoder_layers": 1, "decoder_layers": 1}))
 
 
 @pytest.mark.parametrize("name", ["none", "Wemb", "decoder_Wemb"])
