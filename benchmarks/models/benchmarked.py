@@ -125,7 +125,7 @@ def own_bundle(name: str, precision: str, folder: Path) -> Path:
     Raises:
         Unavailable: the exporter has no such precision.
     """
-    from translane_export.errors import ExportError
+    from translane_export.core.errors import ExportError
 
     if name == "demo" and precision == json.loads((DEMO / "manifest.json").read_text(encoding="utf-8"))["precision"]:
         return DEMO
@@ -160,7 +160,7 @@ def _export(name: str, precision: str, folder: Path, output: Path) -> None:
         export_random(TransformerConfig(**TINY), output, precision=precision, default_max_length=_CHECKED)
         return
     from translane_export.bundle_writer import export_checkpoint
-    from translane_export.settings import ExportSettings
+    from translane_export.core.settings import ExportSettings
 
     export_checkpoint(ExportSettings(checkpoint=DEMO, output=output, precision=precision))
 
@@ -176,9 +176,9 @@ def export_random(config: Any, output: Path, **settings: Any) -> None:
     import torch
 
     from translane_export.bundle_writer import export_checkpoint
-    from translane_export.checkpoint import save_checkpoint
+    from translane_export.core.checkpoint import save_checkpoint
+    from translane_export.core.settings import ExportSettings
     from translane_export.model import Transformer
-    from translane_export.settings import ExportSettings
 
     checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
     shutil.rmtree(checkpoint, ignore_errors=True)

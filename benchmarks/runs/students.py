@@ -30,7 +30,7 @@ from benchmarks.report.results import write
 from helpers.driver import BundleDecoder
 from helpers.marian_students import STUDENTS, lexicon, recorded, student_folder
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.settings import ExportSettings
+from translane_export.core.settings import ExportSettings
 from translane_export.sources.marian_bin import read_container
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.engine.options import DecodingOptions

@@ -9,29 +9,29 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from translane_export.checkpoint import Checkpoint, sample_sources
 from translane_export.checks.alignment_layer import choose_alignment
 from translane_export.checks.float32_twin import float32_twin
 from translane_export.checks.recording import Decode
 from translane_export.checks.running import Log, decode_sources, every_tenth, try_out
 from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.combinations import check_checkpoint, check_settings, complete, own_shortlist
-from translane_export.errors import ExportError
-from translane_export.file_readers import read_text
+from translane_export.core.checkpoint import Checkpoint, sample_sources
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import read_text
+from translane_export.core.languages import choose_languages
+from translane_export.core.output_folder import check_replaceable, staged
+from translane_export.core.settings import PRECISIONS, ExportSettings, Format
+from translane_export.core.torch_model import build_model, release_memory
 from translane_export.graphs.numerics import Numerics, as_stored, check_range, verified_as
 from translane_export.graphs.writer import write_graphs
 from translane_export.int8.stage import Int8Stage, quantize_bundle, read_test_set
-from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest, choose_limits
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
-from translane_export.output_folder import check_replaceable, staged
 from translane_export.pruning.pruning import plan_pruning
 from translane_export.quality_calibration import calibrate, read_quality_data
-from translane_export.settings import PRECISIONS, ExportSettings, Format
 from translane_export.shortlists.vmap import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.torch_model import build_model, release_memory
 from translane_export.train.data import SentencePair
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.bundle.manifest import Alignment, Graphs, Manifest, Parity, Precision

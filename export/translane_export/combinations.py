@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.graphs.numerics import Numerics, choose_numerics
-from translane_export.settings import ExportSettings
 from translane_server.bundle.manifest import Precision, SearchDefaults
 from translane_server.bundle.shortlist import Shortlist
 

@@ -7,12 +7,12 @@ from importlib.metadata import version
 import torch
 from pydantic import ValidationError
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.settings import ExportSettings
 from translane_server.bundle.manifest import (
     Alignment,
     Architecture,

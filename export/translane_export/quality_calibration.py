@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.chrf import CHRF
 
 from translane_export.checks.running import Log, decode_greedily
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_server.bundle.bundle import Bundle

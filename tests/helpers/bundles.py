@@ -16,9 +16,9 @@ import torch
 from helpers.decomposition import no_decomposition
 from helpers.store import stored
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.checkpoint import load_checkpoint, save_checkpoint
+from translane_export.core.checkpoint import load_checkpoint, save_checkpoint
+from translane_export.core.settings import ExportSettings
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.settings import ExportSettings
 from translane_server.text.stand_ins import STAND_INS
 
 SOURCES = (

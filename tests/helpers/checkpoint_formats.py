@@ -21,12 +21,12 @@ from helpers.bundles import random_checkpoint
 from helpers.marian_files import MarianFolder, MarianModel, changed, marian_folder, marian_mt, settings_of
 from helpers.marian_students import FLOAT16, FLOAT32, INT8, Array, container
 from helpers.pickled_checkpoints import Made, fairseq_checkpoint, opennmt_checkpoint
-from translane_export.checkpoint import Checkpoint, load_checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint, load_checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.torch_model import build_model
 from translane_export.model import Transformer
 from translane_export.sources.huggingface import HuggingFaceReader
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.torch_model import build_model
 
 Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Source ids [B, S], their lengths [B] and target ids [B, T] to logits [B, T, V]."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from helpers.store import stored
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.settings import ExportSettings
+from translane_export.core.settings import ExportSettings
 from translane_server.bundle.bundle import read_manifest
 
 DEMO = Path(__file__).resolve().parents[2] / "models" / "zh-en"

@@ -11,7 +11,7 @@ import transformers
 from helpers import foreign_folders, hugging_face
 from helpers.store import stored
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.settings import ExportSettings
+from translane_export.core.settings import ExportSettings
 from translane_export.sources import language_codes
 from translane_server.bundle.bundle import Bundle, load_bundle
 

@@ -26,11 +26,11 @@ from helpers.decomposition import no_decomposition
 from helpers.driver import BundleDecoder
 from helpers.store import stored
 from translane_export.bundle_writer import write_bundle
-from translane_export.settings import ExportSettings
+from translane_export.core.settings import ExportSettings
+from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.sources.foreign_tokenizers import ForeignTokenizer
 from translane_export.sources.huggingface import HuggingFaceReader, model_type
 from translane_export.sources.readers import ARCHITECTURES
-from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.manifest import Languages, SentencePieceTokenizerEntry
 from translane_server.engine.options import DecodingOptions

@@ -16,7 +16,7 @@ from helpers.architectures import ARCHITECTURES
 from helpers.bundles import bundle_model, random_bundle
 from translane_export.checks.recording import Decode, record_decodes
 from translane_export.checks.verify import compare, passes, verification_sources
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer
 from translane_server.bundle.bundle import load_bundle

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.masks import View

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from translane_export.checks.activations import watched
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
 from translane_server.bundle.manifest import Alignment

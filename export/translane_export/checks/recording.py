@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_server.core.arrays import IntArray
 from translane_server.engine.options import DecodingOptions

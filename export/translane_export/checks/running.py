@@ -10,10 +10,10 @@ from typing import Any
 from translane.progress import Progress, is_terminal
 from translane_export.checks.recording import ADMITTED_TOGETHER, ROWS, Decode, record_decodes
 from translane_export.checks.verify import LONGEST, verification_sources
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.graphs import torchscript
 from translane_export.model import TransformerConfig
-from translane_export.settings import ExportSettings
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.errors import EngineError, StartupError
 from translane_server.engine import offline

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from translane_export.checks.activations import ActivationWatch, check_activations, watched
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import Decode, FloatArray
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_server.bundle.manifest import Alignment, Parity

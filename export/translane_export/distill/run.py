@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 
 from translane_export.bundle_writer import export_checkpoint
+from translane_export.core.settings import ExportSettings
 from translane_export.distill.settings import DistillSettings
 from translane_export.distill.student import student_config, write_student
 from translane_export.distill.text import read_pairs, write_pairs, write_sources
-from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.errors import ResumeError
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle

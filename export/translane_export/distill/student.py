@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint, save_checkpoint
+from translane_export.core.checkpoint import Checkpoint, save_checkpoint
 from translane_export.distill.settings import DistillSettings
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.train.errors import TrainError

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import torch
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.output_folder import check_replaceable, staged
+from translane_export.core.torch_model import build_model, release_memory
 from translane_export.explain.operators import profile_graphs
 from translane_export.explain.page import make_page
 from translane_export.explain.positions import position_tables
@@ -16,10 +18,8 @@ from translane_export.explain.report import Findings, as_json, as_text
 from translane_export.explain.settings import ExplainSettings
 from translane_export.explain.tensors import check_size, follow_token, record_translation
 from translane_export.explain.translation import SourceText, read_source, text_steps, translate
-from translane_export.output_folder import check_replaceable, staged
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.readers import read_checkpoint
-from translane_export.torch_model import build_model, release_memory
 from translane_server.bundle.bundle import MANIFEST, Bundle
 from translane_server.bundle.devices import choose_bundle
 from translane_server.text.tokenizer import load_tokenizer

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.checks.activations import watched
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.explain.translation import Translated
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import MultiHeadAttention

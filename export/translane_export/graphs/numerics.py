@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
 from translane_export.model.transformer import Embedding

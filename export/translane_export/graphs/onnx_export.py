@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 
+from translane_export.core.settings import Format
 from translane_export.graphs import torchscript
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
@@ -30,7 +31,6 @@ from translane_export.graphs.signatures import (
     shortlist_signature,
 )
 from translane_export.model import Transformer
-from translane_export.settings import Format
 from translane_server.bundle.manifest import Alignment, Graphs
 
 WEIGHTS = "weights.bin"

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.checks.activations import watched
+from translane_export.core.ranges import LEVELS, Range, Ranges
 from translane_export.int8.keys_values import LARGEST
 from translane_export.model import Transformer
-from translane_export.ranges import LEVELS, Range, Ranges
 
 _MOST_VALUES = 1 << 16  # kept of those at one place
 _CLIPS = np.linspace(1.0, 0.3, 29)  # of the range that holds everything

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from translane_export.errors import ExportError
-from translane_export.ranges import FixedUnits, Limits, Range
+from translane_export.core.errors import ExportError
+from translane_export.core.ranges import FixedUnits, Limits, Range
 
 UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 # Units of a row's largest weight. They are symmetric, so that there is no zero point to correct for, and have 7 bits:

@@ -13,7 +13,9 @@ import onnx_ir as ir
 import torch
 
 from translane_export.checks.running import translate_greedily
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.ranges import Ranges
+from translane_export.core.torch_model import release_memory
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import STEP
 from translane_export.graphs.onnx_export import export_alignment
@@ -28,8 +30,6 @@ from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
 from translane_export.int8.quantize import quantize_graph
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.ranges import Ranges
-from translane_export.torch_model import release_memory
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
+from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.pruning.vocabulary import SmallerVocabulary, keep_languages, language_ids, shrink_vocabulary
-from translane_export.settings import ExportSettings
-from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizerEntry
 from translane_server.core.files import MOST_BYTES, check_regular, open_regular, parse_json
 

@@ -18,7 +18,7 @@ import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_server.core.files import parse_json
 from translane_server.core.terminal import shown
 

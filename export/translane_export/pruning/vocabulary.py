@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import tokenizers
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.pruning.tokenizer_models import JsonModel, SentencePieceModel
-from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.manifest import (
     JsonTokenizerEntry,
     Languages,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
 from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.shortlists.vmap import vmap_lines
 from translane_export.sources.readers import find_reader, read_checkpoint

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_server.bundle.shortlist import Shortlist, longest_ngram
 from translane_server.core.files import open_regular
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translane_export.errors import ExportError
-from translane_export.file_readers import is_there, read_json
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import is_there, read_json
 from translane_export.sources import foreign_tokenizers
 from translane_export.sources.huggingface import ACTIVATIONS, Architecture
 from translane_export.sources.model_settings import ModelSettings

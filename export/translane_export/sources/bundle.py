@@ -19,16 +19,16 @@ import torch
 from google.protobuf.message import DecodeError
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.ranges import Limits, Ranges
+from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.graphs.head_padding import padded_config, unpad_heads
 from translane_export.graphs.self_attention import read_tables
 from translane_export.int8.keys_values import dequantize_encoder
 from translane_export.int8.quantize import dequantize_graph
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.ranges import Limits, Ranges
 from translane_export.sources.placed_tensors import PROJECTION
-from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import StartupError

@@ -18,9 +18,9 @@ from typing import Any
 
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
-from translane_export.file_readers import read_text
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import read_text
 from translane_export.model.config import Activation
 from translane_export.sources.bart import LAYER_NAMES
 from translane_export.sources.inert_pickle import plain, read_inert

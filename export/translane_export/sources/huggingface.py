@@ -15,9 +15,9 @@ from typing import Any
 
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
-from translane_export.file_readers import is_there, read_json
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import is_there, read_json
 from translane_export.model.config import Activation
 from translane_export.sources.foreign_tokenizers import ForeignTokenizer
 from translane_export.sources.generation_config import generation_settings, read_search, renormalizes

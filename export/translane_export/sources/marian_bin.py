@@ -31,10 +31,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.ranges import FixedUnits, Ranges
 from translane_export.int8.calibration import place_in_graphs
 from translane_export.model import TransformerConfig
-from translane_export.ranges import FixedUnits, Ranges
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.files import open_regular, read_regular
 from translane_server.core.terminal import shown

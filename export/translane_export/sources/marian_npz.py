@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
-from translane_export.file_readers import is_there, load_sentencepiece, read_json, read_text
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import is_there, load_sentencepiece, read_json, read_text
+from translane_export.core.ranges import Ranges
+from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model.config import Activation, TransformerConfig
-from translane_export.ranges import Ranges
 from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.generation_config import read_search
 from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
@@ -33,7 +34,6 @@ from translane_export.sources.npz_files import read_npz
 from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids
 from translane_export.sources.weight_files import stored_tensors
-from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_server.bundle.manifest import MOST_PIECES, Languages, LanguageTemplates, LanguageTokens
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.terminal import printable, shown

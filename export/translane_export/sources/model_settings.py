@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model.config import Activation
 from translane_server.bundle.manifest import MOST_PIECES
 from translane_server.core.terminal import shown

@@ -15,13 +15,13 @@ import tokenizers
 import torch
 from torch import Tensor, nn
 
-from translane_export.checkpoint import save_checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import save_checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.weights import check_weight
 from translane_export.model.config import Activation
 from translane_export.model.layers import ACTIVATIONS
 from translane_export.sources.placed_tensors import POSITIONS, SOURCE, TARGET, named, place_tensors, split_packed
 from translane_export.sources.weight_files import stored_tensors
-from translane_export.weights import check_weight
 from translane_server.bundle.manifest import MOST_PIECES
 from translane_server.core.terminal import printable, shown
 from translane_server.text.vocabularies import is_of_tokenizers

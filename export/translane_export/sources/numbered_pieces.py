@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from translane_export.errors import ExportError
-from translane_export.file_readers import load_sentencepiece
-from translane_export.tokenizer_files import TokenizerFiles
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import load_sentencepiece
+from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.files import read_regular
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
 from translane_export.model.config import Activation
 from translane_export.sources.inert_pickle import Record, plain, read_inert
 from translane_export.sources.model_settings import ModelSettings

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.weights import as_linear
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Tying
 from translane_export.sources.weight_files import StoredTensor
-from translane_export.weights import as_linear
 
 Names = Mapping[str, str | tuple[str, ...]]
 
@@ -29,7 +29,7 @@ POSITIONS = {side: f"{side}.embedding.positions.embedding.weight" for side in ("
 
 
 class PlacedModel(NamedTuple):
-    """A model that is read: see `translane_export.checkpoint.Checkpoint` for the fields."""
+    """A model that is read: see `translane_export.core.checkpoint.Checkpoint` for the fields."""
 
     config: TransformerConfig
     state_dict: dict[str, Tensor]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from translane_export.checkpoint import FORMAT, Checkpoint, load_checkpoint
-from translane_export.errors import ExportError
-from translane_export.file_readers import read_json
+from translane_export.core.checkpoint import FORMAT, Checkpoint, load_checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import read_json
 from translane_export.sources.bart import BART, M2M100, MARIAN, MBART
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.fairseq import FairseqReader
@@ -44,7 +44,7 @@ class Reader(Protocol):
 
 
 class TranslaneReader:
-    """Reads what `translane train` writes; see `translane_export.checkpoint`."""
+    """Reads what `translane train` writes; see `translane_export.core.checkpoint`."""
 
     format = "Translane checkpoint"
     family = "transformer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.torchscript import TorchBackend
 from translane_export.model import Transformer

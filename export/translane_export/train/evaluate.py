@@ -9,8 +9,8 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from translane_export.checkpoint import load_checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
 from translane_export.train.data import ParallelText

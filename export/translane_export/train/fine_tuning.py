@@ -11,8 +11,8 @@ import torch
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch import Tensor
 
-from translane_export.checkpoint import load_checkpoint
-from translane_export.languages import is_tag
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.languages import is_tag
 from translane_export.model import PRESETS, Transformer, TransformerConfig
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings

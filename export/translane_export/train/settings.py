@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from translane_export.languages import is_tag
+from translane_export.core.languages import is_tag
 from translane_export.model.config import PRESETS, ModelChoices, TransformerConfig
 from translane_export.train.data import BadLines
 from translane_server.settings.loader import Flag, Settings, flag_name

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from translane_export.checkpoint import load_tensors, save_tensors
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import load_tensors, save_tensors
+from translane_export.core.errors import ExportError
 from translane_export.train.corpus import Corpus
 from translane_export.train.errors import ResumeError
 from translane_export.train.evaluate import Evaluation

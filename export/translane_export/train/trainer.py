@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from translane_export.checkpoint import save_checkpoint, save_tensors
+from translane_export.core.checkpoint import save_checkpoint, save_tensors
 from translane_export.model import Transformer
 from translane_export.train.batches import plan_batches
 from translane_export.train.corpus import Corpus

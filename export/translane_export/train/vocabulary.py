@@ -18,7 +18,7 @@ import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from translane_export.file_readers import load_sentencepiece
+from translane_export.core.file_readers import load_sentencepiece
 from translane_export.train.errors import DataError
 from translane_export.train.normalization import rules_tsv
 from translane_export.train.settings import SIMPLIFYING_SUFFIX, VocabularyKind

@@ -19,10 +19,10 @@ from helpers.real_server import AS_THEY_ARE, serving_bundle
 from helpers.tiny_corpus import PAIRS, write_pairs
 from translane.v1 import translation_pb2 as pb
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.checkpoint import load_checkpoint
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.settings import ExportSettings
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
-from translane_export.settings import ExportSettings
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
 from translane_server.models.loader import CheckedModel, ModelDescription, make_dispatcher

@@ -12,8 +12,8 @@ from helpers.bundles import bundle_model, random_bundle, random_checkpoint
 from helpers.cuda_bundles import CUDA_MODELS
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.bundle_writer import TORCHSCRIPT_MANIFEST, export_checkpoint
-from translane_export.errors import ExportError
-from translane_export.settings import ExportSettings
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import Manifest

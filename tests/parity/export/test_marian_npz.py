@@ -13,8 +13,8 @@ from helpers import hugging_face
 from helpers.driver import BundleDecoder
 from helpers.marian_files import MarianModel, ctranslate2_translator, marian_folder, marian_mt, random_sentences
 from translane_export.bundle_writer import export_checkpoint
+from translane_export.core.settings import ExportSettings
 from translane_export.model import Transformer
-from translane_export.settings import ExportSettings
 from translane_export.sources.marian_npz import MarianReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions

@@ -19,7 +19,7 @@ import pytest
 from helpers.driver import BundleDecoder
 from helpers.marian_students import NAMES, SHARED, STUDENTS, lexicon, needs_students, recorded, student_folder
 from translane_export.bundle_writer import export_precisions
-from translane_export.settings import ExportSettings
+from translane_export.core.settings import ExportSettings
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence

@@ -12,8 +12,8 @@ from helpers.driver import BundleDecoder
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.bundle_writer import write_bundle
+from translane_export.core.settings import ExportSettings
 from translane_export.pruning.pruning import plan_pruning
-from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions

@@ -19,8 +19,8 @@ from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
-from translane_export.checkpoint import load_checkpoint
 from translane_export.checks.running import translate_greedily
+from translane_export.core.checkpoint import load_checkpoint
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer

@@ -15,8 +15,8 @@ from helpers.pickled_checkpoints import fairseq_checkpoint, opennmt_checkpoint
 from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.errors import ExportError
-from translane_export.settings import ExportSettings
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.sources.weight_files import read_weights
 from translane_server.bundle.devices import choose_bundle
 from translane_server.core.errors import StartupError

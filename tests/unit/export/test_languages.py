@@ -11,14 +11,14 @@ import torch
 
 from helpers import foreign_folders
 from helpers.commands import export as main
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
-from translane_export.languages import choose_languages, is_tag
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.languages import choose_languages, is_tag
+from translane_export.core.tokenizer_files import TokenizerFiles
+from translane_export.core.torch_model import build_model
+from translane_export.core.weights import as_linear, check_weight
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.sources import foreign_tokenizers
-from translane_export.tokenizer_files import TokenizerFiles
-from translane_export.torch_model import build_model
-from translane_export.weights import as_linear, check_weight
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, LanguageTemplates, LanguageTokens
 

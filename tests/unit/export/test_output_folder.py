@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from translane_export.errors import ExportError
-from translane_export.output_folder import check_replaceable, staged
+from translane_export.core.errors import ExportError
+from translane_export.core.output_folder import check_replaceable, staged
 
 MARKERS = ("manifest.json", "torchscript.json")
 MANIFEST = json.dumps({"schema_version": 1, "files": {"weights.bin": {}}})

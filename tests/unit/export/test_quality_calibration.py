@@ -12,9 +12,10 @@ from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
 from translane.options import checked_options
 from translane.requests import TranslationRequest
-from translane_export.checkpoint import load_checkpoint
 from translane_export.combinations import check_checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.quality_calibration import (
     FEWEST_SENTENCES,
     MOST_SENTENCES,
@@ -25,7 +26,6 @@ from translane_export.quality_calibration import (
     rate,
     read_quality_data,
 )
-from translane_export.settings import ExportSettings
 from translane_export.train.data import SentencePair
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import Languages

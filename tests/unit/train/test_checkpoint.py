@@ -5,8 +5,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from translane_export.checkpoint import load_checkpoint, load_tensors, save_checkpoint, save_tensors
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import load_checkpoint, load_tensors, save_checkpoint, save_tensors
+from translane_export.core.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
 from translane_server.bundle.manifest import JsonTokenizerEntry, SentencePieceTokenizerEntry
 

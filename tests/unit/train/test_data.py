@@ -10,7 +10,7 @@ import opencc
 import pytest
 import torch
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.train.batches import EncodedPair, collate, plan_batches
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import DataError

@@ -11,7 +11,7 @@ import torch
 
 from helpers.bundles import random_checkpoint
 from helpers.commands import train as main
-from translane_export.checkpoint import load_checkpoint, load_tensors
+from translane_export.core.checkpoint import load_checkpoint, load_tensors
 
 
 @pytest.fixture(scope="module")

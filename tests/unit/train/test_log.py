@@ -14,7 +14,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from helpers.commands import train as main
-from translane_export.checkpoint import load_tensors
+from translane_export.core.checkpoint import load_tensors
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation
 from translane_export.train.log import Log, StepRecord, ValidationRecord, read_history

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.commands import train as run
-from translane_export.checkpoint import load_checkpoint, load_tensors
+from translane_export.core.checkpoint import load_checkpoint, load_tensors
 from translane_export.model import Transformer
 from translane_export.train.batches import EncodedPair
 from translane_export.train.log import StepRecord, read_history

@@ -15,7 +15,7 @@ import sacrebleu
 import torch
 
 from helpers.commands import train as main
-from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
+from translane_export.core.checkpoint import load_checkpoint, load_tensors, save_tensors
 from translane_export.train.batches import Batch, EncodedPair, collate
 from translane_export.train.evaluate import score
 from translane_export.train.log import StepRecord, ValidationRecord, read_history

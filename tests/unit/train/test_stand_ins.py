@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.commands import train as main
-from translane_export.checkpoint import load_checkpoint
+from translane_export.core.checkpoint import load_checkpoint
 from translane_export.train.stand_ins import (
     Kind,
     Meaning,

@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from helpers.bundles import SMALL_SIZES, random_checkpoint, random_model
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.checks.activations import LARGEST_FLOAT16, MOST, ActivationWatch, check_activations, watched
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.model import TransformerConfig
 from translane_export.model.masks import View
-from translane_export.settings import ExportSettings
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import Activation
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.bundles import SIZES, random_model
 from translane_export.checks import alignment_layer
 from translane_export.checks.alignment_layer import choose_alignment, score
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model import TransformerConfig
 
 SOURCES = [[5, 6, 7, 3], [8, 9, 3]]

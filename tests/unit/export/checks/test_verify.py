@@ -11,7 +11,7 @@ from helpers.parity import check_parity
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import record_decodes
 from translane_export.checks.verify import passes, verification_sources
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_server.bundle.manifest import Alignment

@@ -12,6 +12,7 @@ from helpers.bundles import SMALL_SIZES, random_model
 from helpers.commands import explain as main
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.checks.activations import watched
+from translane_export.core.torch_model import build_model
 from translane_export.explain.operators import summarise
 from translane_export.explain.positions import position_tables
 from translane_export.explain.tensors import follow_token, record_translation
@@ -20,7 +21,6 @@ from translane_export.model import TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.positions import sinusoid_table
 from translane_export.sources.bundle import BundleReader
-from translane_export.torch_model import build_model
 from translane_server.text.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).parents[4]

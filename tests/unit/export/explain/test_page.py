@@ -14,7 +14,7 @@ import pytest
 
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.checks.running import translate_greedily
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.explain import page as page_module
 from translane_export.explain.page import make_page
 from translane_export.explain.tensors import check_size

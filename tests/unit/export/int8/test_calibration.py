@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from helpers.bundles import SMALL_SIZES, random_model
+from translane_export.core.ranges import Range
 from translane_export.int8.calibration import _Seen, _squared_error, measure_ranges
 from translane_export.model import TransformerConfig
-from translane_export.ranges import Range
 
 PAIRS = [([5, 6, 7, 3], [8, 9]), ([4, 3], [10, 11, 12]), ([9, 9, 8, 7, 3], [])]
 

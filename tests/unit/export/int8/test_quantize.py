@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from helpers.sessions import open_session
+from translane_export.core.ranges import FixedUnits, Range
 from translane_export.int8.quantize import dequantize_graph, quantize_graph, quantize_weights
-from translane_export.ranges import FixedUnits, Range
 
 DRAW = np.random.default_rng(0)
 TABLE = DRAW.standard_normal((24, 8), dtype=np.float32)

@@ -8,9 +8,9 @@ import pytest
 
 from helpers.bundles import SOURCES, TARGETS
 from helpers.commands import export as main
+from translane_export.core.ranges import Range, Ranges
 from translane_export.int8 import stage
 from translane_export.int8.calibration import measure_ranges
-from translane_export.ranges import Range, Ranges
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle
 

@@ -13,14 +13,14 @@ import torch
 
 from helpers import foreign_folders
 from helpers.nasty_texts import FRAGMENTS
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
+from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.pruning.pruning import plan_pruning
 from translane_export.pruning.vocabulary import keep_languages
-from translane_export.settings import ExportSettings
 from translane_export.sources import foreign_tokenizers, language_codes
-from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, LanguageTemplates, LanguageTokens
 
 TEXTS = [line.strip() for line in foreign_folders.corpus() if line.strip()][::9]

@@ -4,11 +4,11 @@ import pytest
 
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.commands import shortlist
-from translane_export.checkpoint import load_checkpoint
 from translane_export.combinations import check_checkpoint, check_settings
-from translane_export.errors import ExportError
-from translane_export.file_readers import load_sentencepiece
-from translane_export.settings import ExportSettings
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import load_sentencepiece
+from translane_export.core.settings import ExportSettings
 from translane_export.shortlists.build import TokenPair, coverage
 from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
 from translane_export.shortlists.vmap import read_vmap, vmap_lines

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from helpers.marian_files import MarianModel, settings_of
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.notebook import END, PAD, START, UNK, SpecialWords, number_words, word_tokenizer
 from translane_server.bundle.manifest import JsonTokenizerEntry, SpecialIds

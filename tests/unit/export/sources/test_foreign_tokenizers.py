@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers import foreign_folders
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.sources import foreign_tokenizers, language_codes
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 

@@ -20,8 +20,8 @@ from helpers.pickled_checkpoints import (
 )
 from helpers.tiny_bundle import put_bundle
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.errors import ExportError
-from translane_export.settings import ExportSettings
+from translane_export.core.errors import ExportError
+from translane_export.core.settings import ExportSettings
 from translane_export.sources.readers import READERS, find_reader, read_checkpoint
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions

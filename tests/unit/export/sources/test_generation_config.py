@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.sources.generation_config import generation_settings, read_search, renormalizes
 from translane_export.sources.huggingface import read_lengths, read_settings
 from translane_server.bundle.manifest import SearchDefaults

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers import hugging_face
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.sources.bart import MARIAN
 from translane_export.sources.huggingface import (

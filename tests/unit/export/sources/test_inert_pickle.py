@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from helpers.pickled_checkpoints import modules
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.sources.inert_pickle import Record, plain, read_inert
 
 FORMS = {"zip": {}, "before PyTorch 1.6": {"_use_new_zipfile_serialization": False}}

@@ -12,9 +12,9 @@ import torch
 
 from helpers.bundles import SMALL_SIZES
 from helpers.marian_students import FLOAT32, INT8, INTGEMM8, container, lexicon
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
+from translane_export.core.ranges import FixedUnits
 from translane_export.model import TransformerConfig
-from translane_export.ranges import FixedUnits
 from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from translane_export.checkpoint import load_checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.torch_model import build_model
 from translane_export.sources.notebook import END, START, UNK, SpecialWords, bring
-from translane_export.torch_model import build_model
 from translane_server.bundle.manifest import JsonTokenizerEntry
 
 M = 16

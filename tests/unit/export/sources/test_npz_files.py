@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from helpers.hostile_files import bytes_mutant
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.sources.npz_files import read_npz
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from helpers.checkpoint_formats import FORMATS
 from helpers.pickled_checkpoints import WIDTH, modules
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
 

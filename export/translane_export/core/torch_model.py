@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from translane_export.checkpoint import Checkpoint
-from translane_export.errors import ExportError
+from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.errors import ExportError
+from translane_export.core.weights import as_linear
 from translane_export.model import Transformer
-from translane_export.weights import as_linear
 from translane_server.core.errors import is_about_memory
 
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
 
 

@@ -20,12 +20,12 @@ from typing import Any, Literal
 import torch
 from safetensors.torch import save
 
-from translane_export.errors import ExportError
-from translane_export.file_readers import read_json, read_safetensors, read_text
+from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import read_json, read_safetensors, read_text
+from translane_export.core.ranges import Ranges
+from translane_export.core.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
+from translane_export.core.weights import check_weight
 from translane_export.model import TransformerConfig
-from translane_export.ranges import Ranges
-from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
-from translane_export.weights import check_weight
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.files import flush, parse_json, replaced_whole

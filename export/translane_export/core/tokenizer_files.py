@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry, SpecialIds
 from translane_server.core.files import read_regular

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import open_regular, parse_json
 

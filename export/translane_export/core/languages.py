@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 from translane_server.bundle.manifest import Languages, LanguageTemplates
 from translane_server.core.terminal import shown
 from translane_server.text.language_tags import UNDETERMINED

@@ -10,8 +10,8 @@ import sentencepiece
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from translane_export.broken_files import SAFETENSORS, UNREADABLE, broken_file
-from translane_export.errors import ExportError
+from translane_export.core.broken_files import SAFETENSORS, UNREADABLE, broken_file
+from translane_export.core.errors import ExportError
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, check_regular, parse_json, read_regular
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from translane.arguments import hint
-from translane_export.languages import is_tag
+from translane_export.core.languages import is_tag
 from translane_server.bundle.manifest import Precision, SearchDefaults
 from translane_server.core.cpus import available_cpus
 from translane_server.core.terminal import shown

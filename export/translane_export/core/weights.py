@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from translane_export.errors import ExportError
+from translane_export.core.errors import ExportError
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 

@@ -1,0 +1,1 @@
+"""What all rooms of the exporter stand on: checkpoints, settings, files and errors."""
