@@ -35,7 +35,7 @@ _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
 BUNDLED_MODEL = "zh-en"
 """The name of the model that comes with a clone."""
 
-_BUNDLED_DIGEST = "61dc9362c42805a04388a606ebc4b96b9814cfcaf144da12278522d4e753c89c"
+_BUNDLED_DIGEST = "7068dd5bedf3e6b57503edf913247fa68d35cd995a9e050841c937f9502bd8ad"
 BUNDLED_MODEL_URL = (
     f"https://github.com/translane/translane/releases/download/{BUNDLED_MODEL}-{_BUNDLED_DIGEST[:8]}"
     f"@sha256:{_BUNDLED_DIGEST}"
