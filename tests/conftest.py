@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hypothesis
 import pytest
@@ -17,9 +17,6 @@ import pytest
 pytest.register_assert_rewrite("helpers")
 
 from helpers import groups, store  # noqa: E402
-
-if TYPE_CHECKING:
-    pass
 
 # Set before PyTorch reads it. On tiny tensors a second thread only costs time, above all beside other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,10 +1,12 @@
 """Firefox's students of their true sizes: Translane in int8 against fxtranslate, on one thread.
 
     pip install --group bench
-    python -m benchmarks.runs.students --sizes tiny base --tool ../shared/tools/marian-student
+    python -m benchmarks.runs.students --sizes tiny base --tool FOLDER
 
-The models have random weights, 32,000 pieces, of which a vocabulary of the recorded students has the first, and end no
-sentence: both engines translate as far as fxtranslate's rule of length lets them. Both get texts and give texts.
+The recorded students (shared/data/marian-students beside the checkout) and the tool that makes models are no part of
+the repository. The models have random weights, 32,000 pieces, of which a vocabulary of the recorded students has the
+first, and end no sentence: both engines translate as far as fxtranslate's rule of length lets them. Both get texts and
+give texts.
 fxtranslate has no batches. The engines take turns, and times are processor times, as other programs run meanwhile.
 """
 

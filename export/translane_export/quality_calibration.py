@@ -1,7 +1,7 @@
 """Calibrates the estimated quality of a model: translates parallel text, and fits the estimates to chrF.
 
-One half of the sentences is fitted, and the other half shows how good the estimates are. `docs/quality.md` compares
-this with estimates from more than the mean probability.
+One half of the sentences is fitted, and the other half shows how good the estimates are. `docs/quality.md` has
+figures.
 """
 
 from __future__ import annotations

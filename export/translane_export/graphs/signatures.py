@@ -1,4 +1,4 @@
-"""Inputs and outputs of the graphs: names, types and shapes, as the manifest and docs/export.md give them."""
+"""Inputs and outputs of the graphs: names, types and shapes, as manifests have them; docs/export.md explains them."""
 
 from __future__ import annotations
 

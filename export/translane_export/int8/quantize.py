@@ -141,7 +141,7 @@ class _GraphQuantizer:
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
 
     def _replace_projection_of_fixed_rows(self, lookup: ir.Node, node: ir.Node, limits: FixedUnits) -> None:
-        """As above, in whole numbers as floats: servers compute sums of 8 bits exactly only with stored weights."""
+        """As `_replace_projection_of_rows`, in whole numbers as floats: 8 bits are exact only with stored weights."""
         name, ids, x = _initializer(lookup, 0), lookup.inputs[1], node.inputs[0]
         assert name is not None
         assert x is not None
@@ -273,7 +273,7 @@ def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
 
 
 def dequantize_graph(model: ir.Model) -> dict[str, Limits]:
-    """Undo `quantize_graph`, in place, but for the rounding; return what it was given: range by weight.
+    """Undo `quantize_graph`, in place, but for the rounding; return what it was given: limits by weight.
 
     A graph that is not quantized stays as it is.
 

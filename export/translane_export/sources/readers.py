@@ -17,7 +17,7 @@ from translane_export.sources.bart import BART, M2M100, MARIAN, MBART
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.fairseq import FairseqReader
 from translane_export.sources.huggingface import CONFIG, HuggingFaceReader, model_type
-from translane_export.sources.marian_npz import MarianReader
+from translane_export.sources.marian import MarianReader
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_export.sources.t5 import MT5, T5
 from translane_server.bundle.bundle import MANIFEST

@@ -1,4 +1,4 @@
-"""The metrics of the server and of its models. docs/server.md describes each metric; a test compares the two."""
+"""The metrics of the server and of its models. docs/server.md lists each metric; `make check` compares the two."""
 
 from __future__ import annotations
 

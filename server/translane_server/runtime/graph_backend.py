@@ -166,7 +166,7 @@ class GraphBackend(ABC):
             DeviceError: the device cannot run the graphs.
         """
         try:
-            self._run_all_sizes()
+            self._run_graphs()
         except Exception as error:
             if isinstance(error, StartupError):
                 raise
@@ -178,7 +178,7 @@ class GraphBackend(ABC):
             f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them: {reason}"
         )
 
-    def _run_all_sizes(self) -> None:
+    def _run_graphs(self) -> None:
         ids = self._bundle.manifest.special_ids
         self.encode([[ids.pad] * self.source_capacity], 0)
         self.encode([[ids.pad]] * min(2, self.rows), 0)

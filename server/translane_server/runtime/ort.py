@@ -209,11 +209,11 @@ class OrtBackend(GraphBackend):
         if self._shortlists:
             self._shortlists.clear()
 
-    def _run_all_sizes(self) -> None:
+    def _run_graphs(self) -> None:
         are_free = self._are_free
         for place in range(len(self._graphs)):
             self._are_free = (lambda: True) if place else (lambda: False)
-            super()._run_all_sizes()
+            super()._run_graphs()
         self._are_free = are_free
         if self._shortlists:
             self._run_shortlists(self._shortlists)

@@ -131,6 +131,7 @@ class RequestPlan:
     returns_score: bool  # whether the caller gets scores
     aligns: bool  # whether the model can align, so that marks are put where the alignment says
     stand_ins: Mapping[int, str] = field(default_factory=dict)  # the model's stand-ins, by their target tokens
+    unused_stand_ins: Mapping[int, str] = field(default_factory=dict)  # those that nothing is put back for
     names_and_numbers: NamesAndNumbers | None = None  # finds what else becomes a stand-in; None for a model without any
     most_beams: int = 1  # as many beams as a sentence may take
     wrong: Sequence[FieldViolation] = ()  # what is wrong with the languages and the options
@@ -180,6 +181,8 @@ class RequestPlan:
         if decoding.sampling and self.options.seed is None:
             seed = secrets.randbits(_SEED_BITS)
             decoding = replace(decoding, sampling=replace(decoding.sampling, seed=seed))
+        if unasked := [token for token, symbol in self.unused_stand_ins.items() if symbol not in segment.text]:
+            decoding = replace(decoding, suppressed_ids=(*decoding.suppressed_ids, *unasked))
         if segment.marked and segment.marked.marks and self.aligns:
             decoding = replace(decoding, alignment=True)
         if segment.numbers and decoding.beam_size > 1:  # another hypothesis may have what the best one lacks
@@ -271,7 +274,10 @@ class RequestPlans:
             any(symbol in text for text in given) or any(phrase in symbol or symbol in phrase for phrase in forbidden)
             for symbol in self._stand_ins.values()
         )
-        if self._stand_ins and not unusable and (plan.preserves or patterns):
+        if not (plan.preserves or patterns):
+            unused = {token: each for token, each in self._stand_ins.items() if not any(each in text for text in given)}
+            plan = replace(plan, unused_stand_ins=unused)
+        elif self._stand_ins and not unusable:
             names_and_numbers = NamesAndNumbers(source, target) if plan.preserves else None
             plan = replace(plan, stand_ins=self._stand_ins, names_and_numbers=names_and_numbers)
         if not wrong_options:

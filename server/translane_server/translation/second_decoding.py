@@ -61,13 +61,13 @@ class SecondDecoding:
     caller: str
     generated: int = 0  # tokens of what was decoded again
 
-    async def chosen(self, segments: Sequence[Segment], results: Sequence[SentenceResult]) -> list[SentenceResult]:
+    async def settled(self, segments: Sequence[Segment], results: Sequence[SentenceResult]) -> list[SentenceResult]:
         """Return the results of sentences, of which those that lack a number or a stand-in are decoded again.
 
         So are those that have a stand-in twice. The first time it is with beams that require both, and then, if it is
         for stand-ins, without these: `segments` are changed to what their results are of.
         """
-        found = await self._choose(segments, segments, results)
+        found = await self._read_results(segments, segments, results)
         for required in (self._with_phrases, self._without_stand_ins):
             size = sum(len(each.segment.ids) for each in found if any(map(any, each.faults)))
             read = partial(_each, required, found)
@@ -78,7 +78,7 @@ class SecondDecoding:
             results = await self._again(others, [sentence for _, sentence in again.values()])
             if not results:
                 break
-            chosen = await self._choose(others, [decoded for decoded, _ in again.values()], results)
+            chosen = await self._read_results(others, [decoded for decoded, _ in again.values()], results)
             for number, new in zip(again, chosen, strict=True):
                 found[number].take(new)
         for each in found:
@@ -122,17 +122,17 @@ class SecondDecoding:
         self.generated += generated_tokens(results)
         return results
 
-    async def _choose(
+    async def _read_results(
         self, segments: Sequence[Segment], decoded: Sequence[Segment], results: Sequence[SentenceResult]
     ) -> list[_Found]:
         """Return what the request gets of results, which are of the segments, or of what was `decoded` instead."""
         found = [*zip(segments, decoded, results, strict=True)]
         size = generated_tokens([result for _, each, result in found if each.stand_ins or each.numbers])
-        return await self.pool.build(size, partial(_each, self._chosen, found), self.caller)
+        return await self.pool.build(size, partial(_each, self._best, found), self.caller)
 
-    def _chosen(self, each: tuple[Segment, Segment, SentenceResult]) -> _Found:
+    def _best(self, item: tuple[Segment, Segment, SentenceResult]) -> _Found:
         """Return as many hypotheses of a sentence as the request wants: those that lack the least."""
-        segment, decoded, result = each
+        segment, decoded, result = item
         wanted = self.plan.options.num_hypotheses or 1
         faults: list[_Faults] = []
         for hypothesis in result.hypotheses:

@@ -140,7 +140,7 @@ class Translator:
         if prepared.plan.stand_ins or prepared.plan.options.check_numbers:
             segments = [segment for text in prepared.texts for segment in text.segments]
             second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
-            results = await second.chosen(segments, results)
+            results = await second.settled(segments, results)
             generated += second.generated
         build, size = partial(prepared.translations, results), 0
         if recalled:
@@ -190,7 +190,7 @@ class Translator:
                     if is_live:
                         event = await second.continued(segment, event)
                     else:
-                        (event,) = await second.chosen([segment], [event])
+                        (event,) = await second.settled([segment], [event])
                 results.append(event)
                 build = partial(_sentence, plan, segment, event)
                 translations.append(await self._pool.build(work, build, ticket.caller))

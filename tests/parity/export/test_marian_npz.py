@@ -15,7 +15,7 @@ from helpers.marian_files import MarianModel, ctranslate2_translator, marian_fol
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.settings import ExportSettings
 from translane_export.model import Transformer
-from translane_export.sources.marian_npz import MarianReader
+from translane_export.sources.marian import MarianReader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -12,12 +11,10 @@ from helpers.file_server import FileServer, serving_files
 from helpers.tiny_bundle import TINY
 from translane_batch import local_model, run
 from translane_batch.local_model import identity_of_folder, server_settings, with_model_here
-from translane_batch.settings import BatchError, BatchSettings
+from translane_batch.settings import BatchError
 from translane_server.settings.model_sources import RemotePlace
 
 MANIFEST = "zh-en/manifest.json"
-
-Make = Callable[..., BatchSettings]
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The settings of `translane batch`, and their documentation."""
+"""The settings of `translane batch`, and which of them decide the outputs."""
 
 from __future__ import annotations
 

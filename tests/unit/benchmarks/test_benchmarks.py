@@ -125,8 +125,6 @@ def pairs(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size):
-    from benchmarks.engines.translane_decoder import TranslaneDecoder
-
     load = make_load(pairs, len(pairs), 2, beam_size, fixed=False)
     theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")
     ours = TranslaneDecoder(

@@ -85,7 +85,7 @@ def test_prometheus_and_grafana_are_told_of_these_files():
     assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
 
 
-# README, CONTRIBUTING, CHANGELOG, the image and the deployment files say what is so.
+# CHANGELOG has the version, the image sets what the server knows, and every requirement is pinned.
 
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from translane_export.model import Transformer, TransformerConfig
-
-MakeConfig = Callable[..., TransformerConfig]
-MakeModel = Callable[..., Transformer]
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,6 @@ B, T, M = 3, 5, 4
 LENGTHS = torch.tensor([5, 2, 1])
 REAL = torch.arange(T) < LENGTHS[:, None]  # [B, T]
 EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
-Pair = tuple[BatchNorm, nn.BatchNorm1d]
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ class CudaBackend(GraphBackend):
         """Blame the device or onnxruntime's support for it, because the bundle was checked when it was exported."""
         return DeviceError(f"device cuda: model bundle {self._bundle.folder} does not run: {reason}")
 
-    def _run_all_sizes(self) -> None:
+    def _run_graphs(self) -> None:
         """Also capture the usual steps, for every bucket of rows, and take the memory of the largest encoder run."""
         ids = self._bundle.manifest.special_ids
         start = ids.decoder_start
@@ -157,6 +157,6 @@ class CudaBackend(GraphBackend):
             self.decode_ahead(token_ids, positions, 1)
             for needs in _USUAL_NEEDS:
                 self.decode_step(token_ids, positions, needs)
-        super()._run_all_sizes()
+        super()._run_graphs()
         most = min(self.rows, max(1, self._encode_tokens // self.source_capacity))
         self.encode([[ids.pad] * self.source_capacity] * most, 0)

@@ -245,10 +245,7 @@ def fixed_product(x, units, of_input, of_weight):
 def test_fixed_units_are_taken_as_they_are_and_come_back(relu):
     model = fixed_graph(relu)
     quantize_graph(model, FIXED)
-    # Some are beyond 127 units.
-    x = UNITS[IDS] * np.float32(0.0078125) + np.array(
-        [1, -5, 8, 1, 1, 1, 1, 1], np.float32
-    )  # some are beyond 127 units
+    x = UNITS[IDS] * np.float32(0.0078125) + np.array([1, -5, 8, 1, 1, 1, 1, 1], np.float32)  # beyond 127 units, too
     model.graph.initializers["one"].const_value = ir.tensor(x - UNITS[IDS] * np.float32(0.0078125), name="one")
     y, z = run(model)
     positive = np.maximum(x, 0) if relu else x

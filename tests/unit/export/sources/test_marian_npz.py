@@ -12,7 +12,7 @@ import torch
 
 from helpers import foreign_folders
 from helpers.checkpoint_formats import FORMATS
-from translane_export.sources.marian_npz import generation_settings
+from translane_export.sources.marian import generation_settings
 
 
 @pytest.fixture
