@@ -83,7 +83,7 @@ def run_server() -> int:
         mock.patch.multiple(
             processes,
             process_hosts=partial(processes.process_hosts, command=[sys.executable, __file__, REPLICA]),
-            prepare_process=lambda: None,
+            process_ahead=contextlib.nullcontext,
         ),
     ):
         return main(["serve", *sys.argv[1:]], environ)

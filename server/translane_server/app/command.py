@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 
 from translane.command_error import end_at_once, packages_load
@@ -25,28 +26,32 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
     with packages_load():
-        from translane_server.workers.processes import prepare_process
+        from translane_server.workers.processes import process_ahead
+    with nullcontext() if settings.check else process_ahead():
+        code = _run(settings, environ)
+    from translane_server.translation.tokenizer_pool import any_thread_runs
 
-        if not settings.check:
-            prepare_process()
+    if any_thread_runs():
+        end_at_once(code)
+    return code
+
+
+def _run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
+    with packages_load():
         from translane_server.app.lifetime import run
-        from translane_server.translation.tokenizer_pool import any_thread_runs
     for name in _NEEDED_BY_REPLICAS:
         if find_spec(name) is None:
             raise ModuleNotFoundError(name=name)
     try:
-        code = run(settings, environ)
+        return run(settings, environ)
     except KeyboardInterrupt:  # the server does not handle signals yet
-        code = _INTERRUPTED
+        return _INTERRUPTED
     except StartupError as error:
-        code = _fail(str(error), error.exit_code)
+        return _fail(str(error), error.exit_code)
     except (MemoryError, OSError, RuntimeError) as error:
         if not is_about_memory(error):
             raise
-        code = _fail("there is not enough memory, or the limit of threads is reached", 1)
-    if any_thread_runs():
-        end_at_once(code)
-    return code
+        return _fail("there is not enough memory, or the limit of threads is reached", 1)
 
 
 def _fail(sentence: str, code: int) -> int:

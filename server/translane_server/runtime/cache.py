@@ -9,6 +9,7 @@ layer, with the cell of position p at p mod 2.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import mmap
@@ -149,7 +150,8 @@ def _unused_memory(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.N
     """Return an array of zeros in small pages: NumPy's own are of 2 MiB, with several rows in each, used or not."""
     pages = mmap.mmap(-1, max(1, math.prod(shape) * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        pages.madvise(mmap.MADV_NOHUGEPAGE)
+        with contextlib.suppress(OSError):  # a kernel without large pages
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, dtype, math.prod(shape)).reshape(shape)
 
 

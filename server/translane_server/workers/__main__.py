@@ -41,7 +41,7 @@ def main() -> int:
 
     how, number = sys.argv[-2], int(sys.argv[-1])
     if how == "wait":
-        with contextlib.suppress(ImportError):  # `_load` says what is wrong
+        with contextlib.suppress(Exception):  # `_load` says what is wrong
             import translane_server.runtime.ort  # noqa: F401 - what takes time
         with socket.socket(fileno=number) as control:
             word, descriptors, _, _ = socket.recv_fds(control, _LONGEST_WORD, 1)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from translane_server.core.terminal import ending
@@ -30,16 +30,23 @@ _COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
 _waiting: list[tuple[subprocess.Popen[bytes], socket.socket]] = []  # processes for the next replicas
 
 
-def prepare_process() -> None:
-    """Start a process for the first replica, which imports what it needs while this process does the same."""
+@contextlib.contextmanager
+def process_ahead() -> Iterator[None]:
+    """Start a process for the first replica, which imports what it needs while this process does the same.
+
+    If it is not needed, it ends with the context.
+    """
     control, theirs = socket.socketpair()
-    with theirs:
-        try:
-            process = _new_process(_COMMAND, "wait", theirs)
-        except OSError:  # the replica is started later, and says what is wrong
+    with control, theirs, contextlib.suppress(OSError):  # the replica is started later, and says what is wrong
+        _waiting.append((_new_process(_COMMAND, "wait", theirs), control.dup()))
+    try:
+        yield
+    finally:
+        for process, control in _waiting:
             control.close()
-            return
-    _waiting.append((process, control))
+            process.kill()
+            process.wait()
+        _waiting.clear()
 
 
 def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> Sequence[OwnProcess | ForkedProcess]:

@@ -165,15 +165,21 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_the_first_replica_takes_the_process_that_waits_unless_it_has_ended(has_ended):
-    processes.prepare_process()
-    ((waiting, _),) = processes._waiting
-    if has_ended:
-        waiting.kill()
-        waiting.wait()
-    (host,) = processes.process_hosts(1, threads=1)
-    ours, theirs = socket.socketpair()
-    with theirs:
-        host.launch(theirs)
+    with processes.process_ahead():
+        ((waiting, _),) = processes._waiting
+        if has_ended:
+            waiting.kill()
+            waiting.wait()
+        (host,) = processes.process_hosts(1, threads=1)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            host.launch(theirs)
     assert (host.pid == waiting.pid) is not has_ended
     ours.close()
     assert host.end(at_once=False) == "ended with exit code 0"
+
+
+def test_a_process_that_no_replica_takes_ends():
+    with processes.process_ahead():
+        ((waiting, _),) = processes._waiting
+    assert waiting.returncode == -signal.SIGKILL
