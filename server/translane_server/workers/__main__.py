@@ -37,17 +37,20 @@ def main() -> int:
     # numpy reads this when it is loaded. Without it, OpenBLAS would start a thread for each CPU, but only a process of
     # one thread forks safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    from translane_server.workers.worker_process import ForkingProcess, serve
-
     how, number = sys.argv[-2], int(sys.argv[-1])
     if how == "wait":
-        with contextlib.suppress(Exception):  # `_load` says what is wrong
-            import translane_server.runtime.ort  # noqa: F401 - what takes time
+        try:
+            import translane_server.runtime.ort
+            import translane_server.workers.worker_process  # noqa: F401 - what takes time
+        except Exception:  # noqa: BLE001 - a replica that starts later says what is wrong
+            return 1
         with socket.socket(fileno=number) as control:
             word, descriptors, _, _ = socket.recv_fds(control, _LONGEST_WORD, 1)
         if not word:  # the server has ended
             return 0
         how, number = word.decode(), descriptors[0]
+    from translane_server.workers.worker_process import ForkingProcess, serve
+
     with socket.socket(fileno=number) as connection:
         if how == "fork":
             return ForkingProcess(connection, _load, _open, _is_still_there).run()
