@@ -13,13 +13,12 @@ from collections.abc import Mapping, Set
 from translane_server.text.language_tags import language_of
 
 _SYMBOL = re.compile("⟨[0-9]⟩")
-NARROW = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
-"""Turns wide digits and letters into usual ones, for `str.translate`.
-
-Unicode's own normalization would make 108 of 10⁸, and takes quadratic time for combining marks.
-"""
-# A wide sign is one of a number only within wide digits. Elsewhere it is one of the sentence: 在1234，5678之间.
-_WIDE_SIGN = re.compile("(?<=[０-９])(?:，(?=[０-９]{3}(?![０-９]))|．(?=[０-９]))")
+_NARROW = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
+# A wide comma or point is one of a number only within wide digits. Elsewhere it is one of the sentence:
+# 在1234，5678之间. A wide colon is one of a time, 15：30, where two digits follow it.
+_WIDE_SIGN = re.compile(
+    "，(?<=[０-９]，)(?=[０-９]{3}(?![０-９]))|．(?<=[０-９]．)(?=[０-９])|：(?<=[0-9０-９]：)(?=[0-9０-９]{2}(?![0-9０-９]))"
+)
 _NUMBER = re.compile("[0-9]{1,3}(?:[,.'’\u00a0\u202f ][0-9]{3})+(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?")
 UNITS = "万萬亿億兆千百十만억천백月日号號点點"
 """What makes another number of a number before it: 3.5万 is 35,000."""
@@ -76,9 +75,16 @@ def written_for(number: str, source_language: str, target_language: str) -> str:
     return number.translate(str.maketrans(",.", ".,"))
 
 
+def narrowed(text: str) -> str:
+    """Return a text with usual digits, letters and signs of numbers in the place of wide ones. Its length stays.
+
+    Unicode's own normalization would make 108 of 10⁸, and takes quadratic time for combining marks.
+    """
+    return _WIDE_SIGN.sub(lambda sign: chr(ord(sign[0]) - 0xFEE0), text).translate(_NARROW)
+
+
 def _plain(text: str) -> str:
-    narrow = _WIDE_SIGN.sub(lambda sign: chr(ord(sign[0]) - 0xFEE0), text).translate(NARROW)
-    return _SYMBOL.sub(" ", narrow)
+    return _SYMBOL.sub(" ", narrowed(text))
 
 
 def _values(number: str) -> Set[str]:

@@ -41,7 +41,8 @@ _MISSED_ENDS = (
     re.compile(r"[。！？][”’」』】）》〉]*+\s*+(?=[0-9])"),
 )
 
-# Ordinals of German, after which sentencex cuts.
+# Places where sentencex cuts: within a wide number, and after ordinals of German.
+_WIDE_POINT = re.compile(r"．(?<=[０-９]．)(?=[０-９])")
 _FALSE_END = re.compile(
     r"\.(?<=[0-9]\.)\s++(?=Jahrhundert|Lebensjahr|Geburtstag|Januar|Februar|März|April|Mai\b|Juni\b|Juli\b"
     r"|August|September|Oktober|November|Dezember)"
@@ -149,7 +150,9 @@ def _segment(line: str, language: str) -> list[int]:
     if sum(lengths) != len(line):
         return [len(line)]
     missed = {match.end() for pattern in _MISSED_ENDS for match in pattern.finditer(plain)}
-    false = {match.end() for match in _FALSE_END.finditer(plain)} if language == "de" else set()
+    false = {match.end() for match in _WIDE_POINT.finditer(plain)}
+    if language == "de":
+        false.update(match.end() for match in _FALSE_END.finditer(plain))
     if not missed and not false:
         return lengths
     return [end - start for start, end in pairwise(sorted({0, len(line), *accumulate(lengths), *missed} - false))]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from translane_server.text.characters import has_latin_letters
 from translane_server.text.marked_text import MarkedText
-from translane_server.text.numbers import NARROW, UNITS, same_separators
+from translane_server.text.numbers import UNITS, narrowed, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
 
 STAND_INS = tuple(f"⟨{number}⟩" for number in range(1, 10))
@@ -59,7 +59,7 @@ class NamesAndNumbers:
 
     def find(self, text: str) -> list[Span]:
         """Return names and numbers, from left to right. The time grows with the length of the text."""
-        narrow = text.translate(NARROW)
+        narrow = narrowed(text)
         names = [match.span() for match in _LATIN.finditer(narrow)] if self._finds_names else []
         taken = {place for span in names for place in range(*span)}
         numbers = [
@@ -111,7 +111,7 @@ def numbered(
         return []
     found = []
     for (start, end), symbol in zip(chosen, symbols, strict=False):
-        written = text[start:end] if (start, end) in words else text[start:end].translate(NARROW)
+        written = text[start:end] if (start, end) in words else narrowed(text[start:end])
         found.append(StandIn(start, end, symbol, written))
     return found
 

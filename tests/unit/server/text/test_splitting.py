@@ -118,6 +118,7 @@ def test_sentences_have_as_many_tokens_as_the_model_takes_and_are_cut_between_ch
         ("de-CH", "Dr. Müller kam am 3. Mai. Er ging.", ["Dr. Müller kam am 3. Mai.", "Er ging."]),
         ("zh", "你好！今天天气很好，我们去吧。真的吗？", ["你好！", "今天天气很好，我们去吧。", "真的吗？"]),
         ("zho_Hans", "你好！真的吗？", ["你好！", "真的吗？"]),
+        ("zh", "重１２．５公斤．真的吗？", ["重１２．５公斤．", "真的吗？"]),
         ("tlh", "Qapla'! Heghlu'meH. QaQ jajvam?", ["Qapla'!", "Heghlu'meH.", "QaQ jajvam?"]),
         ("en", "Title\nFirst. Second\r\n\r\n\tThird.", ["Title", "First.", "Second", "Third."]),
         ("en", "One sentence", ["One sentence"]),

@@ -136,6 +136,13 @@ async def test_whatever_is_kept_is_there_once(text, stand_ins):
     assert (treatment.stand_ins if treatment else 0) == stand_ins
 
 
+async def test_a_wide_number_has_one_stand_in_and_comes_back_as_a_usual_one():
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    text, treatment = await translated(backend, "爱 １２，３４５．６ ok")
+    assert text == "爱 12,345.6 ok"
+    assert treatment.stand_ins == 1
+
+
 async def test_without_rules_a_stand_in_of_the_caller_is_text():
     backend = FakeBackend(rows=8)
     assert await translated(backend, "爱 ⟨1⟩ ok 1987", preserve_untranslatable=False) == ("爱 ⟨1⟩ ok 1987", None)
@@ -282,6 +289,7 @@ async def test_a_number_that_does_not_arrive_is_reported():
         ("１２３４元", "1234", []),
         ("１，２３４．５元", "1,234.5", []),
         ("１，２３４．５元", "1,234", ["1,234.5"]),
+        ("１２３：４５，图1：2024年", "none", ["2024"]),
         ("在1234，5678之间，共1357．人", "between 1234, 5678: 1357", []),
         ("编号1234，567个", "No. 1234, 567 of them", []),
         ("型号１２３Ａ", "none", []),
@@ -309,6 +317,9 @@ def test_a_number_is_required_as_the_target_writes_it():
         ("1987年有1,234.5元，１２３４", ["1987", "1,234.5", "１２３４"]),
         ("3.5万，1000多，第100，2024-05-01，12月，1.2.3，25，7", ["1000", "25"]),
         ("8:30，25.50美元，1" + "0" * 30, ["8:30", "25.50"]),
+        ("价格为１２，３４５元，１２３，４５６．７公斤", ["１２，３４５", "１２３，４５６．７"]),
+        ("１５：３０到16：45，他说：2024，１９８７", ["１５：３０", "16：45", "2024", "１９８７"]),
+        ("１．２．３，３．５万，在1234，5678之间", ["1234", "5678"]),
     ],
 )
 def test_names_and_numbers(text, found):
