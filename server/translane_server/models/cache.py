@@ -4,10 +4,12 @@
 
     bundles/DIGEST/       a whole bundle, named after the sha256 of its manifest
     exported/NAME/        a bundle of a checkpoint that was exported here: see `checkpoints`
+    exported/NAME.lock    is locked while the bundle is exported, into a folder .NAME.LETTERS
     firefox/NAME/         files of one of Firefox's models; beside them their list: see `firefox`
     holds/NAME            is locked by whoever uses what has this name; its time is that of the last use
     urls/KEY              a link to the bundle that a URL without a digest led to last
     unfinished/DIGEST/    a bundle that is being downloaded, or that a killed server left
+    unfinished/removed-*  what is being removed, or what a killed server left of it
     lock                  is locked by the only process that changes the folder
 
 Locks are those of the kernel (flock), so a process that is killed holds nothing.
@@ -25,6 +27,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import BundleError
@@ -148,13 +151,9 @@ class ModelCache:
 
         What killed servers left of other bundles is removed. Raises BundleError if there is not enough room.
         """
-        for leftover in self._unfinished.iterdir():
-            if leftover.name != digest:
-                _remove(leftover)
         new = self._unfinished / digest
         new.mkdir(exist_ok=True)
-        had = _size(new)
-        self._make_room(size - had, had, self.bundle(digest))
+        self._make_room(size - _size(new), digest)
         return new
 
     def trim(self) -> None:
@@ -166,17 +165,16 @@ class ModelCache:
             if _try_lock(file.fileno()):
                 self._make_room(0)
 
-    def _make_room(self, size: int, used: int = 0, beside: Path | None = None) -> None:
-        """Remove what nobody holds, what was not used for longest first, until `size` bytes are free.
+    def _make_room(self, size: int, digest: str = "") -> None:
+        """Remove leftovers, then what nobody holds, what was not used for longest first, until `size` bytes are free.
 
-        Args:
-            size: bytes to write.
-            used: bytes that are in use beside the folders of the cache.
-            beside: does not count, because it is replaced.
+        What the bundle `digest` has so far is no leftover, and what it replaces does not count. The lock is held.
 
         Raises:
             BundleError: there is not enough room.
         """
+        self._remove_leftovers(digest)
+        used, beside = _size(self._unfinished), self.bundle(digest)
         exported = [path for kind in (self.exported, self.firefox) for path in kind.glob("[!.]*") if path.is_dir()]
         sizes = {path: _size(path) for path in (*self._bundles.iterdir(), *exported) if path != beside}
         used_at = {path.name: path.stat().st_mtime for path in self._holds.iterdir()}
@@ -192,12 +190,25 @@ class ModelCache:
                 del sizes[unused[0]]
             del unused[0]
 
+    def _remove_leftovers(self, digest: str) -> None:
+        """Remove what killed downloads of other bundles, removals and exports left. What cannot be removed stays."""
+        for leftover in self._unfinished.iterdir():
+            if leftover.name != digest:
+                with suppress(OSError):
+                    _remove(leftover)
+        for staging in self.exported.glob(".*.*"):
+            lock = self.exported / f"{staging.name[1:].rpartition('.')[0]}.lock"
+            # For this kind of lock NFS wants a file that is open for writing. Without the file it is no export's.
+            with suppress(OSError), lock.open("r+b") as file:
+                if _try_lock(file.fileno()):
+                    _remove(staging)
+
     def finish(self, digest: str) -> Hold:
         """Put a bundle whose files are all there in the place of a broken one or of none, and hold it.
 
         The lock is held. Who has opened files of the broken bundle keeps them.
         """
-        bundle, broken = self.bundle(digest), self._unfinished / f"removed-{digest}"
+        bundle, broken = self.bundle(digest), self._removed(digest)
         (self._holds / digest).touch()
         if bundle.exists():
             bundle.rename(broken)
@@ -219,12 +230,16 @@ class ModelCache:
         """How many bytes may be written, if the bundles have `used` bytes."""
         return min(self._most_bytes - used, shutil.disk_usage(self.folder).free)
 
+    def _removed(self, name: str) -> Path:
+        """Where to move what is to be removed. Something of this name may be left that could not be removed."""
+        return self._unfinished / f"removed-{name}-{token_hex(4)}"
+
     def _remove_unused(self, path: Path) -> bool:
         # For this kind of lock NFS wants a file that is open for writing.
         with (self._holds / path.name).open("a") as file:
             if not _try_lock(file.fileno()):
                 return False
-            gone = path.rename(self._unfinished / f"removed-{path.name}")
+            gone = path.rename(self._removed(path.name))
         _remove(gone)
         return True
 

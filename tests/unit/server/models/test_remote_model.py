@@ -1,10 +1,12 @@
 """Bundles from a server into the cache: what is refused, tried again, gone on with, kept and removed."""
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -501,6 +503,52 @@ def test_what_was_exported_counts_and_makes_room_unless_somebody_uses_it(server,
     model.close()
     ModelCache(tmp_path, 1).trim()
     assert not bundles(cache)
+
+
+def test_what_killed_removals_and_exports_left_is_removed_without_a_download(tmp_path, monkeypatch):
+    cache = ModelCache(tmp_path, 1)
+    names = ("a-1", "a-1", "b-2")
+
+    def killed(_path):
+        raise OSError
+
+    for name in names:
+        (cache.exported / name).mkdir(parents=True)
+        (cache.exported / name / "weights.bin").write_bytes(bytes(2))
+        with monkeypatch.context() as patches:
+            patches.setattr("shutil.rmtree", killed)
+            cache.trim()
+    for folder in (".a-1.x_1", ".b-2.x_1", ".snapshot"):
+        (cache.exported / folder).mkdir()
+    (cache.exported / "a-1.lock").touch()
+    with (cache.exported / "b-2.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # this export runs
+        cache.trim()
+    check(cache)
+    assert {path.name for path in cache.exported.glob("*/")} == {".b-2.x_1", ".snapshot"}
+    cache.trim()
+    assert {path.name for path in cache.exported.glob("*/")} == {".snapshot"}
+
+
+def test_what_cannot_be_removed_counts_and_is_no_obstacle(server, tmp_path, monkeypatch):
+    cache = ModelCache(tmp_path, 2 * SIZE + 20_000)
+    left = cache.folder / "unfinished" / "removed-x"
+    left.mkdir()
+    (left / "weights.bin").write_bytes(bytes(SIZE))
+    digests = list(publish_four(server))[:2]
+    remove = shutil.rmtree
+
+    def refused(path):
+        if path == left:
+            raise PermissionError
+        remove(path)
+
+    monkeypatch.setattr("shutil.rmtree", refused)
+    for number, digest in enumerate(digests):
+        model = model_of(server, cache, digest, str(number))
+        model.refresh()
+        model.close()
+    assert bundles(cache) == {digests[1]}
 
 
 @pytest.mark.parametrize(("value", "base"), [("/c", "/c"), ("c", "/home/x/.cache"), ("", "/home/x/.cache")])
