@@ -5,7 +5,7 @@
     bundles/DIGEST/       a whole bundle, named after the sha256 of its manifest
     exported/NAME/        a bundle of a checkpoint that was exported here: see `checkpoints`
     exported/NAME.lock    is locked while the bundle is exported, into a folder .NAME.LETTERS
-    firefox/NAME/         files of one of Firefox's models; beside them their list: see `firefox`
+    firefox/NAME/         files of one of Firefox's models; beside them their lists: see `firefox`
     holds/NAME            is locked by whoever uses what has this name; its time is that of the last use
     urls/KEY              a link to the bundle that a URL without a digest led to last
     unfinished/DIGEST/    a bundle that is being downloaded, or that a killed server left

@@ -104,13 +104,15 @@ class FirefoxModel:
 def look_up(name: str, address: str | None, cache: Path) -> FirefoxModel:
     """Return the model firefox:SOURCE-TARGET of the list at an address. The list stays in `cache` for times without it.
 
+    That is the last list that was right about this model: a newer one may be right about others alone.
+
     Without an address, the list is that of TRANSLANE_FIREFOX_MODELS in the environment, or else Mozilla's.
 
     Raises:
         BundleError: the list cannot be read, or has no such model.
     """
     address = address or os.environ.get("TRANSLANE_FIREFOX_MODELS") or FIREFOX_LIST
-    kept = cache / f"list-{hashlib.sha256(address.encode()).hexdigest()[:16]}.json"
+    kept = cache / f"list-{hashlib.sha256(f'{address} {name.lower()}'.encode()).hexdigest()[:16]}.json"
     try:
         attempts = 2 if kept.is_file() else ATTEMPTS
         content, fetch = _list_at(address, attempts) if "://" in address else _list_in(Path(address))
