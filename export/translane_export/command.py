@@ -28,7 +28,7 @@ from translane_export.supervision import supervise
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import BundleError, first_line, is_about_memory
 from translane_server.core.terminal import printable
-from translane_server.models.cache import model_cache
+from translane_server.models.cache import Hold, ModelCache, model_cache
 from translane_server.models.firefox import look_up
 from translane_server.settings.loader import load_settings
 from translane_server.settings.model_sources import is_firefox
@@ -69,7 +69,7 @@ export, explain, shortlist = (partial(_run_apart, name) for name in _DONE)
 
 def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     settings = load_settings(ExportSettings, arguments, environ, prog="translane export", env_prefix=ENV_PREFIX)
-    settings = _with_firefox(settings)
+    settings, _hold = _with_firefox(settings)  # held until this function ends
     with packages_load():
         import torch
 
@@ -86,16 +86,17 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     return _report(settings, manifests)
 
 
-def _with_firefox(settings: ExportSettings) -> ExportSettings:
-    """The settings with the folder of a model of Firefox in the place of its name."""
+def _with_firefox(settings: ExportSettings) -> tuple[ExportSettings, Hold | None]:
+    """The settings with the folder of a model of Firefox in the place of its name, and what keeps it in the cache."""
     if not is_firefox(settings.checkpoint):
-        return settings
+        return settings, None
     try:
-        cache = model_cache() / "firefox"
-        model = look_up(str(settings.checkpoint), settings.firefox_models, cache)
+        cache = ModelCache(model_cache(), most_bytes=0)  # a server removes what is too much
+        model = look_up(str(settings.checkpoint), settings.firefox_models, cache.firefox)
+        hold = cache.keep(model.folder(cache.firefox))
         languages = {"source_language": model.source, "target_language": model.target}
         found = {name: tag for name, tag in languages.items() if name not in settings.model_fields_set}
-        return settings.model_copy(update={"checkpoint": model.fetched(cache), **found})
+        return settings.model_copy(update={"checkpoint": model.fetched(cache.firefox), **found}), hold
     except BundleError as error:
         raise ExportError(str(error)) from None
 

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.commands import export as main
+from helpers.firefox_list import serving_list
 from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.core.settings import ENV_PREFIX, ExportSettings, read_defaults
@@ -18,6 +19,7 @@ from translane_export.graphs.shared_weights import share_weights
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import DecodingDefaults, SearchDefaults
 from translane_server.core.errors import SettingsError
+from translane_server.models.cache import ModelCache, model_cache
 from translane_server.settings.loader import load_settings
 
 
@@ -48,6 +50,26 @@ def test_it_warns_of_a_model_of_unknown_languages(monkeypatch, tmp_path, capsys,
     monkeypatch.setattr("translane_export.bundle_writer.export_precisions", lambda _settings, log: [manifest])
     assert main(["anywhere", "-o", str(tmp_path / "bundle")]) == 0
     assert ("warning: the checkpoint does not say which languages" in capsys.readouterr().err) is warned
+
+
+def test_a_model_of_firefox_stays_in_the_cache_while_it_is_exported(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = ModelCache(model_cache(), 1)
+    folders = []
+
+    def export(settings, log):
+        cache.trim()  # as a server does meanwhile
+        folders.append(settings.checkpoint)
+        assert {path.name for path in settings.checkpoint.iterdir()} == {"model.bin", "vocab.spm"}
+        return [load_bundle(TINY).manifest]
+
+    monkeypatch.setattr("translane_export.bundle_writer.export_precisions", export)
+    with serving_list() as models:
+        models.add("model", "model.bin", b"the weights")
+        models.add("vocab", "vocab.spm", b"pieces")
+        assert main(["firefox:de-en", "-o", str(tmp_path / "bundle"), "--firefox-models", models.url]) == 0
+    cache.trim()
+    assert [folder.exists() for folder in folders] == [False]
 
 
 @pytest.mark.slow
