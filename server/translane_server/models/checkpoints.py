@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ from translane_server.core.errors import BundleError
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
 from translane_server.models.cache import Hold, ModelCache, model_cache
 from translane_server.models.firefox import FirefoxModel, look_up
+from translane_server.models.remote_model import remote_models
 from translane_server.settings.model_sources import (
     BUNDLED_MODEL,
     BUNDLED_MODEL_URL,
@@ -84,11 +85,24 @@ def with_bundles(settings: ServerSettings) -> ServerSettings:
     Raises:
         BundleError: the Hub has no such model or does not answer, PyTorch is missing, or the export has failed.
     """
-    places = tuple(_with_bundle(each, settings) for each in settings.model or ())
-    return settings.model_copy(update={"model": places}) if places else settings
+    new: list[Path] = []
+    places = tuple(_with_bundle(each, settings, new) for each in settings.model or ())
+    if not places:
+        return settings
+    settings = settings.model_copy(update={"model": places})
+    if new:
+        with ExitStack() as held:
+            for model in remote_models(settings).values():
+                with suppress(BundleError):  # it is not there yet
+                    held.callback(model.hold(model.folder).release)
+            _cache(settings).trim()
+    return settings
 
 
-def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> ModelPlace | RemotePlace:
+def _with_bundle(
+    place: ModelPlace | RemotePlace, settings: ServerSettings, new: list[Path]
+) -> ModelPlace | RemotePlace:
+    """The place of the bundle of a place. A bundle that is exported for it is added to `new`."""
     if isinstance(place, RemotePlace):
         return place
     if is_bundled(place):
@@ -116,7 +130,7 @@ def _with_bundle(place: ModelPlace | RemotePlace, settings: ServerSettings) -> M
         folder = place.folder.resolve()
         found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
     precision = "fp16" if settings.device == "cuda" else "fp32"
-    return ModelPlace(_exported(found, _cache(settings), precision), place.name)
+    return ModelPlace(_exported(found, _cache(settings), precision, new), place.name)
 
 
 def _cache(settings: ServerSettings) -> ModelCache:
@@ -205,8 +219,8 @@ def _cause(error: Exception) -> str:
     return f"the answer of the Hugging Face Hub is {status}" if status else type(error).__name__
 
 
-def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str) -> Path:
-    """Return the bundle of a checkpoint, which is made if it is not there yet."""
+def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str, new: list[Path]) -> Path:
+    """Return the bundle of a checkpoint, which is made and added to `new` if it is not there yet."""
     version = importlib.metadata.version("translane")
     made_of = f"{checkpoint.state} {precision} {version} {SCHEMA_VERSION}"
     name = checkpoint.name if is_model_name(checkpoint.name) else ""
@@ -228,7 +242,7 @@ def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str) -> Pat
             # The lock is held until the export ends, even if this process is killed.
             if code := _run(command, lock.fileno()):
                 raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")
-            cache.trim()
+            new.append(bundle)
     return bundle
 
 
