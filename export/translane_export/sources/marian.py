@@ -306,6 +306,9 @@ def _scale_gelu(settings: ModelSettings, tensors: dict[str, Tensor]) -> None:
 def _with_start(tensors: Mapping[str, Tensor], size: int, path: Path) -> dict[str, Tensor]:
     """The tensors, with embeddings of `size` ids; those that Marian lacks are zeros, and never generated."""
     changed = dict(tensors)
+    for name in (*_EMBEDDINGS, "decoder_ff_logit_out_W"):
+        if name in tensors:
+            find_table(tensors, name, path)  # refuses what is none
     for name in (*_EMBEDDINGS, "decoder_ff_logit_out_W", _BIAS):
         if name in tensors and tensors[name].numel() and (rows := _pieces(tensors[name], name)) >= size:
             raise ExportError(f"{path}: {name} has {rows:,} pieces, and the embeddings have {size - 1:,}")

@@ -83,6 +83,10 @@ def test_files_that_are_missing_or_of_others(marian):
     marian.weights["decoder_ff_logit_out_Wt"] = torch.cat([table, table])
     refused(r"decoder_ff_logit_out_Wt has [\d,]+ pieces, and the embeddings have \d+")
     del marian.weights["decoder_ff_logit_out_Wt"]
+    for name in ("decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W", "encoder_Wemb", "decoder_Wemb"):
+        marian.weights[name] = torch.tensor(1.0)
+        refused(rf"model.npz: the tensor {name} is \[\], and it should be a table")
+        del marian.weights[name]
     decoder = (marian.folder / "decoder.yml").read_text()
     (marian.folder / "decoder.yml").write_text(decoder.replace("  - model.npz\n", "  - model.npz\n  - other.npz\n"))
     refused(r"decoder.yml: it names 2 models, and ensembles are not supported")
