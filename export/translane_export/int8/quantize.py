@@ -195,7 +195,7 @@ class _GraphQuantizer:
         if name not in self._weights:
             weights, limits = _float_array(self._graph.initializers[name]), self._ranges.get(name)
             if isinstance(limits, FixedUnits):
-                units, scales = _fixed_weight(weights, limits)
+                units, scales = _fixed_weight(weights, limits, name)
             else:
                 units, scales = quantize_weights(weights)
             if name not in self._looked_up:
@@ -219,11 +219,14 @@ class _GraphQuantizer:
 
 
 def _fixed_weight(
-    weights: npt.NDArray[np.float32], limits: FixedUnits
+    weights: npt.NDArray[np.float32], limits: FixedUnits, name: str
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return the units [N, K] that weights were made of, and their scales: [N], or one."""
     scales = np.repeat(np.array(limits.of_weight, np.float32), len(weights) // len(limits.of_weight))  # [N]
-    units = np.round(weights / scales[:, None]).astype(np.int8)
+    units = np.round(weights / scales[:, None])
+    if units.min() < -128 or units.max() > _MOST_UNITS:
+        raise ExportError(f"int8 with fixed units: {name} has weights beyond {_MOST_UNITS} units, which int8 has not")
+    units = units.astype(np.int8)
     return units, scales if len(limits.of_weight) > 1 else np.array(scales[0])
 
 

@@ -178,8 +178,9 @@ def fixed_units(
         return None
     found = Ranges({"embedding.tokens.weight": FixedUnits(0.0, (stored.units[source[0]],))}, {}, {})
     named = (each for each in ("none", "Wemb", "decoder_Wemb") if f"{each}_QuantMultA" in stored.arrays)
+    own = tuple(name for name in names.get("output_projection.weight", ()) if name in stored.arrays)[:1]
     products: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-        "output_projection": (target, (next(named, "none"),))
+        "output_projection": (own or target, (next(named, "none"),))
     }
     for ours, theirs in names.items():
         module, _, kind = ours.rpartition(".")

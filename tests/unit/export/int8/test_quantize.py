@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from helpers.sessions import open_session
+from translane_export.core.errors import ExportError
 from translane_export.core.ranges import FixedUnits, Range
 from translane_export.int8.quantize import dequantize_graph, quantize_graph, quantize_weights
 
@@ -261,6 +262,11 @@ def test_fixed_units_are_taken_as_they_are_and_come_back(relu):
             np.testing.assert_array_equal(model.graph.initializers[name].const_value.numpy(), value.const_value.numpy())
     quantize_graph(model, FIXED)
     assert operators(model) == nodes
+
+
+def test_weights_beyond_int8_are_refused_and_do_not_wrap():
+    with pytest.raises(ExportError, match="output has weights beyond 127 units"):
+        quantize_graph(fixed_graph(), {**FIXED, "output": FixedUnits(0.03125, (0.002,))})
 
 
 def test_products_with_some_rows_of_fixed_units_are_exact_too():
