@@ -223,10 +223,10 @@ def _fixed_weight(
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return the units [N, K] that weights were made of, and their scales: [N], or one."""
     scales = np.repeat(np.array(limits.of_weight, np.float32), len(weights) // len(limits.of_weight))  # [N]
-    units = np.round(weights / scales[:, None])
-    if units.min() < -128 or units.max() > _MOST_UNITS:
+    rounded = np.round(weights / scales[:, None])
+    if rounded.min() < -128 or rounded.max() > _MOST_UNITS:
         raise ExportError(f"int8 with fixed units: {name} has weights beyond {_MOST_UNITS} units, which int8 has not")
-    units = units.astype(np.int8)
+    units = rounded.astype(np.int8)
     return units, scales if len(limits.of_weight) > 1 else np.array(scales[0])
 
 
