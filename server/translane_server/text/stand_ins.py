@@ -38,6 +38,8 @@ _NUMBER = re.compile(
     re.ASCII,
 )
 
+_EDGE_OF_WORD = re.compile("\\b", re.ASCII)
+
 
 def own_symbols(text: str) -> Iterator[Kept]:
     """Yield what looks like a stand-in."""
@@ -49,7 +51,13 @@ def own_symbols(text: str) -> Iterator[Kept]:
 class NamesAndNumbers:
     """Finds what a model need not spell, in texts of one language that are translated into another one."""
 
-    def __init__(self, source_language: str, target_language: str) -> None:
+    def __init__(self, source_language: str, target_language: str, forbidden: Sequence[str] = ()) -> None:
+        """What overlaps a `forbidden` phrase is not found, so that the model sees it, and does not write the phrase."""
+        self._forbidden = forbidden
+        self._longest = max(map(len, forbidden), default=0)
+        edges = [(phrase, edge.start()) for phrase in forbidden for edge in _EDGE_OF_WORD.finditer(phrase)]
+        self._starts = {phrase[:edge] for phrase, edge in edges}
+        self._ends = {phrase[edge:] for phrase, edge in edges}
         self._finds_names = not has_latin_letters(source_language)
         self._same_separators = same_separators(source_language, target_language)
 
@@ -67,7 +75,14 @@ class NamesAndNumbers:
             for match in _NUMBER.finditer(narrow)
             if match.start() not in taken and (self._same_separators or match.group().isdigit())
         ]
-        return sorted([*names, *numbers])
+        return sorted(span for span in [*names, *numbers] if not self._is_forbidden(narrow[slice(*span)]))
+
+    def _is_forbidden(self, word: str) -> bool:
+        """Whether a forbidden phrase and a word share a part, and neither goes on within a word after it."""
+        if any(phrase in word or word in phrase for phrase in self._forbidden):
+            return True
+        lengths = range(1, min(len(word), self._longest) + 1)
+        return any(word[:length] in self._ends or word[-length:] in self._starts for length in lengths)
 
 
 class StandIn(NamedTuple):

@@ -278,7 +278,7 @@ class RequestPlans:
             unused = {token: each for token, each in self._stand_ins.items() if not any(each in text for text in given)}
             plan = replace(plan, unused_stand_ins=unused)
         elif self._stand_ins and not unusable:
-            names_and_numbers = NamesAndNumbers(source, target) if plan.preserves else None
+            names_and_numbers = NamesAndNumbers(source, target, forbidden) if plan.preserves else None
             plan = replace(plan, stand_ins=self._stand_ins, names_and_numbers=names_and_numbers)
         if not wrong_options:
             plan, wrong_options = self._resolved(plan, glossaries)

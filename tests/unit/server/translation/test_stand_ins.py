@@ -241,6 +241,26 @@ async def test_a_stand_in_that_the_caller_forbids_is_not_used(phrase):
     assert (treatment.stand_ins, treatment.decoded_again) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("phrase", "stand_ins"),
+    [
+        ("Apple", 1),
+        ("pple W", 1),
+        ("2024", 1),
+        ("in 2024.", 1),
+        ("Watch is", 1),
+        ("his Apple", 1),
+        ("hot", 2),  # begins as the name ends, but a stand-in is no part of a word
+        ("apple", 2),
+    ],
+)
+async def test_a_name_or_number_that_may_be_of_a_forbidden_phrase_has_no_stand_in(phrase, stand_ins):
+    backend = FakeBackend(rows=8, source_capacity=64, target_capacity=64)
+    backend.takes_others = True
+    _, treatment = await translated(backend, "爱 Apple Watch ok 2024 是", suppressed_phrases=[phrase])
+    assert (treatment.stand_ins if treatment else 0) == stand_ins
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_tokens_of_second_decodings_count(streamed):
     metrics = Metrics().of_model("m")
