@@ -169,7 +169,10 @@ class RequestPlan:
         decoding = self.decoding
         assert decoding, "options without fault are resolved"
         if self.options.check_numbers:
-            segment.numbers = certain_numbers(segment.text)
+            numbers, forbidden = certain_numbers(segment.text), self.options.suppressed_phrases
+            segment.numbers = {
+                each: numbers[each] for each in numbers if not any(phrase in each for phrase in forbidden)
+            }
         phrases: tuple[RequiredPhrase, ...] = ()
         if self.terms:
             segment.terms = self.terms.in_sentence(segment.text)

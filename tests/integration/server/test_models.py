@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+from contextlib import asynccontextmanager
 
 import grpc
 import pytest
@@ -76,6 +77,7 @@ class Running:
 
 @pytest.fixture
 def serving(tmp_path):
+    @asynccontextmanager
     async def serve(*flags: str):
         with running_server(tmp_path / "log", *flags, "--admin-port=0", "--max-batch-size=8") as server:
             admin = server.wait_for(r"models are loaded and unloaded on (127\.0\.0\.1:\d+)")[1]

@@ -173,6 +173,7 @@ def test_an_output_table_of_its_own_has_its_own_unit():
     arrays = {"none_QuantMultA": torch.tensor([2.0]), "decoder_ff_logit_out_W": torch.zeros(2, 2)}
     config = TransformerConfig(**SMALL_SIZES)
     found = fixed_units(Container(arrays, {"Wemb": 0.75, "decoder_ff_logit_out_W": 0.25}), names, config)
+    assert found is not None
     assert found.decoder == {"output_projection.weight": FixedUnits(0.5, (0.25,))}
     assert fixed_units(Container(arrays, {"Wemb": 0.75}), names, config) is None
 
