@@ -93,8 +93,8 @@ def demo():
 
 
 def test_the_tokens_are_those_of_the_text_without_what_is_kept(demo):
-    options = {"return_tokens": True, "return_token_scores": True, "return_alignment": True}
-    options["suppressed_phrases"] = ["⟨1⟩"]  # no stand-in takes its place
+    asked = {"return_tokens": True, "return_token_scores": True, "return_alignment": True}
+    options: Any = {**asked, "suppressed_phrases": ["⟨1⟩"]}  # no stand-in takes its place
     marked, plain = demo.translate(["我有{name}一只猫。", "我有一只猫。"], **options)
     assert "{name}" in marked.text
     best = replace(marked.hypotheses[0], text=plain.text)
