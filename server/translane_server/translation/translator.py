@@ -137,8 +137,8 @@ class Translator:
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
         generated = generated_tokens(results)
-        if prepared.plan.stand_ins or prepared.plan.options.check_numbers:
-            segments = [segment for text in prepared.texts for segment in text.segments]
+        segments = [segment for text in prepared.texts for segment in text.segments]
+        if any(each.stand_ins or each.numbers for each in segments):
             second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
             results = await second.settled(segments, results)
             generated += second.generated
