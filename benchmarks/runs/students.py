@@ -28,6 +28,7 @@ import numpy as np
 
 from benchmarks import places
 from benchmarks.machine import Usage, describe
+from benchmarks.measuring.turns import turns
 from benchmarks.report.results import write
 from helpers.driver import BundleDecoder
 from helpers.marian_students import STUDENTS, lexicon, recorded, student_folder
@@ -126,9 +127,9 @@ def measure(student: Path, bundle: Bundle, texts: Sequence[str], rounds: int) ->
             }
             engines["fxtranslate"] = partial(_each, theirs)
             times = found[kind] = {name: [] for name in engines}
-            for _ in range(rounds):
-                for name, translate in engines.items():
-                    times[name].append(seconds(translate, texts))
+            for order in turns([*engines], rounds):
+                for name in order:
+                    times[name].append(seconds(engines[name], texts))
             tokens = ours["translane 1"].tokens
             found[kind] = {name: [tokens / each for each in times[name]] for name in engines}
     return {kind: {name: statistics.median(each) for name, each in rates.items()} for kind, rates in found.items()}

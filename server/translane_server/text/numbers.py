@@ -14,10 +14,12 @@ from translane_server.text.language_tags import language_of
 
 _SYMBOL = re.compile("⟨[0-9]⟩")
 _NARROW = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
+WIDE_POINT = "．(?<=[０-９]．)(?=[０-９])"
+"""Pattern of a point within a number in wide digits."""
 # A wide comma or point is one of a number only within wide digits. Elsewhere it is one of the sentence:
 # 在1234，5678之间. A wide colon is one of a time, 15：30, where two digits follow it.
 _WIDE_SIGN = re.compile(
-    "，(?<=[０-９]，)(?=[０-９]{3}(?![０-９]))|．(?<=[０-９]．)(?=[０-９])|：(?<=[0-9０-９]：)(?=[0-9０-９]{2}(?![0-9０-９]))"
+    f"{WIDE_POINT}|，(?<=[０-９]，)(?=[０-９]{{3}}(?![０-９]))|：(?<=[0-9０-９]：)(?=[0-9０-９]{{2}}(?![0-9０-９]))"
 )
 _NUMBER = re.compile("[0-9]{1,3}(?:[,.'’\u00a0\u202f ][0-9]{3})+(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?")
 UNITS = "万萬亿億兆千百十만억천백月日号號点點"

@@ -19,6 +19,7 @@ import sentencex
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.characters import boundary_before, is_boundary
 from translane_server.text.language_tags import language_of
+from translane_server.text.numbers import WIDE_POINT
 from translane_server.text.placeholders import Kept, Kind, Span
 
 # How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
@@ -42,7 +43,7 @@ _MISSED_ENDS = (
 )
 
 # Places where sentencex cuts: within a wide number, and after ordinals of German.
-_WIDE_POINT = re.compile(r"．(?<=[０-９]．)(?=[０-９])")
+_WIDE_POINT = re.compile(WIDE_POINT)
 _FALSE_END = re.compile(
     r"\.(?<=[0-9]\.)\s++(?=Jahrhundert|Lebensjahr|Geburtstag|Januar|Februar|März|April|Mai\b|Juni\b|Juli\b"
     r"|August|September|Oktober|November|Dezember)"

@@ -74,6 +74,11 @@ class Segment:
     # whether each request would get this translation; not if it was to be decoded again, and could not be
     is_settled: bool = True
 
+    @property
+    def has_to_keep(self) -> bool:
+        """Whether its translation is looked at, as it must have stand-ins or numbers."""
+        return bool(self.stand_ins or self.numbers)
+
     def become(self, other: Segment) -> None:
         """Become the same sentence, as it was decoded in the end."""
         self.text, self.ids, self.surfaces, self.marked = other.text, other.ids, other.surfaces, other.marked

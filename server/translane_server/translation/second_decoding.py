@@ -127,7 +127,7 @@ class SecondDecoding:
     ) -> list[_Found]:
         """Return what the request gets of results, which are of the segments, or of what was `decoded` instead."""
         found = [*zip(segments, decoded, results, strict=True)]
-        size = generated_tokens([result for _, each, result in found if each.stand_ins or each.numbers])
+        size = generated_tokens([result for _, each, result in found if each.has_to_keep])
         return await self.pool.build(size, partial(_each, self._best, found), self.caller)
 
     def _best(self, item: tuple[Segment, Segment, SentenceResult]) -> _Found:

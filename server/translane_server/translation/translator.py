@@ -138,7 +138,7 @@ class Translator:
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
         generated = generated_tokens(results)
         segments = [segment for text in prepared.texts for segment in text.segments]
-        if any(each.stand_ins or each.numbers for each in segments):
+        if any(each.has_to_keep for each in segments):
             second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
             results = await second.settled(segments, results)
             generated += second.generated
@@ -186,7 +186,7 @@ class Translator:
                         pending = ""
                     sent += event.token_ids
                 generated += generated_tokens([event])
-                if segment.stand_ins or segment.numbers:
+                if segment.has_to_keep:
                     if is_live:
                         event = await second.continued(segment, event)
                     else:
