@@ -124,3 +124,4 @@ class RequiredPhrase:
 
     text: bytes
     token_ids: tuple[int, ...]
+    once: bool = False  # whether it must not come again; of phrases of one token

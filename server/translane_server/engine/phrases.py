@@ -146,6 +146,7 @@ class _Phrase:
         # The tokenizer may have normalised the phrase. Then the text of the tokens is searched for.
         self.text = phrase.text if phrase.text and phrase.text in spelled else spelled
         self.tokens = tuple(phrase.token_ids)
+        self.once = phrase.once and len(self.tokens) == 1
         self._borders = [0] * len(self.tokens)
         for place in range(1, len(self.tokens)):
             self._borders[place] = self.matched(self._borders[place - 1], self.tokens[place])
@@ -204,6 +205,7 @@ class RequiredPhrases:
             for phrase in self._phrases
         ]
         self._nested = any(self._inside)
+        self._once = {phrase.tokens[0]: number for number, phrase in enumerate(self._phrases) if phrase.once}
 
     def progress(self, generated_ids: Sequence[int]) -> PhraseProgress:
         """The progress of a hypothesis with these tokens, forced tokens included."""
@@ -225,9 +227,9 @@ class RequiredPhrases:
     ) -> tuple[list[Extension], list[Ending]]:
         """Choose the continuations of a sentence's B hypotheses.
 
-        A hypothesis ends only if it has all phrases. A hypothesis with too few steps left for its phrases is chosen
-        only if all have too few. If no hypothesis can complete all phrases, the longest phrases are given up. If all
-        hypotheses have their phrases, this is ordinary beam search.
+        A hypothesis ends only if it has all phrases, and has a phrase that is `once` no more than once. A hypothesis
+        with too few steps left for its phrases is chosen only if all have too few. If no hypothesis can complete all
+        phrases, the longest phrases are given up. If all hypotheses have their phrases, this is ordinary beam search.
 
         Args:
             parents: the hypotheses, [B].
@@ -248,6 +250,9 @@ class RequiredPhrases:
             zip(states, token_ids.tolist(), cumulative_scores.tolist(), strict=True)
         ):
             known = {token: score for token, score in zip(ids, scores, strict=True) if score > -np.inf}
+            for token, number in self._once.items():
+                if number not in state.lacking:
+                    known.pop(token, None)
             if (score := known.pop(self._eos, None)) is not None and not self._remaining(state.lacking, goals):
                 endings.append((parent, score))
             for token in self._next_tokens(state.lacking, goals):

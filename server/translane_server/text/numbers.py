@@ -22,12 +22,12 @@ _WIDE_SIGN = re.compile(
     f"{WIDE_POINT}|，(?<=[０-９]，)(?=[０-９]{{3}}(?![０-９]))|：(?<=[0-9０-９]：)(?=[0-9０-９]{{2}}(?![0-9０-９]))"
 )
 _NUMBER = re.compile("[0-9]{1,3}(?:[,.'’\u00a0\u202f ][0-9]{3})+(?:[.,][0-9]+)?|[0-9]+(?:[.,][0-9]+)?")
-UNITS = "万萬亿億兆千百十만억천백月日号號点點"
-"""What makes another number of a number before it: 3.5万 is 35,000."""
+UNIT = "(?:[万萬亿億兆千百十만억천백월月号號点點일]|日(?![元圆圓本]))"
+"""Pattern of what makes another number of a number before it: 3.5万 is 35,000. But 500日元 is 500 yen."""
 
 # What makes another number of a number beside it, or is said in another way: 3.5万, 12月, 15:30, 第25, 1.2.3, A4, 25th.
 _BEFORE = re.compile(r"[\w.,:/第#+-]$", re.ASCII)
-_AFTER = re.compile(r"[.,:/-]*[0-9A-Za-z]|\s*[" + UNITS + "時时分世年]", re.ASCII)
+_AFTER = re.compile(rf"[.,:/-]*[0-9A-Za-z]|\s*(?:{UNIT}|[時时分世年])", re.ASCII)
 _LONGEST = 20  # digits
 
 # Languages that write 1.000,5 for 1,000.5.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from translane_server.text.characters import has_latin_letters
 from translane_server.text.marked_text import MarkedText
-from translane_server.text.numbers import UNITS, narrowed, same_separators
+from translane_server.text.numbers import UNIT, narrowed, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
 
 STAND_INS = tuple(f"⟨{number}⟩" for number in range(1, 10))
@@ -31,10 +31,11 @@ _LATIN = re.compile(
     "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
     "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
 )
-# Numbers that few write as words: of two digits or more, or with a separator.
+# Numbers that few write as words: of two digits or more, or with a separator; ranges such as 2-5; times.
 _NUMBER = re.compile(
-    "(?<![\\w.,:/第-])(?:[0-9]{2,20}|[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
-    "(?![\\w.,:/-]*[0-9])(?!\\s*[" + UNITS + "])",
+    "(?<![\\w.,:/第-])(?:[0-9]{1,20}(?:[-–~][0-9]{1,20}){1,4}|[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\\.[0-9]{1,3})?|[0-9]{2,20}|"
+    "[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
+    f"(?![\\w.,:/~–-]*[0-9])(?!\\s*{UNIT})",
     re.ASCII,
 )
 
@@ -73,7 +74,7 @@ class NamesAndNumbers:
         numbers = [
             match.span()
             for match in _NUMBER.finditer(narrow)
-            if match.start() not in taken and (self._same_separators or match.group().isdigit())
+            if match.start() not in taken and (self._same_separators or not re.search("[.,]", match.group()))
         ]
         return sorted(span for span in [*names, *numbers] if not self._is_forbidden(narrow[slice(*span)]))
 

@@ -68,6 +68,7 @@ class Segment:
     terms: Sequence[FoundTerm] = ()  # the terms of the request that occur in it
     stand_ins: Mapping[int, str] = field(default_factory=dict)  # what each stand-in stands for, by its target token
     otherwise: Segment | None = None  # the same sentence without stand-ins, if it has any
+    spelled: Sequence[str] = ()  # names and numbers that have stand-ins elsewhere, and that the model spells here
     numbers: Mapping[str, Set[str]] = field(default_factory=dict)  # that its translation must have
     attempts: int = 1  # how often it was decoded
     missing: int = 0  # how many of the numbers its translation lacks
@@ -77,7 +78,7 @@ class Segment:
     @property
     def has_to_keep(self) -> bool:
         """Whether its translation is looked at, as it must have stand-ins or numbers."""
-        return bool(self.stand_ins or self.numbers)
+        return bool(self.stand_ins or self.spelled or self.numbers)
 
     def become(self, other: Segment) -> None:
         """Become the same sentence, as it was decoded in the end."""

@@ -18,6 +18,7 @@ from translane_server.text.markup.document import Document, MarkupError
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
+from translane_server.text.numbers import narrowed
 from translane_server.text.placeholders import Kept, Kind, Span, cut_at, untranslatable, without_overlaps
 from translane_server.text.sentences import (
     LongCharacterError,
@@ -295,6 +296,7 @@ class _Block:
                 found.append(segment)
                 continue
             written = {tokens[part.symbol]: part.text for part in of_sentence}
+            segment.spelled = [part.text for part in of_sentence if part.text in narrowed(segment.text)]
             found.append(Segment(text, ids, marked=marked, escape=segment.escape, stand_ins=written, otherwise=segment))
         return found
 

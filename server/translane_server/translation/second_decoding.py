@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -25,8 +25,8 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
 
-_Faults = tuple[bool, int]
-"""Whether a hypothesis lacks a stand-in or has one twice, and how many numbers it lacks."""
+_Faults = tuple[int, int]
+"""How many stand-ins, or names and numbers in their place, a hypothesis lacks or has twice; and how many numbers."""
 
 
 @dataclass(slots=True)
@@ -96,10 +96,9 @@ class SecondDecoding:
         result = result._replace(hypotheses=(hypothesis,))
         segment.is_settled = not any(self._faults(segment, hypothesis))
         missing = {token for token in segment.stand_ins if token not in hypothesis.token_ids}
-        sentence, forced = self.plan.sentence(segment), hypothesis.token_ids[:-1]
-        length = sentence.options.max_length - len(forced) + len(sentence.forced_ids)
-        again = self._required(sentence, missing)
-        if missing and again and length >= 1:
+        forced, again = hypothesis.token_ids[:-1], self._required(segment) if missing else None
+        length = again.options.max_length - len(forced) + len(again.forced_ids) if again else 0
+        if again and length >= 1:
             options = replace(again.options, max_length=length, min_length=0)
             again = again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)
             for found in await self._again([segment], [again]):
@@ -144,31 +143,35 @@ class SecondDecoding:
         return _Found(segment, decoded, hypotheses, [faults[place] for place in places], result.timing)
 
     def _faults(self, segment: Segment, hypothesis: Hypothesis) -> _Faults:
-        stand_ins, numbers = False, 0
+        stand_ins, numbers = 0, 0
         if segment.stand_ins:
             written = Counter(token for token in hypothesis.token_ids if token in self.plan.stand_ins)
-            stand_ins = written != dict.fromkeys(segment.stand_ins, 1)
-        if segment.numbers:
+            stand_ins = sum(written[token] != (token in segment.stand_ins) for token in {*segment.stand_ins, *written})
+        if segment.spelled or segment.numbers:
             (text,) = self.plan.pair.tokenizer.decode([hypothesis.token_ids])
+            stand_ins += sum(word not in text for word in segment.spelled)
             numbers = len(missing_numbers(segment.numbers, text))
         return stand_ins, numbers
 
-    def _required(self, sentence: Sentence, stand_ins: Iterable[int]) -> Sentence | None:
-        """Return a sentence with beams that require stand-ins; None where it has several samples or alternatives."""
-        plan, options = self.plan, sentence.options
+    def _required(self, segment: Segment) -> Sentence | None:
+        """Return a sentence with beams that write each stand-in once; None for several samples or alternatives."""
+        plan, sentence = self.plan, self.plan.sentence(segment)
+        options = sentence.options
         beams = min(_BEAMS, plan.most_beams)
         if beams < 2 or (options.num_hypotheses > 1 and options.beam_size == 1):
             return None
         beams = max(beams, options.beam_size)
         surfaces = plan.pair.tokenizer.target_surfaces
-        phrases = [RequiredPhrase(surfaces[token].strip(), (token,)) for token in stand_ins]
+        phrases = [RequiredPhrase(surfaces[token].strip(), (token,), once=True) for token in segment.stand_ins]
+        suppressed = (*options.suppressed_ids, *(token for token in plan.stand_ins if token not in segment.stand_ins))
         options = replace(options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True)
+        options = replace(options, suppressed_ids=suppressed)
         return sentence._replace(options=options, required_phrases=(*sentence.required_phrases, *phrases))
 
     def _with_phrases(self, found: _Found) -> tuple[Segment, Sentence] | None:
         """Return what requires all that some of the hypotheses lack; None if none lacks anything."""
         plan, segment = self.plan, found.segment
-        if not any(map(any, found.faults)) or not (again := self._required(plan.sentence(segment), segment.stand_ins)):
+        if not any(map(any, found.faults)) or not (again := self._required(segment)):
             return None
         languages = plan.source_language, plan.target_language
         numbers = [plan.spelling.phrase(written_for(number, *languages)) for number in segment.numbers]

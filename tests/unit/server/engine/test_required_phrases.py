@@ -74,6 +74,13 @@ def test_a_hypothesis_that_begins_the_phrase_has_a_slot():
     assert ended == []
 
 
+def test_a_phrase_that_is_once_does_not_come_again():
+    once = RequiredPhrase(SURFACES[A], (A,), once=True)
+    for required, ended, tokens in ((once, (A,), [C, B]), (once, (C,), [A, C]), (phrase(A), (A,), [A, C])):
+        running, _ = select([required], [(ended, 0.0)], {A: -0.1, C: -1.0, B: -1.1})
+        assert [token for _, token, _ in running] == tokens
+
+
 def test_when_time_is_short_only_the_phrase_goes_on():
     running, _ = select([phrase(A, D)], [((), 0.0), ((C, A), -5.0)], {C: -0.1}, steps_left=3)
     assert {(parent, token) for parent, token, _ in running} == {(0, A), (1, D)}
