@@ -10,7 +10,7 @@ from typing import Any
 
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.evaluate import score
-from translane_export.train.stand_ins import Lexicon, find_parts, learn_lexicon
+from translane_export.train.stand_ins import Kind, Lexicon, find_parts, learn_lexicon
 from translane_server.app.blocking_translator import Translator
 from translane_server.bundle.bundle import read_manifest
 from translane_server.text.characters import untold_letters
@@ -25,8 +25,8 @@ _PLACEHOLDER = "{name}"
 def quality_report(folder: Path, text: Path, beam_size: int | None = None) -> dict[str, dict[str, Any]]:
     """Translate parallel text, TSV, with the bundle in `folder`, and return what came of it.
 
-    Numbers and names count where source and reference share them. For placeholders, the first number, name or word that
-    either side has once becomes `{name}` on both sides; words that mean each other are learnt from the text itself. It
+    Numbers and names count where source and reference share them. For placeholders, the first number or name that
+    either side has once becomes `{name}` on both sides; names that mean each other are learnt from the text itself. It
     is in place if it has a neighbour that it has in the reference. Its BLEU is that of translations with the word put
     back, beside that of the same sentences without a placeholder.
 
@@ -124,7 +124,7 @@ def _placeholders(
 
 def _with_placeholder(source: str, reference: str, lexicon: Lexicon) -> tuple[str, str, str] | None:
     """Return a pair with a placeholder on both sides, and what the reference had in its place."""
-    parts = find_parts(source, reference, lexicon)
+    parts = [part for part in find_parts(source, reference, lexicon) if part.kind is not Kind.WORD]
     if not parts:
         return None
     part = parts[0]

@@ -12,7 +12,7 @@ import random
 import re
 import string
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -29,6 +29,7 @@ _ENDS = "。！？.!?…"
 _LEAST_COUNT = 5
 _LEAST_SHARE = 0.7  # of the sentences with the source word, those with the target word
 _LEAST_DICE = 0.3
+_WHOLE = 0.8  # of the sentences with a part of a word, those with the word
 _COMMON = 0.01  # target words in a larger share of the sentences say more of grammar than of things
 
 _LEARNT_FROM = 50_000  # pairs: the lexicon's counts take some kilobytes for each
@@ -60,7 +61,8 @@ def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
     """Find source words, cut from runs of Han characters, that nearly always mean the same target word.
 
     A word of the source is any run of up to four characters: one that contains another, or is within it, and means the
-    same, gives way to the one that occurs more often with its meaning and less often without it.
+    same, gives way to the one that occurs more often with its meaning and less often without it. One that is nearly
+    always a part of the same longer one is found as the longer one: 汤 as 汤姆.
     """
     source_counts: Counter[str] = Counter()
     target_counts: Counter[str] = Counter()
@@ -85,10 +87,12 @@ def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
         if dice >= _LEAST_DICE:
             candidates[word].append((dice, run))
     found: dict[str, tuple[float, Meaning]] = {}
+    whole = _whole_words(source_counts)
     for word, ranked in candidates.items():
         kept: list[str] = []
-        for dice, run in sorted(ranked, key=lambda each: (-each[0], -len(each[1]))):
-            if any(run in other or other in run for other in kept):
+        for dice, part in sorted(ranked, key=lambda each: (-each[0], -len(each[1]))):
+            run = whole(part)
+            if any(run in other or (other in run and len(other) > 1) for other in kept):
                 continue
             kept.append(run)
             if dice > found.get(run, (0.0, None))[0]:
@@ -96,6 +100,22 @@ def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
                 meaning = Meaning(word.capitalize() if is_name else word, Kind.NAME if is_name else Kind.WORD)
                 found[run] = dice, meaning
     return {run: meaning for run, (_, meaning) in found.items()}
+
+
+def _whole_words(counts: Mapping[str, int]) -> Callable[[str], str]:
+    """Return what makes a run longer as long as it nearly always stands within the same longer one."""
+    longer: dict[str, str] = {}
+    for run, count in counts.items():
+        for part in (run[:-1], run[1:]):
+            if part and count >= _WHOLE * counts[part] and count > counts.get(longer.get(part, ""), 0):
+                longer[part] = run
+
+    def whole(run: str) -> str:
+        while run in longer:
+            run = longer[run]
+        return run
+
+    return whole
 
 
 def _runs(text: str) -> Iterator[str]:
