@@ -1,4 +1,4 @@
-"""The settings of `translane batch`. scripts/generate-docs makes the list of docs/batch.md of them."""
+"""The settings of `translane batch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exporter's settings. docs/export.md has their names."""
+"""The exporter's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of `translane distill`. docs/distillation.md has their names."""
+"""The settings of `translane distill`."""
 
 from __future__ import annotations
 

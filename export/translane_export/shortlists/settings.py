@@ -1,4 +1,4 @@
-"""The settings of `translane shortlist`. docs/export.md has their names."""
+"""The settings of `translane shortlist`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a training run. scripts/generate-docs makes the list of docs/training.md."""
+"""The settings of a training run."""
 
 from __future__ import annotations
 
