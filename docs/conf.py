@@ -28,6 +28,7 @@ myst_heading_anchors = 4
 
 # Docstrings are text with `code`: a name in backquotes is a link where the reference has that name.
 default_role = "py:obj"
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
