@@ -35,7 +35,7 @@ from translane_client._requests import (
 )
 from translane_client._status import exception_from, is_hopeless
 from translane_client.connection import Connection, ConnectionOptions
-from translane_client.retry import ATTEMPTS, RetryPolicy
+from translane_client.retry import ANSWERED, ATTEMPTS, RetryPolicy
 
 DEFAULT_BATCH_SIZE = 64
 DEFAULT_CONNECT_TIMEOUT = 5.0
@@ -228,6 +228,7 @@ class BaseClient:
             except grpc.RpcError as failure:
                 yield Sleep(attempts.pause_after(failure))
             else:
+                ATTEMPTS.debug(ANSWERED)
                 self._answered[call.kind] += 1
                 return call.parse(response)
 
@@ -246,6 +247,7 @@ class BaseClient:
                 try:
                     messages = yield Open(call, attempts.timeout())
                     while (message := (yield Next(messages))) is not None:
+                        ATTEMPTS.debug(ANSWERED)
                         if delta := call.parse(message):
                             yield Hand([delta])
                     received.end()
@@ -328,6 +330,7 @@ class _Attempts:
         remaining = self._deadline.remaining()
         if remaining <= 0:
             raise DeadlineExceeded(f"no answer from {self._client.address} before the deadline")
+        ATTEMPTS.debug("%s", self._client.address)
         return None if math.isinf(remaining) else remaining
 
     def pause_after(self, failure: grpc.RpcError) -> float:

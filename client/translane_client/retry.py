@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from translane.errors import TranslaneError
 
 ATTEMPTS = logging.getLogger("translane.attempts")
-"""Has a line (INFO) for each attempt that failed and is followed by another one: why it failed."""
+"""Has a line (INFO) for each attempt that failed and is followed by another one: why it failed. For debugging, it has
+the address as an attempt begins, and `ANSWERED` as an answer does."""
+ANSWERED = "answered"
 
 _LONGEST_PAUSE = 86_400.0
 """Seconds; a longer pause could overflow a sleep, and the next attempt learns again how long to wait."""

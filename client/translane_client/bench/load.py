@@ -19,6 +19,7 @@ from translane_client._core import channel_options
 from translane_client._status import exception_from
 from translane_client.bench.measurement import Measurement, late_requests_allowed
 from translane_client.connection import Connection
+from translane_client.retry import ANSWERED, ATTEMPTS
 
 _METHOD = "/translane.v1.TranslationService/Translate"
 _CHECK_EVERY = 0.1
@@ -64,10 +65,12 @@ class Load:
         Raises:
             TranslaneError: the request failed.
         """
+        ATTEMPTS.debug("%s", self.connection.name)
         try:
             await self._send()
         except grpc.aio.AioRpcError as error:
             raise exception_from(error, connection=self.connection) from error
+        ATTEMPTS.debug(ANSWERED)
 
     def _send(self) -> Awaitable[bytes]:
         metadata = self.connection.metadata()

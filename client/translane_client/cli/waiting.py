@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from translane_client.retry import ATTEMPTS
+from translane_client.retry import ANSWERED, ATTEMPTS
 
 _SILENCE = 1.0
 """Seconds in which nobody wonders why nothing happens."""
@@ -15,27 +16,45 @@ _SILENCE = 1.0
 
 @contextmanager
 def waiting_told(say: Callable[[str], None]) -> Iterator[None]:
-    """Says why attempts of the block fail, each reason once, from the second second on."""
+    """Says that the first answer of the block takes a second, and why later attempts fail: each reason once."""
     handler = _Teller(say)
     before = ATTEMPTS.level
     ATTEMPTS.addHandler(handler)
-    ATTEMPTS.setLevel(logging.INFO)
+    ATTEMPTS.setLevel(logging.DEBUG)
     try:
         yield
     finally:
         ATTEMPTS.setLevel(before)
         ATTEMPTS.removeHandler(handler)
+        handler.close()
 
 
 class _Teller(logging.Handler):
     def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self._say = say
         self._begun = time.monotonic()
         self._told = set[str]()
+        self._is_answered = False
+        self._silence = threading.Timer(_SILENCE, say)
 
     def emit(self, record: logging.LogRecord) -> None:
-        reason = record.getMessage()
-        if reason not in self._told and time.monotonic() - self._begun >= _SILENCE:
-            self._told.add(reason)
-            self._say(f"{reason}; trying again")
+        self._silence.cancel()
+        text = record.getMessage()
+        if text == ANSWERED:
+            self._is_answered = True
+        elif record.levelno == logging.DEBUG and not self._is_answered:
+            self._silence = threading.Timer(_SILENCE, self._tell, [f"no answer from {text} yet"])
+            self._silence.daemon = True
+            self._silence.start()
+        elif record.levelno == logging.INFO and time.monotonic() - self._begun >= _SILENCE:
+            self._tell(f"{text}; trying again")
+
+    def close(self) -> None:
+        self._silence.cancel()
+        super().close()
+
+    def _tell(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self._say(sentence)

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, answer_to, fails, reason, retry_in
 
 from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
@@ -101,6 +102,24 @@ def test_who_waits_for_a_second_is_told_why_once(server, command):
     server.script.extend([starting] * 4)
     assert command("translate", "a") == 0
     assert command.err == "translane translate: the server is starting; trying again\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["translate --batch-size 1", "translate --stream", "bench -i - --clients 1 --duration 100ms --warm-up 0"]
+)
+def test_who_waits_for_a_second_is_told_for_whom(server, command, line):
+    def late(request, context):
+        sleep(1.3)
+        return answer_to(request)
+
+    server.script.append(late)
+    assert command(*line.split(), stdin=b"a\n") == 0
+    told = f"translane {line.split()[0]}: no answer from {server.address} yet\n"
+    assert command.err.startswith(told)
+    # Once there was an answer, a late one is no wonder.
+    server.script.extend([lambda request, _: answer_to(request), late])
+    assert command("translate", "--batch-size=1", "--concurrency=1", stdin=b"a\nb\n") == 0
+    assert command.err.count("yet") == 1
 
 
 # The `translane` command: arguments, environment, exit codes; and `translane models`.
