@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from translane.command_error import CommandError
 from translane_server.core.terminal import printable
@@ -22,6 +22,12 @@ STANDARD_OUTPUT = Path("-")
 
 KindName = Literal["auto", "text", "tsv", "jsonl", "parquet"]
 LeaveOut = Literal["copy", "unended", "language"]
+
+# Kinds of settings.
+_File = Annotated[Path | None, Flag("FILE")]
+_Folder = Annotated[Path | None, Flag("FOLDER")]
+_Name = Annotated[str, Flag("NAME"), Field(min_length=1, max_length=1000)]
+_Count = Annotated[int | None, Field(ge=1, le=4096)]
 
 # Settings that are options of a request, under the same name. One that is not set takes the model's default.
 _OPTIONS = (
@@ -64,143 +70,97 @@ class BatchError(CommandError):
 class BatchSettings(Settings):
     """Translates a corpus, a file or a folder of files, and writes a file of the same records for each of its files."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)  # the help of flags
+
     short_help: ClassVar[tuple[str, ...]] = (
         *("kind", "field", "output_field", "source_language", "target_language", "beam_size"),
         *("leave_out", "device", "replicas", "max_batch_size", "server", "token_file", "ray"),
     )
 
-    corpus: Annotated[Path, Flag(positional=True)] = Field(
-        description="File or folder to translate: lines, TSV or JSON lines, each also gzipped, or Parquet."
-    )
-    output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(description="Folder for the translated files.")
-    model: Annotated[str, Flag("FOLDER", in_usage=True, unquoted=True)] = Field(
-        default="", description="Folder, URL or name of the model; with --server, the name of a model there."
-    )
-    bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = Field(
-        default=BUNDLED_MODEL_URL,
-        description="URL that the model zh-en is downloaded from, where there is no clone that has it.",
-    )
-    model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
-        default=None,
-        description="Folder of the bundles that were downloaded or exported; by default in the user's cache folder.",
-    )
-    model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = Field(
-        default=32 * 1024**3,
-        description="Most bytes in the model cache; what is new takes the place of what nobody uses [bytes].",
-    )
-    work: Annotated[Path | None, Flag("FOLDER")] = Field(
-        default=None,
-        description="Folder whose .translane-batch holds the state of the run, on a disk of this machine, with room for"
-        " some three times the text; by default the output folder.",
-    )
-    summary: Annotated[Path | None, Flag("FILE")] = Field(
-        default=None, description="File for the figures of the run, as JSON; - is standard output."
-    )
+    corpus: Annotated[Path, Flag(positional=True)]
+    """File or folder to translate: lines, TSV or JSON lines, each also gzipped, or Parquet."""
+    output: Annotated[Path, Flag("FOLDER", short="-o")]
+    """Folder for the translated files."""
+    model: Annotated[str, Flag("FOLDER", in_usage=True, unquoted=True)] = ""
+    """Folder, URL or name of the model; with --server, the name of a model there."""
+    bundled_model: Annotated[str, Flag("URL", unquoted=True), AfterValidator(open_url)] = BUNDLED_MODEL_URL
+    """URL that the model zh-en is downloaded from, where there is no clone that has it."""
+    model_cache: _Folder = None
+    """Folder of the bundles that were downloaded or exported; by default in the user's cache folder."""
+    model_cache_bytes: Annotated[int, Flag("BYTES"), Field(ge=1, le=2**50)] = 32 * 1024**3
+    """Most bytes in the model cache; what is new takes the place of what nobody uses [bytes]."""
+    work: _Folder = None
+    """Folder whose .translane-batch holds the state of the run, on a disk of this machine, with room for some three
+    times the text; by default the output folder."""
+    summary: _File = None
+    """File for the figures of the run, as JSON; - is standard output."""
 
-    kind: Annotated[KindName, Flag(heading="the corpus")] = Field(
-        default="auto", description="Kind of all files; auto goes by the ends of their names."
-    )
-    column: int = Field(default=1, ge=1, le=4096, description="Column of TSV to translate, from 1.")
-    field: Annotated[str, Flag("NAME")] = Field(
-        default="text", min_length=1, max_length=1000, description="Field of JSON, or column of Parquet, to translate."
-    )
-    output_field: Annotated[str, Flag("NAME")] = Field(
-        default="translation", min_length=1, max_length=1000, description="Field or column for the translations."
-    )
+    kind: Annotated[KindName, Flag(heading="the corpus")] = "auto"
+    """Kind of all files; auto goes by the ends of their names."""
+    column: int = Field(1, ge=1, le=4096)
+    """Column of TSV to translate, from 1."""
+    field: _Name = "text"
+    """Field of JSON, or column of Parquet, to translate."""
+    output_field: _Name = "translation"
+    """Field or column for the translations."""
 
-    source_language: Annotated[str, Flag("TAG", heading="translation")] = Field(
-        default="", description="Language of the corpus, for a model of several."
-    )
-    target_language: Annotated[str, Flag("TAG")] = Field(
-        default="", description="Language to translate to, for a model of several."
-    )
-    beam_size: int | None = Field(default=None, ge=1, le=4096, description="Number of beams; 1 is greedy search.")
-    num_hypotheses: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="Translations of each text, best first, with as many beams; above 1 the new field is a list.",
-    )
-    length_penalty: float | None = Field(
-        default=None, ge=-10, le=10, description="Exponent of the length by which beams are ranked."
-    )
-    repetition_penalty: float | None = Field(
-        default=None, gt=0, le=10, description="How many times less likely tokens become that occurred already."
-    )
-    no_repeat_ngram_size: int | None = Field(
-        default=None, ge=0, le=4096, description="No sequence of so many tokens occurs twice; 0 is off."
-    )
-    max_length: int | None = Field(default=None, ge=1, le=65536, description="Most tokens of a sentence's translation.")
-    split_sentences: bool | None = Field(
-        default=None,
-        description="Cut each text into sentences, or take each for one sentence; by default the text decides.",
-    )
-    check_numbers: bool | None = Field(
-        default=None, description="Translate a sentence again whose translation lacks a number."
-    )
-    use_shortlist: bool | None = Field(
-        default=None, description="Generate only the tokens that the model's shortlist has for the source."
-    )
+    source_language: Annotated[str, Flag("TAG", heading="translation")] = ""
+    """Language of the corpus, for a model of several."""
+    target_language: Annotated[str, Flag("TAG")] = ""
+    """Language to translate to, for a model of several."""
+    beam_size: _Count = None
+    """Number of beams; 1 is greedy search."""
+    num_hypotheses: _Count = None
+    """Translations of each text, best first, with as many beams; above 1 the new field is a list."""
+    length_penalty: float | None = Field(None, ge=-10, le=10)
+    """Exponent of the length by which beams are ranked."""
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    """How many times less likely tokens become that occurred already."""
+    no_repeat_ngram_size: int | None = Field(None, ge=0, le=4096)
+    """No sequence of so many tokens occurs twice; 0 is off."""
+    max_length: int | None = Field(None, ge=1, le=65536)
+    """Most tokens of a sentence's translation."""
+    split_sentences: bool | None = None
+    """Cut each text into sentences, or take each for one sentence; by default the text decides."""
+    check_numbers: bool | None = None
+    """Translate a sentence again whose translation lacks a number."""
+    use_shortlist: bool | None = None
+    """Generate only the tokens that the model's shortlist has for the source."""
 
-    leave_out: Annotated[tuple[LeaveOut, ...], Flag(heading="what is left out")] = Field(
-        default=(),
-        description="Leave out translations that copy the source, that do not end, or that are not in the target"
-        " language.",
-    )
-    min_quality: float = Field(
-        default=0.0, ge=0, le=1, description="Leave out translations with a lower estimated quality; 0 keeps all."
-    )
-    max_ratio: float | None = Field(
-        default=None,
-        ge=1,
-        description="Leave out translations where one side has more than so many times the tokens of the other.",
-    )
-    keep_left_out: bool = Field(
-        default=False, description="Write these translations nevertheless; the list of what is left out has them too."
-    )
+    leave_out: Annotated[tuple[LeaveOut, ...], Flag(heading="what is left out")] = ()
+    """Leave out translations that copy the source, that do not end, or that are not in the target language."""
+    min_quality: float = Field(0.0, ge=0, le=1)
+    """Leave out translations with a lower estimated quality; 0 keeps all."""
+    max_ratio: float | None = Field(None, ge=1)
+    """Leave out translations where one side has more than so many times the tokens of the other."""
+    keep_left_out: bool = False
+    """Write these translations nevertheless; the list of what is left out has them too."""
 
-    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="this machine")] = Field(
-        default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
-    )
-    replicas: int | None = Field(
-        default=None, ge=1, le=1024, description="Processes that decode side by side; by default one on each CPU."
-    )
-    threads: int | None = Field(
-        default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
-    )
-    max_batch_size: int | None = Field(
-        default=None, ge=1, le=4096, description="Hypotheses that decode at once; by default 64, or more on many CPUs."
-    )
-    requests: int | None = Field(
-        default=None,
-        ge=1,
-        le=256,
-        description="Requests of 64 texts that are under way at once; by default 8, or two for each CPU if more.",
-    )
-    task_size: int = Field(
-        default=8192, ge=1, le=1 << 20, description="Sources that are translated together, long ones first."
-    )
+    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="this machine")] = "auto"
+    """What runs the model; auto is cuda where a GPU can run it, else cpu."""
+    replicas: int | None = Field(None, ge=1, le=1024)
+    """Processes that decode side by side; by default one on each CPU."""
+    threads: int | None = Field(None, ge=1, le=1024)
+    """Threads of each replica; by default its part of the CPUs granted."""
+    max_batch_size: _Count = None
+    """Hypotheses that decode at once; by default 64, or more on many CPUs."""
+    requests: int | None = Field(None, ge=1, le=256)
+    """Requests of 64 texts that are under way at once; by default 8, or two for each CPU if more."""
+    task_size: int = Field(8192, ge=1, le=1 << 20)
+    """Sources that are translated together, long ones first."""
 
-    server: Annotated[str, Flag("HOST:PORT", heading="other machines")] = Field(
-        default="", description="Have servers translate: the address of one, or several with commas between them."
-    )
-    ca: Annotated[Path | None, Flag("FILE")] = Field(
-        default=None, description="Certificates of these servers that are trusted, in PEM; switches TLS on."
-    )
-    token_file: Annotated[Path | None, Flag("FILE")] = Field(
-        default=None, description="Key that these servers know the caller by."
-    )
-    ray: Annotated[str, Flag("ADDRESS")] = Field(
-        default="",
-        description="Translate on a cluster of Ray: its address, auto for the one of this machine, or local for a new"
-        " one.",
-    )
-    workers: int | None = Field(
-        default=None, ge=1, le=4096, description="Workers on the cluster; by default as many as its CPUs allow."
-    )
-    cpus_per_worker: int | None = Field(
-        default=None, ge=1, le=1024, description="CPUs of each worker; by default those of the smallest machine."
-    )
+    server: Annotated[str, Flag("HOST:PORT", heading="other machines")] = ""
+    """Have servers translate: the address of one, or several with commas between them."""
+    ca: _File = None
+    """Certificates of these servers that are trusted, in PEM; switches TLS on."""
+    token_file: _File = None
+    """Key that these servers know the caller by."""
+    ray: Annotated[str, Flag("ADDRESS")] = ""
+    """Translate on a cluster of Ray: its address, auto for the one of this machine, or local for a new one."""
+    workers: _Count = None
+    """Workers on the cluster; by default as many as its CPUs allow."""
+    cpus_per_worker: int | None = Field(None, ge=1, le=1024)
+    """CPUs of each worker; by default those of the smallest machine."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
