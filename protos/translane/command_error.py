@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+_MOST_CHARACTERS = 200  # some packages explain themselves at length
+
 
 class CommandError(Exception):
     """Ends a command. The message is one sentence for whoever started it, fit for a terminal."""
@@ -34,10 +36,10 @@ def packages_load() -> Iterator[None]:
         raise PackageError(f"a package does not load; is there enough memory? ({reason})") from error
 
 
-def escaped(text: str) -> str:
-    """`text` on one line of a terminal: with escapes for what is not printable, and cut where it is long."""
-    if len(text) > _MOST_CHARACTERS:
-        text = f"{text[: _MOST_CHARACTERS // 2]} … {text[-_MOST_CHARACTERS // 2 :]}"
+def escaped(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """`text` on one line of a terminal: with escapes for what is not printable, without its middle where it is long."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} … {text[-most // 2 :]}"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -52,6 +54,3 @@ def end_at_once(code: int) -> NoReturn:
     for stream in filter(None, (sys.stdout, sys.stderr)):  # None if the descriptor was closed before the start
         stream.flush()
     os._exit(code)
-
-
-_MOST_CHARACTERS = 200  # some packages explain themselves at length

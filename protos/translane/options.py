@@ -10,6 +10,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, TypedDict
 
+_TERM_FLAGS = {"ignore-case": "ignore_case", "inflected": "inflected"}
+_MOST_COLUMNS = 3  # of a line with a term
+
 
 class Term(NamedTuple):
     """A term: where `source` occurs in a text, `target` occurs in its translation."""
@@ -20,6 +23,25 @@ class Term(NamedTuple):
     """Whether upper and lower case of the source are the same."""
     inflected: bool = False
     """Whether other inflected forms of the source's words are found, too, as far as a stemmer knows them."""
+
+    @classmethod
+    def of_line(cls, line: str) -> Term:
+        """The term of a line in a file: source TAB target, and maybe TAB and flags. ValueError: it holds no term.
+
+        The flags are `ignore-case`, `inflected`, or both with a comma between. Spaces around a phrase are left out.
+        """
+        columns = [column.strip() for column in line.split("\t")]
+        if not 1 < len(columns) <= _MOST_COLUMNS:
+            tabs = "no tab" if len(columns) == 1 else f"{len(columns) - 1} tabs"
+            raise ValueError(f"it has {tabs}, and a term has one or two: between source, target and flags")
+        source, target, *others = columns
+        if not source or not target:
+            raise ValueError(f"the {'target' if source else 'source'} is empty")
+        flags = [flag.strip() for flag in "".join(others).split(",") if flag.strip()]
+        for flag in flags:
+            if flag not in _TERM_FLAGS:
+                raise ValueError(f"{flag!r:.60} is not a flag; there is {' and '.join(_TERM_FLAGS)}")
+        return cls(source, target, **{_TERM_FLAGS[flag]: True for flag in flags})
 
 
 class Format(StrEnum):

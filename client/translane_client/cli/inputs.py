@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Generic, NamedTuple, TextIO, TypeVar
 
-from translane.command_error import CommandError
+from translane.command_error import CommandError, escaped
 from translane.options import Term
 from translane.progress import is_terminal
 
@@ -25,9 +26,8 @@ LONGEST_LINE = 1 << 20
 STANDARD = Path("-")
 """Names standard input or standard output."""
 
-_MOST_CHARACTERS = 4000
-_TERM_FLAGS = {"ignore-case": "ignore_case", "inflected": "inflected"}
-_MOST_COLUMNS = 3  # of a line with a term
+printable = partial(escaped, most=4000)
+"""A message from elsewhere, on a line of a terminal."""
 
 
 class FileError(CommandError):
@@ -49,15 +49,6 @@ class StandardStreams(NamedTuple):
     def say(self, line: str) -> None:
         """Writes a message for people."""
         print(f"translane {self.command}: {printable(line)}", file=self.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    r"""`text` on one line: other characters than printable ones are escaped, as in "\x1b"; a long text is cut off."""
-    if len(text) > _MOST_CHARACTERS:
-        text = text[:_MOST_CHARACTERS] + "…"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class Inputs(Generic[Item]):
@@ -128,9 +119,6 @@ def lines_of(
     """The lines of standard input, or of a file, which `stack` closes.
 
     `item_of` makes an item of a line's text and place, or raises FileError.
-
-    Raises:
-        FileError: the file cannot be opened, or standard input is closed.
     """
     if path in (None, STANDARD):
         if streams.stdin is None:
@@ -183,9 +171,6 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
 
     A line ends with "\n" or "\r\n" and nothing else: "\x0b", "\x85" or U+2028 are part of a text. A byte order mark at
     the beginning of the file is no part of a text.
-
-    Raises:
-        FileError: a line is not UTF-8 or too long, or reading fails; the message names the file and the line.
     """
     for number in itertools.count(1):
         try:
@@ -217,41 +202,18 @@ class TermFile:
 
 
 def read_terms(path: Path) -> TermFile:
-    """The terms of a UTF-8 file.
-
-    A line holds a source phrase, a tab and a target phrase, and maybe another tab and flags: ignore-case, inflected, or
-    both with a comma between. Blank lines, lines that begin with #, and spaces around a phrase are left out.
-
-    Raises:
-        FileError: the file cannot be read, or a line holds no term; the message names the file and the line.
-    """
+    """The terms of a UTF-8 file, one on each line. Blank lines, and lines that begin with #, are left out."""
     terms, lines = [], []
     with _opened(path) as file:
         for number, (text, _) in enumerate(texts_of(file, str(path)), start=1):
             if text.startswith("#") or not text.strip():
                 continue
             try:
-                terms.append(_term(text))
+                terms.append(Term.of_line(text))
             except ValueError as error:
                 raise FileError(f"{path}, line {number}: {error}") from None
             lines.append(number)
     return TermFile(path, terms, lines)
-
-
-def _term(text: str) -> Term:
-    """The term of a line. ValueError: the line holds no term."""
-    columns = [column.strip() for column in text.split("\t")]
-    if not 1 < len(columns) <= _MOST_COLUMNS:
-        tabs = "no tab" if len(columns) == 1 else f"{len(columns) - 1} tabs"
-        raise ValueError(f"{tabs}, where one is needed between source and target, and one before flags")
-    source, target, *others = columns
-    if not source or not target:
-        raise ValueError(f"the {'target' if source else 'source'} is empty")
-    flags = [flag.strip() for flag in "".join(others).split(",") if flag.strip()]
-    for flag in flags:
-        if flag not in _TERM_FLAGS:
-            raise ValueError(f"{flag!r:.60} is not a flag; there is {' and '.join(_TERM_FLAGS)}")
-    return Term(source, target, **{_TERM_FLAGS[flag]: True for flag in flags})
 
 
 def is_same(file: BinaryIO, path: Path) -> bool:

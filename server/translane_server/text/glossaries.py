@@ -26,8 +26,6 @@ _LONGEST_LINE = 4096  # bytes; two phrases and the flags are shorter
 _LONGEST_NAME = 100
 _NAME = re.compile(r"[A-Za-z0-9][\w.\-]*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z]{2,8}([\-_][A-Za-z0-9]{1,8})*")
-_FLAGS = {"ignore-case": "ignore_case", "inflected": "inflected"}
-_MOST_COLUMNS = 3
 
 
 class GlossaryName(NamedTuple):
@@ -57,8 +55,7 @@ def read_name(file_name: str) -> GlossaryName:
 def read_terms(content: bytes) -> Iterator[Term]:
     """Yield the terms of a file.
 
-    A line holds a source, a tab and a target, and maybe another tab and flags: `ignore-case`, `inflected`, or both with
-    a comma between. Blank lines, lines that begin with #, and white space around a phrase are left out.
+    `Term.of_line` reads a line. Blank lines, and lines that begin with #, are left out.
 
     Raises:
         GlossaryError: a line holds no term, or the file has too many; the message names the line.
@@ -91,23 +88,16 @@ def _lines(content: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _term(text: str) -> Term:
-    columns = [column.strip() for column in text.split("\t")]
-    if not 1 < len(columns) <= _MOST_COLUMNS:
-        tabs = "no tab" if len(columns) == 1 else f"{len(columns) - 1} tabs"
-        raise GlossaryError(f"it has {tabs}, and a term has one or two: between source, target and flags")
-    source, target, *others = columns
-    for side, phrase in (("source", source), ("target", target)):
-        if not phrase:
-            raise GlossaryError(f"the {side} is empty")
+    try:
+        term = Term.of_line(text)
+    except ValueError as error:
+        raise GlossaryError(str(error)) from None
+    for side, phrase in (("source", term.source), ("target", term.target)):
         if len(phrase) > LONGEST_PHRASE:
             raise GlossaryError(f"the {side} has {len(phrase)} characters, at most {LONGEST_PHRASE} are accepted")
         if "\0" in phrase:
             raise GlossaryError(f"the {side} has a zero character")
-    flags = [flag.strip() for flag in "".join(others).split(",") if flag.strip()]
-    for flag in flags:
-        if flag not in _FLAGS:
-            raise GlossaryError(f"{shown(flag)} is not a flag; there is {' and '.join(_FLAGS)}")
-    return Term(source, target, **{_FLAGS[flag]: True for flag in flags})
+    return term
 
 
 _REMEMBERED_MODELS = 256
