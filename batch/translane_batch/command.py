@@ -27,12 +27,7 @@ _INTERRUPTED = 130  # 128 + SIGINT
 
 
 def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Translate a corpus; return the exit code: 0 done, 1 failed, 130 interrupted.
-
-    Raises:
-        CommandError: a setting is wrong, or the run cannot go on.
-        ModuleNotFoundError: a package is missing.
-    """
+    """Translate a corpus; return the exit code: 0 done, 1 failed, 130 interrupted."""
     settings = load_settings(BatchSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends figures to its makers otherwise
     # SIGTERM interrupts a run as Ctrl-C does, so that replicas end and sockets are removed.

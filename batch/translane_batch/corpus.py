@@ -38,12 +38,7 @@ class CorpusFile:
 
 
 def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
-    """Return the files of the corpus, by name. Names that begin with a dot or an underscore are left out.
-
-    Raises:
-        BatchError: there is no file, or a file is of no known kind, or an output, or the file for the figures, would
-            replace another file; or a package is missing.
-    """
+    """Return the files of the corpus, by name. Names that begin with a dot or an underscore are left out."""
     corpus = settings.corpus
     readers: dict[str, RecordFiles] = {}
     found = []

@@ -34,11 +34,7 @@ def _only(tags: Sequence[str]) -> str:
 
 
 class Filters:
-    """Turns translations to answers. The languages are those of `languages_of`.
-
-    Raises:
-        BatchError: the package that finds languages is not installed.
-    """
+    """Turns translations to answers. The languages are those of `languages_of`."""
 
     def __init__(self, settings: BatchSettings, languages: tuple[str, str]) -> None:
         self._rules = frozenset(settings.leave_out)

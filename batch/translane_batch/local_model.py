@@ -30,10 +30,6 @@ def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tupl
         The settings for the workers, and the folder of the model. A name has become a folder or a URL, and a URL has a
         digest. So a worker of this machine finds the model in the cache, and a worker of another machine downloads the
         same version.
-
-    Raises:
-        SettingsError: the settings contradict each other.
-        BundleError: the model cannot be exported, or cannot be downloaded, and no version of it is in the cache.
     """
     found = with_bundles(server_settings(settings)).model
     assert found, "the run has a model of its own"
@@ -53,11 +49,7 @@ def with_model_here(settings: BatchSettings, log: Callable[[str], None]) -> tupl
 
 
 def identity_of_folder(folder: Path) -> str:
-    """Return a digest of the model in a folder. Its manifest has the digests of all other files.
-
-    Raises:
-        BundleError: there is no model.
-    """
+    """Return a digest of the model in a folder. Its manifest has the digests of all other files."""
     version = versions(folder)[0]
     bundles = [version / precision for precision in PRECISIONS if (version / precision).is_dir()]
     if not bundles or (version / MANIFEST).exists():
@@ -69,11 +61,7 @@ def identity_of_folder(folder: Path) -> str:
 
 
 def server_settings(settings: BatchSettings) -> ServerSettings:
-    """Return the settings of the models of this process.
-
-    Raises:
-        SettingsError: they contradict each other.
-    """
+    """Return the settings of the models of this process."""
     try:
         return ServerSettings(
             model=(settings.place,),

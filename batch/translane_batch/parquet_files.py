@@ -32,7 +32,6 @@ class ParquetFiles:
     lists: bool = False
 
     def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:
-        """See `RecordFiles`."""
         first = 1
         try:
             check_regular(path)
@@ -50,7 +49,7 @@ class ParquetFiles:
 
     @contextmanager
     def output(self, path: Path, file: BinaryIO) -> Iterator[Write]:
-        """See `RecordFiles`. The output has the schema of the file, its compression, and the new column."""
+        """The output has the schema of the file, its compression, and the new column."""
         with parquet.ParquetFile(path) as read:
             schema = read.schema_arrow
             groups = read.metadata.num_row_groups

@@ -46,11 +46,10 @@ class _Left(Datasource):  # type: ignore[misc]  # Ray has no types here
         self._path, self._most = path, most
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """See `Datasource`."""
         return self._path.stat().st_size
 
     def get_read_tasks(self, *_: Any, **__: Any) -> list[ReadTask]:
-        """See `Datasource`. One task reads all, as fast as the texts are taken."""
+        """One task reads all, as fast as the texts are taken."""
         size = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
         return [ReadTask(self._blocks, size)]
 
@@ -106,11 +105,7 @@ class _Actor:
 def ray_workers(
     settings: BatchSettings, model: str, log: Callable[[str], None]
 ) -> Iterator[Callable[[Sources, Callable[[int], None]], None]]:
-    """Connect to the cluster, or start one, and yield what translates; see `run.Translate`.
-
-    Raises:
-        BatchError: there is no such cluster, or it has no CPUs.
-    """
+    """Connect to the cluster, or start one, and yield what translates; see `run.Translate`."""
     _connect(settings)
     try:
         machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
@@ -195,11 +190,7 @@ def for_other_processes(settings: BatchSettings) -> BatchSettings:
 
 
 def division(settings: BatchSettings, machines: list[int]) -> tuple[int, int]:
-    """Return the CPUs of each worker, and the number of workers. `machines` are the CPUs of each machine.
-
-    Raises:
-        BatchError: no machine has so many CPUs.
-    """
+    """Return the CPUs of each worker, and the number of workers. `machines` are the CPUs of each machine."""
     with_cpus = [cpus for cpus in machines if cpus]
     if not with_cpus:
         raise BatchError("the cluster of Ray has no CPUs")

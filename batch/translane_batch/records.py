@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from translane_batch.settings import BatchError, BatchSettings, KindName
+from translane_client.cli.outputs import on_a_line
 from translane_server.core.files import open_regular
 
 MOST_RECORDS = 1024
@@ -115,8 +116,7 @@ class RecordFiles(Protocol):
     def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:
         """Yield the records of a file; `whole` says whether with what the output needs.
 
-        Raises:
-            BatchError: the file cannot be read, or its first record is not what the settings say.
+        A first record that is not what the settings say is refused, because then all of them are. A later one is noted.
         """
 
     def output(self, path: Path, file: BinaryIO) -> AbstractContextManager[Write]:
@@ -136,11 +136,7 @@ def kind_of(path: Path, chosen: KindName) -> str:
 
 
 def files_of(kind: str, settings: BatchSettings) -> RecordFiles:
-    """Return what reads and writes the files of a kind.
-
-    Raises:
-        BatchError: a package is missing.
-    """
+    """Return what reads and writes the files of a kind."""
     lists = (settings.num_hypotheses or 1) > 1
     if lists and kind in ("text", "tsv"):
         raise BatchError(
@@ -178,7 +174,6 @@ class LineFiles:
     """
 
     def blocks(self, path: Path, *, whole: bool) -> Iterator[Block]:  # noqa: ARG002 - a line is there as a whole
-        """See `RecordFiles`."""
         first, lines, records, size = 1, list[bytes](), list[Record](), 0
         for line in _lines_of(path):
             record = self._record(line)
@@ -195,7 +190,7 @@ class LineFiles:
 
     @contextmanager
     def output(self, path: Path, file: BinaryIO) -> Iterator[Write]:
-        """See `RecordFiles`. The output is gzipped if the file is."""
+        """The output is gzipped if the file is."""
         with ExitStack() as stack:
             if _is_gzipped(path):  # neither a name nor a time, so that equal outputs are equal files
                 compressed = gzip.GzipFile("", "wb", _GZIP_LEVEL, fileobj=file, mtime=0)
@@ -218,7 +213,7 @@ class LineFiles:
 
     def line(self, line: bytes, record: Record, answer: Answer) -> bytes:  # noqa: ARG002 - other kinds look at them
         """Return the line of the output, without its end. A line that was too long is b""."""
-        return _on_a_line(answer.text).encode()
+        return on_a_line(answer.text).encode()
 
 
 @dataclass(frozen=True)
@@ -228,7 +223,6 @@ class ColumnFiles(LineFiles):
     column: int
 
     def record(self, text: str) -> Record:
-        """See `LineFiles`."""
         if not text:
             return BLANK_RECORD
         cells = text.split("\t")
@@ -237,10 +231,10 @@ class ColumnFiles(LineFiles):
         return record_of(cells[self.column - 1])
 
     def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
-        """See `LineFiles`. A blank line stays as it is."""
+        """A blank line stays as it is."""
         if not line and not record.problem:
             return line
-        return line + b"\t" + _on_a_line(answer.text).translate(_TABS).encode()
+        return line + b"\t" + on_a_line(answer.text).translate(_TABS).encode()
 
 
 @dataclass(frozen=True)
@@ -256,7 +250,6 @@ class ObjectFiles(LineFiles):
     lists: bool = False
 
     def record(self, text: str) -> Record:
-        """See `LineFiles`."""
         if not text.strip(string.whitespace):
             return BLANK_RECORD
         try:
@@ -281,7 +274,7 @@ class ObjectFiles(LineFiles):
         return record_of(found)
 
     def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
-        """See `LineFiles`. A blank line stays as it is, and so does an object that has the new field already."""
+        """A blank line stays as it is, and so does an object that has the new field already."""
         body = line.strip()
         if not body and not record.problem:
             return line
@@ -297,11 +290,6 @@ class ObjectFiles(LineFiles):
         member = f"{_encode(self.output_field)}: {_encode(answer.value(as_list=self.lists))}"
         start = body[:-1].rstrip()
         return start + (b"" if start == b"{" else b", ") + member.encode() + b"}"
-
-
-def _on_a_line(text: str) -> str:
-    """Return `text` with a space in place of each line break."""
-    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
 def _is_gzipped(path: Path) -> bool:

@@ -66,14 +66,7 @@ def local_workers(settings: BatchSettings) -> Iterator[Translate]:
 
 
 def run(settings: BatchSettings, log: Log) -> Summary:
-    """Translate a corpus, or the rest of it, and return the figures.
-
-    Raises:
-        BatchError: the run cannot be begun, or cannot go on.
-        StartupError: the model cannot be downloaded or loaded.
-        TranslaneError: the servers do not translate.
-        OSError, sqlite3.Error: a file cannot be read or written.
-    """
+    """Translate a corpus, or the rest of it, and return the figures."""
     corpus = find_corpus(settings)
     settings, model = _identified(settings, log)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
@@ -216,9 +209,6 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file, which takes the place of `path` once it is written and on the disk.
 
     If what runs within fails, nothing is left of the new file. A program that is killed leaves it.
-
-    Raises:
-        OSError: the file cannot be written; `filename` names it.
     """
     new = path.with_name(_NEW.format(token_hex(8)))
     with in_place_of(path, new), new.open("xb", buffering=1 << 16) as file:

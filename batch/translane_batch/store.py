@@ -44,9 +44,6 @@ class Sources:
 
     A new file has no journal: it counts only once it is whole, and has its name. Afterwards answers are on the disk a
     second after they were given, whatever is killed.
-
-    Raises:
-        sqlite3.Error: the file cannot be read or written.
     """
 
     def __init__(self, path: Path, *, new: bool = False) -> None:
@@ -151,11 +148,7 @@ def key_of(text: str) -> bytes:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other programs from using a folder of this command, which is made if there is none.
-
-    Raises:
-        BatchError: another program uses the folder, or the folder holds something else.
-    """
+    """Keep other programs from using a folder of this command, which is made if there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / _LOCK
     if not lock.exists() and any(folder.iterdir()):
@@ -177,11 +170,6 @@ class Run:
         sources: the texts, once all are read; None before.
         texts: how many records have a text, once all are read.
         summary: the figures, once all outputs are written; None before.
-
-    Raises:
-        BatchError: another program uses a folder, or a folder holds something else than this run; or another run has
-            begun since to write the same outputs.
-        sqlite3.Error: the state cannot be read or written.
     """
 
     def __init__(self, folder: Path, output: Path, identity: Mapping[str, Any]) -> None:

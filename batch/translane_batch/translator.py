@@ -60,13 +60,7 @@ Save = Callable[[Sequence[tuple[int, Answer]]], None]
 
 @asynccontextmanager
 async def opened(settings: BatchSettings, cpus: int | None = None) -> AsyncIterator[Translator]:
-    """Load the model, or connect to the servers, and check that they take the settings.
-
-    Raises:
-        BatchError: a setting is wrong.
-        StartupError: the model cannot be loaded.
-        TranslaneError: the servers do not answer.
-    """
+    """Load the model, or connect to the servers, and check that they take the settings."""
     async with client_of(settings) if settings.server else _local(settings, cpus) as client:
         filters = Filters(settings, languages_of(settings, (await client.server_info()).models))
         requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
@@ -84,11 +78,7 @@ def _local(settings: BatchSettings, cpus: int | None) -> AsyncTranslator:
 
 
 def client_of(settings: BatchSettings) -> AsyncClient:
-    """Return a client of the servers that the settings name.
-
-    Raises:
-        BatchError: the address, or a file of the connection, is wrong.
-    """
+    """Return a client of the servers that the settings name."""
     try:
         connection = Connection(settings.server, ca=settings.ca, token_file=settings.token_file)
     except ValueError as error:
@@ -127,23 +117,14 @@ class Translator:
         self._turns = asyncio.Semaphore(requests)
 
     async def check(self) -> None:
-        """Make sure that the server takes the options and the languages.
-
-        Raises:
-            BatchError: it refuses them, or has no such model.
-            TranslaneError: the server does not answer.
-        """
+        """Make sure that the server takes the options and the languages."""
         try:
             await self._request([""])
         except (InvalidArgument, NotFound) as error:
             raise _wrong_setting(error) from None
 
     async def translate(self, texts: Sequence[tuple[int, str]], save: Save) -> None:
-        """Translate texts, each with its number, and hand the answers out as they come.
-
-        Raises:
-            TranslaneError: the servers do not answer, or do not translate at all.
-        """
+        """Translate texts, each with its number, and hand the answers out as they come."""
 
         async def translate_batch(batch: Sequence[tuple[int, str]]) -> None:
             numbers, sources = zip(*batch, strict=True)

@@ -6,7 +6,6 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 DEFAULT_PORT = 50051
 
@@ -20,24 +19,10 @@ _ROUND_ROBIN = '{"loadBalancingConfig":[{"round_robin":{}}]}'
 _BETWEEN_RESOLUTIONS = 2_000  # [ms]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What gRPC connects to."""
-
-    uri: str
-    options: tuple[tuple[str, str | int], ...]
-    """Options of the channel: how calls are spread, and the name that servers are called by."""
-
-
 def servers_of(address: str | Iterable[str]) -> tuple[str, ...]:
     """The servers' addresses, each with the default port where it is a bare host name or IP address.
 
-    Args:
-        address: HOST:PORT, or several with commas between them, or a sequence of them; or one target of gRPC's own,
-            such as `dns:///HOST:PORT` or `unix:/PATH`.
-
-    Raises:
-        ValueError: an address is empty, is a web address, or is neither HOST:PORT nor a target of gRPC's own.
+    ValueError: an address is neither HOST:PORT nor a target of gRPC's own, such as `dns:///HOST:PORT` or `unix:/PATH`.
     """
     if isinstance(address, str) and not _TARGET.match(address):
         address = address.split(",")
@@ -72,19 +57,14 @@ def _is_local(server: str) -> bool:
     return ip.is_loopback if ip else _host(server).lower() == "localhost"
 
 
-def target_of(servers: Sequence[str], server_name: str | None) -> Target:
-    """The target for all of `servers`.
+def target_of(servers: Sequence[str], server_name: str | None) -> tuple[str, list[tuple[str, str | int]]]:
+    """The target for all of `servers`, and the options of its channel.
 
     The name of one server stands for all of its addresses, and gRPC looks the name up again when a connection ends.
     Several servers are their IP addresses, because gRPC looks up one name only; their host names are looked up here,
-    once, and a name that is not known is left out.
+    once, and a name that is not known is left out. Unavailable: no host name is known.
 
-    Args:
-        servers: What `servers_of` gives.
-        server_name: The name that all servers are called by, and have in their certificates. None: the first server's.
-
-    Raises:
-        Unavailable: no host name is known.
+    All servers are called by `server_name`, which they have in their certificates; None: by the first server's.
     """
     options = list[tuple[str, str | int]]()
     if are_several(servers):
@@ -92,7 +72,7 @@ def target_of(servers: Sequence[str], server_name: str | None) -> Target:
         options += [("grpc.dns_min_time_between_resolutions_ms", _BETWEEN_RESOLUTIONS)]
     if len(servers) > 1 or server_name:
         options += [("grpc.default_authority", server_name or servers[0])]
-    return Target(servers[0] if len(servers) == 1 else _ip_target(servers), tuple(options))
+    return servers[0] if len(servers) == 1 else _ip_target(servers), options
 
 
 def are_several(servers: Sequence[str]) -> bool:

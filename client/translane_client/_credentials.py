@@ -1,6 +1,7 @@
 """What tells the two sides of a connection who the other is: certificates, a key, a token.
 
-Each may be a file that others replace while a client uses it, as those do who rotate keys and certificates.
+Each may be a file that others replace while a client uses it, as those do who rotate keys and certificates. What is
+wrong with a setting or its file is a ValueError, whose message begins with the setting.
 """
 
 from __future__ import annotations
@@ -23,11 +24,7 @@ _MOST_CHARACTERS = 4096
 
 
 class FollowedFile:
-    """A small file, and the content that was last taken from it.
-
-    Raises:
-        ValueError: the file cannot be read; the message begins with the setting that names the file.
-    """
+    """A small file, and the content that was last taken from it."""
 
     def __init__(self, path: AnyPath, setting: str) -> None:
         self.path = Path(path)
@@ -42,7 +39,7 @@ class FollowedFile:
             return False
 
     def refresh(self) -> None:
-        """Takes the content anew. ValueError: the file cannot be read."""
+        """Takes the content anew."""
         try:
             if not stat.S_ISREG(self.path.stat().st_mode):  # reading a pipe could take forever
                 raise ValueError(f"{self._setting}: {self.path} is not a file")
@@ -61,16 +58,7 @@ def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
 
 
 class TlsFiles:
-    """Makes gRPC's credentials for TLS of the files as they are now.
-
-    Args:
-        ca: Certificates of the authorities that the client trusts, as PEM. None: those that gRPC brings.
-        cert: The client's own certificate and those that lead to an authority, as PEM. None: no client certificate.
-        key: The private key of `cert`, as PEM.
-
-    Raises:
-        ValueError: a file cannot be read, or does not hold what it should; the message begins with the setting.
-    """
+    """Makes gRPC's credentials for TLS of the files as they are now; ConnectionOptions describes them."""
 
     def __init__(self, ca: AnyPath | None, cert: AnyPath | None, key: AnyPath | None) -> None:
         if (cert is None) != (key is None):
@@ -99,7 +87,7 @@ class TlsFiles:
         return grpc.ssl_channel_credentials(content.get("ca"), content.get("key"), content.get("cert"))
 
     def _read(self) -> dict[str, FollowedFile]:
-        """ValueError: a file does not hold what it should. gRPC says it only when it connects, and not which file."""
+        """The files, if they hold what they should. gRPC says it only when it connects, and not which file is wrong."""
         files = {name: FollowedFile(path, name) for name, path in self._paths.items() if path is not None}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if ca := files.get("ca"):
@@ -127,12 +115,7 @@ def _check_pair(context: ssl.SSLContext, cert: FollowedFile, key: FollowedFile) 
 
 
 class Token:
-    """A bearer token, itself or in a file that may be replaced while the client runs.
-
-    Raises:
-        ValueError: both are given, or the file cannot be read, or the token cannot be one; the message begins with the
-            setting, and does not show the token.
-    """
+    """A bearer token, itself or in a file that may be replaced while the client runs. No message shows it."""
 
     def __init__(self, token: str | None, token_file: AnyPath | None) -> None:
         if token is not None and token_file is not None:

@@ -1,4 +1,8 @@
-"""Requests as they travel, the calls that carry them, and how their answers are read."""
+"""Requests as they travel, the calls that carry them, and how their answers are read.
+
+What makes no sense is refused as a call is made: TypeError and ValueError name the argument, and InvalidArgument names
+a text with a lone surrogate, which no encoding of Unicode can carry.
+"""
 
 from __future__ import annotations
 
@@ -86,11 +90,7 @@ def server_call() -> Call[ServerInfo]:
 
 
 def request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request's message, beside its texts, by `TranslateOptions`.
-
-    Raises:
-        TypeError, ValueError: an option or the format is of the wrong type or range; the message names it.
-    """
+    """The fields of a request's message, beside its texts, by `TranslateOptions`."""
     format_ = conversions.format_message(request.get("format", Format.TEXT))
     return {**_fields(request, "format"), "format": format_}
 
@@ -103,14 +103,7 @@ def _fields(request: Mapping[str, Any], *beside: str) -> dict[str, Any]:
 
 
 def translate_job(request: Mapping[str, Any]) -> Job[str, Translation]:
-    """The job of translating texts, by `TranslateOptions`.
-
-    Its calls raise TypeError for a text that is not a str, and InvalidArgument for a text with a lone surrogate, which
-    no encoding of Unicode can carry. Both errors name the text.
-
-    Raises:
-        TypeError, ValueError: a setting is of the wrong type or range; the message names the setting.
-    """
+    """The job of translating texts, by `TranslateOptions`."""
     settings = pb.TranslateRequest(**request_fields(request))
 
     def call(batch: Batch[str]) -> Call[list[Translation]]:
@@ -123,12 +116,7 @@ def translate_job(request: Mapping[str, Any]) -> Job[str, Translation]:
 
 
 def stream_call(text: str, request: Mapping[str, Any]) -> tuple[Call[str], ReceivedStream]:
-    """The call that translates `text` delta by delta, and what the call has received so far.
-
-    Raises:
-        TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
-        InvalidArgument: the text holds a lone surrogate.
-    """
+    """The call that translates `text` delta by delta, and what the call has received so far."""
     message = pb.TranslateStreamRequest(text=checked_text(text, "text"), **request_fields(request))
     received = ReceivedStream()
     return Call("TranslateStream", message, received.delta_of), received
@@ -137,11 +125,7 @@ def stream_call(text: str, request: Mapping[str, Any]) -> tuple[Call[str], Recei
 def document_call(
     content: bytes, mime_type: str, progress: Callable[[DocumentProgress], None] | None, request: Mapping[str, Any]
 ) -> tuple[Call[TranslatedDocument | None], ReceivedDocument]:
-    """The call that translates a document, by `DocumentOptions`, and what it has received so far.
-
-    Raises:
-        TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
-    """
+    """The call that translates a document, by `DocumentOptions`, and what it has received so far."""
     content, mime_type, replace = checked_document(content, mime_type, request.get("replace_translations", False))
     message = pb.TranslateDocumentRequest(
         content=content,
@@ -154,7 +138,7 @@ def document_call(
 
 
 def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
-    """The job of scoring pairs of source and target, by `ScoreOptions`; raises as `translate_job` does."""
+    """The job of scoring pairs of source and target, by `ScoreOptions`."""
     settings = pb.ScoreRequest(**score_fields(request))
 
     def call(batch: Batch[tuple[str, str]]) -> Call[list[Score]]:

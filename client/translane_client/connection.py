@@ -80,14 +80,14 @@ class Connection:
 
     def channel(self, grpc_module: Any, options: Iterable[tuple[str, Any]]) -> Any:
         """A new channel of grpc or grpc.aio to the servers. Unavailable: no host name is known."""
-        target = target_of(self.servers, self._server_name)
-        options = [*options, *target.options]
+        target, of_target = target_of(self.servers, self._server_name)
+        options = [*options, *of_target]
         if are_local(self.servers):
             options.append(("grpc.enable_http_proxy", 0))  # the proxy of http_proxy would read the token
         credentials = self._tls.credentials() if self._tls else self._credentials
         if credentials is None:
-            return grpc_module.insecure_channel(target.uri, options=options)
-        return grpc_module.secure_channel(target.uri, credentials, options=options)
+            return grpc_module.insecure_channel(target, options=options)
+        return grpc_module.secure_channel(target, credentials, options=options)
 
     def generation(self) -> int:
         """How often the files of TLS were replaced: a channel that was opened at a lower number is outdated."""

@@ -60,11 +60,7 @@ class Load:
         await self._stack.aclose()
 
     async def try_once(self) -> None:
-        """Sends a request and waits for its answer: by then, the server has done the load before.
-
-        Raises:
-            TranslaneError: the request failed.
-        """
+        """Sends a request and waits for its answer: by then, the server has done the load before."""
         ATTEMPTS.debug("%s", self.connection.name)
         try:
             await self._send()

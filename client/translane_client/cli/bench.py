@@ -61,13 +61,7 @@ def add_flags(parser: Parser, flags: Flags) -> None:
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
-    """Puts load on a server, and writes a table; returns the exit code.
-
-    Raises:
-        FileError: a file cannot be read or written.
-        TranslaneError: the server cannot be reached.
-        CommandError: there is nothing to send, or the server refuses the requests.
-    """
+    """Puts load on a server, and writes a table; returns the exit code."""
     import asyncio
 
     from translane.errors import TranslaneError

@@ -86,11 +86,7 @@ def write_all(
     answers: Iterable[Answer],
     write: Callable[[int, Answer], None],
 ) -> None:
-    """Calls `write` with each answer's number, from 0, and the answer. A terminal sees the progress.
-
-    Raises:
-        CommandError: reading, a request or writing failed.
-    """
+    """Calls `write` with each answer's number, from 0, and the answer. A terminal sees the progress."""
     from translane.errors import TranslaneError
 
     def place(field: str) -> str | None:

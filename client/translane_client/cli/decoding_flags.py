@@ -153,9 +153,6 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
 
     One of --nbest and --num-hypotheses may be set; the command line wins over the environment. Exits with a usage
     error where both come from the command line, or both from the environment.
-
-    Raises:
-        FileError: the file of terms cannot be read, or a line of it holds no term.
     """
     both = {"nbest", "num_hypotheses"}
     if all(getattr(arguments, name) is not None for name in both):

@@ -52,11 +52,7 @@ _MOST_BYTES = 1 << 30  # a file that is no document must not fill the memory
 
 
 def kind_of(path: Path | None) -> str:
-    """The name of the kind that the file's extension says: lines, where the extension says nothing.
-
-    Raises:
-        ValueError: the extension is of a kind that nobody reads.
-    """
+    """The kind that the file's extension says: lines, where it says nothing. ValueError: nobody reads such files."""
     extension = path.suffix.lower() if path else ""
     if extension in _NO_LINES:
         kinds = ", ".join((LINES, *MIME_TYPES))
@@ -72,12 +68,7 @@ def translate_document(
     streams: StandardStreams,
     notes: Notes,
 ) -> None:
-    """Translates the file of -i, or standard input. The file of -o appears when it is whole, and may be that of -i.
-
-    Raises:
-        FileError: a file cannot be read or written.
-        CommandError: the server refuses the document, or fails.
-    """
+    """Translates the file of -i, or standard input. The file of -o appears when it is whole, and may be that of -i."""
     from translane.errors import TranslaneError
 
     with ExitStack() as stack:

@@ -19,26 +19,23 @@ class TranslationFormat:
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self._json = bool(arguments.json)
+        self._flags = arguments
         self._nbest = arguments.nbest is not None or (arguments.num_hypotheses or 1) > 1
-        self._scores = bool(arguments.scores)
-        self._quality = bool(arguments.quality)
-        self._tokens = bool(arguments.tokens)
-        self._alignment = bool(arguments.alignment)
 
     @property
     def is_text_alone(self) -> bool:
         """Whether a translation is written as its text and nothing else."""
-        return not (self._json or self._nbest or self._scores or self._quality or self._tokens or self._alignment)
+        flags = self._flags
+        return not any((flags.json, self._nbest, flags.scores, flags.quality, flags.tokens, flags.alignment))
 
     @property
     def is_text_or_json(self) -> bool:
         """Whether the format suits a stream."""
-        return not self._nbest and (self._json or self.is_text_alone)
+        return not self._nbest and (bool(self._flags.json) or self.is_text_alone)
 
     def lines(self, index: int, translation: Translation) -> Iterator[str]:
         """The lines of the translation of text `index`."""
-        if self._json:
+        if self._flags.json:
             about = {"text": translation.text, "score": translation.score, "finish_reason": translation.finish_reason}
             yield to_json({**about, **asdict(translation)})
         elif self._nbest:
@@ -48,16 +45,16 @@ class TranslationFormat:
         else:
             best = translation.hypotheses[0]
             estimate, details = self._beside(best)
-            yield "\t".join([*([number(best.score)] if self._scores else []), *estimate, best.text, *details])
+            yield "\t".join([*([number(best.score)] if self._flags.scores else []), *estimate, best.text, *details])
 
     def _beside(self, hypothesis: Hypothesis) -> tuple[list[str], list[str]]:
         """The fields before and after the text that the flags ask for."""
         estimate, details = list[str](), list[str]()
-        if self._quality:
+        if self._flags.quality:
             estimate.append("" if hypothesis.quality is None else f"{hypothesis.quality:.3f}")
-        if self._tokens:
-            details.append(tokens_line(hypothesis.tokens, hypothesis.token_log_probs if self._scores else ()))
-        if self._alignment:  # Pharaoh's format
+        if self._flags.tokens:
+            details.append(tokens_line(hypothesis.tokens, hypothesis.token_log_probs if self._flags.scores else ()))
+        if self._flags.alignment:  # Pharaoh's format
             details.append(" ".join(f"{point.source_token}-{point.target_token}" for point in hypothesis.alignment))
         return estimate, details
 

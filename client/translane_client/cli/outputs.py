@@ -27,9 +27,6 @@ class LineWriter:
         path: The file to write. None: `stdout`.
         stdout: Standard output.
         keep_breaks: Whether a text keeps its line breaks; otherwise each becomes a space.
-
-    Raises:
-        FileError: standard output is closed.
     """
 
     def __init__(self, path: Path | None, stdout: BinaryIO | None, *, keep_breaks: bool = False) -> None:
@@ -58,12 +55,7 @@ class LineWriter:
                     raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
     def write(self, text: str) -> None:
-        """Writes one line.
-
-        Raises:
-            FileError: the file cannot be opened or written.
-            BrokenPipeError: nobody reads the output any more.
-        """
+        """Writes one line."""
         self._put(self._on_a_line(text) + "\n")
         self.count += 1
 

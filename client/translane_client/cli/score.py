@@ -47,12 +47,7 @@ def add_flags(parser: Parser, flags: Flags) -> None:
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
-    """Scores a pair of arguments, or the pairs of files; returns the exit code.
-
-    Raises:
-        FileError: a file cannot be opened.
-        CommandError: scoring ended early.
-    """
+    """Scores a pair of arguments, or the pairs of files; returns the exit code."""
     pairs = tokens = 0
     total = 0.0
 

@@ -55,12 +55,7 @@ def add_flags(parser: Parser, flags: Flags) -> None:
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
-    """Translates TEXTs, or the lines of a file; returns the exit code.
-
-    Raises:
-        FileError: a file cannot be opened, or the file of terms is wrong.
-        CommandError: the translation ended early.
-    """
+    """Translates TEXTs, or the lines of a file; returns the exit code."""
     options = decoding_flags.decoding_options(arguments)
     form = formats.TranslationFormat(arguments)
     if arguments.texts and "input" in arguments.given:

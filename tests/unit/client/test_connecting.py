@@ -114,9 +114,9 @@ def test_what_is_no_address(address):
     ],
 )
 def test_a_name_may_have_several_servers(address, spreads, local):
-    target = target_of((address,), None)
-    options = dict(target.options)
-    assert target.uri == address
+    target, found = target_of((address,), None)
+    options = dict(found)
+    assert target == address
     assert ("round_robin" in str(options.get("grpc.service_config"))) == spreads
     assert "grpc.default_authority" not in options
     assert are_local([address]) == local
@@ -132,14 +132,14 @@ def test_several_servers_are_one_target(monkeypatch):
         return [(None, None, None, "", (address, port)) for address in known[host]]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    assert target_of(("10.0.0.1:1", "10.0.0.2:2"), None).uri == "ipv4:10.0.0.1:1,10.0.0.2:2"
-    assert target_of(("[fd00::1]:1", "[fd00::2]:2"), None).uri == "ipv6:[fd00::1]:1,[fd00::2]:2"
-    assert target_of(("[fd00::1]:1", "10.0.0.2:2"), None).uri == "ipv6:[fd00::1]:1,[::ffff:10.0.0.2]:2"
-    assert target_of(("a:1", "absent:1", "10.0.0.3:1"), None).uri == "ipv4:10.0.0.3:1"
-    assert target_of(("a:1", "b:2"), None).uri == "ipv6:[::ffff:10.0.0.3]:1,[::ffff:10.0.0.4]:2,[fd00::4]:2"
+    assert target_of(("10.0.0.1:1", "10.0.0.2:2"), None)[0] == "ipv4:10.0.0.1:1,10.0.0.2:2"
+    assert target_of(("[fd00::1]:1", "[fd00::2]:2"), None)[0] == "ipv6:[fd00::1]:1,[fd00::2]:2"
+    assert target_of(("[fd00::1]:1", "10.0.0.2:2"), None)[0] == "ipv6:[fd00::1]:1,[::ffff:10.0.0.2]:2"
+    assert target_of(("a:1", "absent:1", "10.0.0.3:1"), None)[0] == "ipv4:10.0.0.3:1"
+    assert target_of(("a:1", "b:2"), None)[0] == "ipv6:[::ffff:10.0.0.3]:1,[::ffff:10.0.0.4]:2,[fd00::4]:2"
     with pytest.raises(Unavailable, match=r"^cannot reach x:1, y:1: the host names are not known$"):
         target_of(("x:1", "y:1"), None)
-    options = dict(target_of(("10.0.0.1:1", "10.0.0.2:2"), None).options)
+    options = dict(target_of(("10.0.0.1:1", "10.0.0.2:2"), None)[1])
     assert options["grpc.default_authority"] == "10.0.0.1:1"
-    options = dict(target_of(("10.0.0.1:1", "10.0.0.2:2"), "translane.example").options)
+    options = dict(target_of(("10.0.0.1:1", "10.0.0.2:2"), "translane.example")[1])
     assert options["grpc.default_authority"] == "translane.example"
