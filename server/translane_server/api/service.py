@@ -30,12 +30,10 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.api.call import Call, Write
 from translane_server.core.errors import shutting_down
 from translane_server.models.registry import Registry
-from translane_server.models.served_model import ServedModel
 from translane_server.translation.documents import open_document, translate_document
 from translane_server.translation.limits import check_names, refuse, too_many, too_many_entries
-from translane_server.translation.several_models import ByLanguage, ThroughPivot
 from translane_server.translation.tokenizer_pool import LITTLE_WORK
-from translane_server.translation.translator import Ticket
+from translane_server.translation.translator import Ticket, Translates
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -137,7 +135,7 @@ class TranslationService:
         return list_models_response(server_info(self._models.infos(), self._most_texts, self._message_bytes))
 
     @contextmanager
-    def _accepted(self, call: Call, models: ServedModel | ThroughPivot | ByLanguage, texts: int) -> Iterator[None]:
+    def _accepted(self, call: Call, models: Translates, texts: int) -> Iterator[None]:
         """Count a request, which is answered even if the server closes meanwhile."""
         call.note(model=models.name)
         call.accepted = time.monotonic()

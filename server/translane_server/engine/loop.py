@@ -25,7 +25,7 @@ from translane_server.engine.sequence import (
     Sequence,
     TargetVocabulary,
 )
-from translane_server.runtime.backend import Backend, RowMove
+from translane_server.runtime.backend import Backend, RowMove, Stops
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +39,9 @@ class ServerGoneError(Exception):
 class ServerLink(Protocol):
     """The server as the loop sees it."""
 
-    def has_arrivals(self) -> bool:
-        """Whether bytes have arrived that `inputs` has not read."""
+    @property
+    def has_arrivals(self) -> Stops:
+        """Tells whether bytes have arrived that `inputs` has not read."""
 
     def inputs(self, *, wait: bool) -> list[EngineInput]:
         """The inputs that have arrived. With `wait`, first wait for bytes.
@@ -83,7 +84,7 @@ class EngineLoop:
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
         self._ended: list[Search] = []  # searches that the last step has ended, until their results are there
-        self._output = EngineOutput.none()  # what the server is told next
+        self._output = EngineOutput()  # what the server is told next
         self._must_answer = False
 
     def run(self) -> bool:
@@ -112,7 +113,7 @@ class EngineLoop:
         steps = len(output.stats.steps)
         news = output.ended or output.dropped or output.failed or output.committed or self._must_answer
         if news or steps > _MOST_STEPS or (idle and steps):
-            self._output, self._must_answer = EngineOutput.none(), False
+            self._output, self._must_answer = EngineOutput(), False
             self._server.put(output)
         if idle:
             self._at_work(False)

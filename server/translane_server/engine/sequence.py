@@ -1,12 +1,12 @@
 """What the engine is given, and what it gives back: sentences, their results, and measurements.
 
-The types are tuples, because millions of them are made and sent between processes.
+Most types are tuples, because millions of them are made and sent between processes.
 """
 
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, unpacked_options
@@ -143,16 +143,13 @@ class EngineInput(NamedTuple):
     answer: bool = False  # whether the worker must give an output, even an empty one: a sign of life
 
 
-class EngineOutput(NamedTuple):
+@dataclass(slots=True)
+class EngineOutput:
     """What a worker has done since its last output. Sequences are identified by their numbers."""
 
-    ended: list[tuple[int, SentenceResult]]  # sequences that are decoded, with their results
-    dropped: list[int]  # cancelled sequences, whose rows are free
-    committed: list[tuple[int, CommittedTokens]]  # streamed sequences with their new committed tokens, in order
-    stats: StepStats
-    failed: list[int]  # sequences whose step has failed. Their rows are free.
-
-    @classmethod
-    def none(cls) -> EngineOutput:
-        """Nothing yet."""
-        return cls([], [], [], StepStats([], [], [], [], []), [])
+    ended: list[tuple[int, SentenceResult]] = field(default_factory=list)  # sequences with their results
+    dropped: list[int] = field(default_factory=list)  # cancelled sequences, whose rows are free
+    # streamed sequences with their new committed tokens, in order
+    committed: list[tuple[int, CommittedTokens]] = field(default_factory=list)
+    stats: StepStats = field(default_factory=lambda: StepStats([], [], [], [], []))
+    failed: list[int] = field(default_factory=list)  # sequences whose step has failed. Their rows are free.

@@ -58,16 +58,6 @@ class Choice:
             raise several_models(found)
         raise no_model_for(source_language, target_language, self._models)
 
-    def route(self, name: str, source_language: str, target_language: str) -> ServedModel | ThroughPivot:
-        """Return `model`, or two models for a language pair that no model has. Raises the same."""
-        try:
-            return self.model(name, source_language, target_language)
-        except ModelNotFoundError:
-            pivot = None if name else self.pivot(source_language, target_language)
-            if pivot is None:
-                raise
-            return pivot
-
     def source_languages(self, name: str, target_language: str) -> Sequence[str]:
         """Return the languages that can be translated to `target_language`, for a request whose source is ``auto``.
 

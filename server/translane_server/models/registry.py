@@ -22,8 +22,9 @@ from translane_server.observation.logs import data
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import Named
-from translane_server.translation.several_models import ByLanguage, ThroughPivot
+from translane_server.translation.several_models import ByLanguage
 from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translator import Translates
 
 # How often models are checked for disuse: so many times in the time after which they are unloaded.
 _CHECKS = 10
@@ -65,7 +66,7 @@ class Registry:
         self.choice = Choice({})  # finds the model of a request. After each change of the models it is another one
         self._by_language = ByLanguage(
             lambda name, target: self.choice.source_languages(name, target),
-            lambda name, source, target: self.choice.route(name, source, target),
+            self.translator,
             self.pool,
             self.most_texts,
         )
@@ -132,7 +133,7 @@ class Registry:
 
     # Requests
 
-    def translator(self, request: Named) -> ServedModel | ThroughPivot | ByLanguage:
+    def translator(self, request: Named) -> Translates:
         """Return what translates a request: a model, two models for a pair that no model has, or what finds languages.
 
         The lengths of the names must be checked before; see `check_names`.
@@ -141,9 +142,16 @@ class Registry:
             ModelNotFoundError: no model has the name, and no one or two models have the language pair.
             InvalidRequestError: several models have the language pair.
         """
-        if request.source_language and is_auto(request.source_language):
+        choice, source, target = self.choice, request.source_language, request.target_language
+        if source and is_auto(source):
             return self._by_language
-        return self.choice.route(request.model, request.source_language, request.target_language)
+        try:
+            return choice.model(request.model, source, target)
+        except ModelNotFoundError:
+            pivot = None if request.model else choice.pivot(source, target)
+            if pivot is None:
+                raise
+            return pivot
 
     async def find_language(self, request: TranslationRequest, caller: str) -> str:
         """Return the language of the one text of a request, among those that can be translated as it asks.

@@ -50,8 +50,8 @@ BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 Align = Callable[[int, int, Sequence[int]], FloatArray]
 """`Backend.align`."""
 
-Stops = Callable[[], bool]
-"""Whether the last step is the last one of several."""
+Stops = Callable[[], object]
+"""Tells whether the last step is the last one of several: a true value, or a false one."""
 
 
 def never() -> bool:

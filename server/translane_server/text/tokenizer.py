@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -116,25 +116,14 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 def tokenize(encode: Encode, texts: Sequence[str], budget: Budget) -> list[list[int]]:
     """Return the tokens of each text. The budget is checked before each part."""
-    encoded = []
-    for part in _parts(texts):
+    encoded: list[list[int]] = []
+    while (start := len(encoded)) < len(texts):
+        end, characters = start + 1, len(texts[start])
+        while end < len(texts) and (characters := characters + len(texts[end])) <= _PART:
+            end += 1
         budget.check()
-        encoded += encode(part)
+        encoded += encode(texts[start:end])
     return encoded
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts, in order, in lists that are as long as may be."""
-    part: list[str] = []
-    characters = 0
-    for text in texts:
-        if part and characters + len(text) > _PART:
-            yield part
-            part, characters = [], 0
-        part.append(text)
-        characters += len(text)
-    if part:
-        yield part
 
 
 @dataclass(frozen=True)

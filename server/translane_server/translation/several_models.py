@@ -60,10 +60,6 @@ _Result = TypeVar("_Result")
 class Step(Translates, Protocol):
     """Translates with one model."""
 
-    @property
-    def metrics(self) -> Sequence[ModelMetrics]:
-        """Where its requests are counted."""
-
     async def check(self, request: TranslationRequest, ticket: Ticket = FREE) -> None:
         """Refuse a request whose options are wrong, or for which the model's queue has no room.
 
@@ -184,21 +180,21 @@ class ByLanguage:
     """Finds the language of each text, and translates the texts of each language as a request of its own.
 
     What finds languages is loaded at its first use. `candidates` are the languages that can be translated, by a
-    request's model and target language; `route` returns what translates a request, by model, source and target.
+    request's model and target language; `translator` returns what translates a request whose languages are known.
     """
 
     name = ""
-    metrics: Sequence[ModelMetrics] = ()  # those of the models that are found
+    metrics: Sequence[ModelMetrics] = ()
 
     def __init__(
         self,
         candidates: Callable[[str, str], Sequence[str]],
-        route: Callable[[str, str, str], Step | ThroughPivot],
+        translator: Callable[[TranslationRequest], Translates],
         pool: TokenizerPool,
         most_texts: int,
     ) -> None:
         self._candidates = candidates
-        self._route = route
+        self._translator = translator
         self._pool = pool
         self._most_texts = most_texts
         self._identifier: LanguageIdentifier | None = None
@@ -238,10 +234,11 @@ class ByLanguage:
         """See `Translates`."""
         started = time.perf_counter()
         (language,) = await self.find(request, ticket.caller)
-        translator = self._routed(request, language)
+        request = replace(request, source_language=language)
+        translator = self._translator(request)
         ticket.note(model=translator.name)
         ticket.count_in(translator.metrics)
-        async with aclosing(translator.stream(replace(request, source_language=language), ticket)) as deltas:
+        async with aclosing(translator.stream(request, ticket)) as deltas:
             async for delta in deltas:
                 end = delta.translation
                 if end and end.timing:
@@ -259,15 +256,12 @@ class ByLanguage:
         texts = [request.texts[number] for number in numbers]
         part = replace(request, texts=texts, source_language=language)
         try:
-            translator = self._routed(request, language)
+            translator = self._translator(part)
             ticket.count_in(translator.metrics)
             return await translator.translate(part, ticket)
         except InvalidRequestError as error:  # the caller has other numbers for the texts
             renamed = [FieldViolation(_renumbered(each.field, numbers), each.description) for each in error.violations]
             raise InvalidRequestError(*renamed) from None
-
-    def _routed(self, request: TranslationRequest, language: str) -> Step | ThroughPivot:
-        return self._route(request.model, language, request.target_language)
 
     async def find(self, request: TranslationRequest, caller: str) -> list[str]:
         """Return the language of each text, among those that can be translated to the request's target language.

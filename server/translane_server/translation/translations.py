@@ -25,6 +25,8 @@ _ENDED, _CUT_OFF = FinishReason.END_OF_SENTENCE, FinishReason.MAX_LENGTH
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
+_Tokens = decoded.Hypothesis | CommittedTokens
+
 # The number of a hypothesis, and the combination of hypotheses before it.
 _Chain = tuple[int, "_Chain | None"]
 
@@ -101,7 +103,7 @@ def _hypothesis(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
     options, tokenizer = plan.options, plan.pair.tokenizer
     replaced: Sequence[Mapping[int, str]] = ()
     if options.replace_unknowns or plan.stand_ins:
-        replaced = [_replaced(plan, segment, CommittedTokens(hypothesis.token_ids, hypothesis.alignment))]
+        replaced = [_replaced(plan, segment, hypothesis)]
     (text,) = tokenizer.decode([hypothesis.token_ids], replaced)
     if segment.marked is not None:
         text = _with_marks(plan, segment, hypothesis, text)
@@ -135,7 +137,7 @@ def _with_marks(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
     assert segment.marked is not None
     if not segment.marked.marks:
         return segment.escape(text)
-    parts = surfaces(plan, segment, CommittedTokens(hypothesis.token_ids, hypothesis.alignment))
+    parts = surfaces(plan, segment, hypothesis)
     of_source = source_surfaces(plan, segment) if hypothesis.alignment else ()
     target = aligned_text(text, parts, segment.text, of_source, hypothesis.alignment)
     if segment.stand_ins:
@@ -144,7 +146,7 @@ def _with_marks(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
     return place(segment.marked, target, spaced=spaces_words(plan.target_language), escape=segment.escape)
 
 
-def surfaces(plan: RequestPlan, segment: Segment, tokens: CommittedTokens, before: Container[int] = ()) -> list[bytes]:
+def surfaces(plan: RequestPlan, segment: Segment, tokens: _Tokens, before: Container[int] = ()) -> list[bytes]:
     """Return what each of `tokens` adds to the text of a translation of `segment`, as UTF-8.
 
     `before` has the tokens that the translation has before these.
@@ -157,9 +159,7 @@ def surfaces(plan: RequestPlan, segment: Segment, tokens: CommittedTokens, befor
     return parts
 
 
-def _replaced(
-    plan: RequestPlan, segment: Segment, tokens: CommittedTokens, before: Container[int] = ()
-) -> dict[int, str]:
+def _replaced(plan: RequestPlan, segment: Segment, tokens: _Tokens, before: Container[int] = ()) -> dict[int, str]:
     """Return what is written in the place of tokens, by their positions: of unknown ones, and of stand-ins.
 
     What a stand-in stands for is written once. A stand-in that comes again, or that the source has not, is left out.

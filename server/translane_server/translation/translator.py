@@ -74,6 +74,10 @@ class Translates(Protocol):
     def name(self) -> str:
         """The name of the model, or the names of both; empty if the texts decide."""
 
+    @property
+    def metrics(self) -> Sequence[ModelMetrics]:
+        """Where its requests are counted; empty if the texts decide."""
+
     async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
         """Translate texts. RequestError: the request is refused, or decoding fails."""
 
@@ -279,7 +283,7 @@ class Translator:
         if self.cache:
             ticket.note(cached_texts=cached)
         seconds = self._clock() - times[0]
-        self._metrics.generated_tokens.inc(generated)
+        self._metrics.generated_tokens.value += generated
         ticket.note(generated_tokens=generated)
         if ticket.trace:
             self._trace(ticket.trace, times, sentences, results)

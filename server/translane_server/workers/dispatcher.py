@@ -373,10 +373,7 @@ class Dispatcher:
         """Send a sequence to the worker with the fewest rows. Return whether it has room."""
         goes_first = self._lone_rows and self._goes_first(sequence, workers)
         worker = self._first if goes_first else min(workers, key=_rows, default=None)
-        if worker is None or not worker.has_room_for(sequence):
-            return False
-        worker.send(sequence)
-        return True
+        return worker is not None and worker.take(sequence)
 
     def _goes_first(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
         """Whether the first worker decodes a sequence together with the few that it has."""
@@ -422,7 +419,7 @@ class Dispatcher:
         if self._alone:
             kept = kept or self._worker_to_keep(responsive)
             if kept and not kept.sequences and kept in responsive:
-                kept.send(self._next_alone())
+                kept.take(self._next_alone())
         elif kept and not kept.sequences:
             kept = None
         self._kept = kept

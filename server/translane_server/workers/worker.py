@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from translane_server.core.errors import StartupError
-from translane_server.engine.sequence import EngineOutput, Sequence
+from translane_server.engine.sequence import EngineOutput
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.inflight import AcceptedSequence
 
@@ -123,20 +123,18 @@ class Worker:
 
     # Load
 
-    def has_room_for(self, sequence: Sequence) -> bool:
-        """Whether to send a sequence to the worker.
+    def take(self, sequence: AcceptedSequence) -> bool:
+        """Let the worker decode a sequence, if it has room. Return whether it has.
 
         The sequences of a worker may take twice the rows that it has. The waiting ones are encoded together, before
         rows are free, and then fill free rows at once. Sequences of much work do not wait here in numbers. After a life
         without results the next one begins with few sequences, among which the one at fault is found soon.
         """
-        if self.rows + sequence.sentence.options.rows > 2 * self.capacity or len(self.sequences) >= self._most:
-            return False
-        return not self.waiting or self._waiting_cost + sequence.cost() <= _WAITING_TOKENS * self.capacity
-
-    def send(self, sequence: AcceptedSequence) -> None:
-        """Let the worker decode a sequence."""
         number, rows = sequence.number, sequence.sentence.options.rows
+        if self.rows + rows > 2 * self.capacity or len(self.sequences) >= self._most:
+            return False
+        if self.waiting and self._waiting_cost + sequence.cost() > _WAITING_TOKENS * self.capacity:
+            return False
         self.sequences[number] = sequence
         self._newer.append(number)
         self.rows += rows
@@ -146,6 +144,7 @@ class Worker:
         else:
             self.active_rows += rows
         self.connection.submit(sequence)
+        return True
 
     def cancel(self, number: int) -> None:
         """Let the worker drop the sequence of this number, if it has it. An output has it in any case."""

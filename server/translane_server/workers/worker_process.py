@@ -20,6 +20,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from translane_server.core.errors import StartupError
@@ -72,8 +73,9 @@ class SocketLink:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._arrivals = select.poll()  # poll costs less than a read without data
-        self._arrivals.register(connection, select.POLLIN)
+        arrivals = select.poll()  # poll costs less than a read without data
+        arrivals.register(connection, select.POLLIN)
+        self.has_arrivals = partial(arrivals.poll, 0)  # asked after every step
         self._frames = Frames()
 
     def receive(self) -> list[Any]:
@@ -89,9 +91,6 @@ class SocketLink:
         if not data:
             raise ServerGoneError
         return self._frames.feed(data)
-
-    def has_arrivals(self) -> bool:
-        return bool(self._arrivals.poll(0))
 
     def inputs(self, *, wait: bool) -> list[EngineInput]:
         return [unpack_input(each) for each in self.receive()] if wait or self.has_arrivals() else []

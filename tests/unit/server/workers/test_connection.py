@@ -202,7 +202,7 @@ async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(ba
     replica.submit(sequence(1))
     replica.cancel(1)
     replica.submit(sequence(2))
-    host.connection.sendall(framed(pack_output(EngineOutput.none())))
+    host.connection.sendall(framed(pack_output(EngineOutput())))
     messages = await asyncio.to_thread(host.messages, 2)
     sent = [([each[0] for each in sequences], cancelled) for sequences, cancelled, _ in messages]
     assert sent == [([1, 2], [1]), ([8, 9], [])]
@@ -227,6 +227,6 @@ async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop()
     await replica.start(send_one_more, never)
     await asyncio.to_thread(host.messages, 1)  # the setup
     host.connection.setblocking(False)
-    host.connection.sendall(framed(pack_output(EngineOutput.none())))
+    host.connection.sendall(framed(pack_output(EngineOutput())))
     assert await sent
     await replica.stop()

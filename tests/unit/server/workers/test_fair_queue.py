@@ -183,8 +183,7 @@ def accepted(number, *, length=4, **options):
 def filled(worker, make):
     """Send as many sequences as there is room for, and return how many."""
     number = 0
-    while worker.has_room_for(make(number)):
-        worker.send(make(number))
+    while worker.take(make(number)):
         number += 1
     return number
 
@@ -206,16 +205,16 @@ def test_one_sentence_of_much_work_waits():
     assert (worker.active_rows, len(worker.waiting)) == (8, 1)
     worker.remove(0)
     assert (worker.active_rows, len(worker.waiting)) == (8, 0)
-    assert worker.has_room_for(accepted(3, beam_size=4, min_length=250))
+    assert worker.take(accepted(3, beam_size=4, min_length=250))
 
 
 def test_a_short_sentence_has_room_behind_one_of_little_work():
     worker = started()
     for number in range(2):
-        worker.send(accepted(number, beam_size=4, min_length=250))
-    worker.send(accepted(2, beam_size=2))
-    assert worker.has_room_for(accepted(3))
-    assert not worker.has_room_for(accepted(3, beam_size=4, min_length=250))
+        assert worker.take(accepted(number, beam_size=4, min_length=250))
+    assert worker.take(accepted(2, beam_size=2))
+    assert not worker.take(accepted(3, beam_size=4, min_length=250))
+    assert worker.take(accepted(3))
 
 
 def test_nothing_is_left_of_sentences_that_have_gone():
@@ -223,9 +222,7 @@ def test_nothing_is_left_of_sentences_that_have_gone():
     numbers = iter(range(10_000))
     for _ in range(2000):
         each = accepted(next(numbers), beam_size=pick.choice([1, 2, 4]), min_length=pick.choice([0, 100, 250]))
-        if worker.has_room_for(each):
-            worker.send(each)
-        elif worker.sequences:
+        if not worker.take(each) and worker.sequences:
             worker.remove(pick.choice([*worker.sequences]))
     while worker.sequences:
         worker.remove(pick.choice([*worker.sequences]))

@@ -67,7 +67,7 @@ def test_outputs():
     found = unpack_output(through(pack_output(output), cut=7))
     assert found == output
     assert isinstance(found.ended[0][1].hypotheses[0].alignment[0], AlignedToken)
-    nothing = EngineOutput.none()
+    nothing = EngineOutput()
     assert unpack_output(through(pack_output(nothing))) == nothing
 
 
@@ -87,7 +87,7 @@ def test_messages_are_whole_and_in_order_however_they_are_cut(seed):
 
 
 INPUT = EngineInput([Sequence(4, 0, 1.5, False, Sentence([7, 3], DecodingOptions(9)))], [4, 9])
-NOTHING = EngineOutput.none()
+NOTHING = EngineOutput()
 
 
 @pytest.fixture

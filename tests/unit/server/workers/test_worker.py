@@ -119,9 +119,9 @@ async def test_news_of_a_former_life_do_not_count(listener):
     await worker.start(listener)
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
-    worker.received(lives[0], EngineOutput.none())
+    worker.received(lives[0], EngineOutput())
     worker.broken(lives[0])
-    output = EngineOutput.none()._replace(dropped=[7])
+    output = EngineOutput(dropped=[7])
     worker.received(lives[1], output)
     assert listener.news == ["lost", "returned", output]
     await worker.stop()
@@ -184,7 +184,7 @@ async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(
     await lose(5, after=30)
     assert listener.news.count("failing") == 3
     ended: list[Any] = [(1, None)]
-    worker.received(lives[-1], EngineOutput.none()._replace(ended=ended))
+    worker.received(lives[-1], EngineOutput(ended=ended))
     await lose(3, after=0)
     assert listener.news.count("failing") == 3
     assert len(losses) == 28
@@ -230,7 +230,7 @@ async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answer
     assert worker.is_responsive
     lives[0].answers = False
     await until(lambda: not worker.is_responsive)
-    worker.received(lives[0], EngineOutput.none())
+    worker.received(lives[0], EngineOutput())
     assert worker.is_responsive
     lives[0].answers = True
     lives[0].heard += 1
@@ -343,7 +343,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
             lives[-1].end()
         elif event == "result":
             ended: list[Any] = [(1, None)] if pick.random() < 0.5 else []
-            worker.received(lives[-1], EngineOutput.none()._replace(ended=ended))
+            worker.received(lives[-1], EngineOutput(ended=ended))
         elif event == "former life":
             worker.broken(pick.choice(lives[:-1] or [Life()]))
         else:
