@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
-from translane_export.graphs.head_padding import padded_config
+from translane_export.core.tokenizer_files import special_ids
 from translane_export.graphs.numerics import Numerics
+from translane_export.graphs.signatures import architecture
 from translane_export.model import Transformer, TransformerConfig
 from translane_server.bundle.manifest import (
     Alignment,
-    Architecture,
     DecodingDefaults,
     FileEntry,
     Graphs,
@@ -23,7 +23,6 @@ from translane_server.bundle.manifest import (
     ModelLimits,
     Provenance,
     SearchDefaults,
-    SpecialIds,
 )
 from translane_server.bundle.shortlist import SHORTLIST_FILE
 from translane_server.core.terminal import printable
@@ -46,15 +45,35 @@ def build_manifest(
     Raises:
         ExportError: a setting asks for more than the model can take, or something does not fit in a manifest.
     """
+    config, training = checkpoint.config, checkpoint.metadata
+    limits = choose_limits(settings, config)
     try:
-        return _build(
-            settings,
-            checkpoint,
-            model,
-            family=family,
-            numerics=numerics,
+        return Manifest(
+            name=_name(settings, checkpoint),
+            version=settings.model_version,
+            source_languages=checkpoint.languages.source,
+            target_languages=checkpoint.languages.target,
+            language_templates=checkpoint.languages.templates,
+            architecture=architecture(config, family, sum(parameter.numel() for parameter in model.parameters())),
+            precision=numerics.precision,
+            weight_storage=numerics.storage,
+            special_ids=special_ids(config),
+            limits=limits,
+            decoding_defaults=_decoding_defaults(settings, limits),
+            tokenizer=checkpoint.tokenizer.entry,
             graphs=graphs,
             alignment=alignment,
+            stand_ins=tuple(checkpoint.tokenizer.load(config, checkpoint.languages).stand_ins(STAND_INS).values()),
+            shortlist=SHORTLIST_FILE if graphs.shortlist else None,
+            license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
+            provenance=Provenance(
+                checkpoint=checkpoint.name or settings.checkpoint.resolve().name,
+                attribution=settings.attribution,
+                training=training,
+                model=config.to_dict(),
+                exporter={"translane": version("translane"), "torch": torch.__version__},
+            ),
+            parity=None,
             files=files,
         )
     except ValidationError as error:
@@ -63,68 +82,6 @@ def build_manifest(
         raise ExportError(
             f"the bundle's manifest would be wrong: {': '.join(filter(None, [where, problem['msg']]))}"
         ) from None
-
-
-def _build(
-    settings: ExportSettings,
-    checkpoint: Checkpoint,
-    model: Transformer,
-    *,
-    family: str,
-    numerics: Numerics,
-    graphs: Graphs,
-    alignment: Alignment | None,
-    files: dict[str, FileEntry],
-) -> Manifest:
-    config, training = checkpoint.config, checkpoint.metadata
-    limits = choose_limits(settings, config)
-    return Manifest(
-        name=_name(settings, checkpoint),
-        version=settings.model_version,
-        source_languages=checkpoint.languages.source,
-        target_languages=checkpoint.languages.target,
-        language_templates=checkpoint.languages.templates,
-        architecture=Architecture(
-            family=family,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            d_model=config.d_model,
-            heads=config.heads,
-            head_size=padded_config(config).head_dim,
-            kv_heads=config.kv_heads,
-            decoder_unit=config.decoder_unit,
-            ffn_size=config.ffn_size,
-            source_vocab_size=config.source_vocab_size,
-            target_vocab_size=config.target_vocab_size,
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-        ),
-        precision=numerics.precision,
-        weight_storage=numerics.storage,
-        special_ids=SpecialIds(
-            pad=config.pad_id,
-            unk=config.unk_id,
-            bos=config.bos_id,
-            eos=config.eos_id,
-            decoder_start=config.start_id,
-        ),
-        limits=limits,
-        decoding_defaults=_decoding_defaults(settings, limits),
-        tokenizer=checkpoint.tokenizer.entry,
-        graphs=graphs,
-        alignment=alignment,
-        stand_ins=tuple(checkpoint.tokenizer.load(config, checkpoint.languages).stand_ins(STAND_INS).values()),
-        shortlist=SHORTLIST_FILE if graphs.shortlist else None,
-        license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
-        provenance=Provenance(
-            checkpoint=checkpoint.name or settings.checkpoint.resolve().name,
-            attribution=settings.attribution,
-            training=training,
-            model=config.to_dict(),
-            exporter={"translane": version("translane"), "torch": torch.__version__},
-        ),
-        parity=None,
-        files=files,
-    )
 
 
 def _decoding_defaults(settings: ExportSettings, limits: ModelLimits) -> DecodingDefaults:

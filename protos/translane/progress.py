@@ -19,13 +19,13 @@ class Progress:
     Attributes:
         total: How much there is to do in all; None where that is not known.
         count: How many of `what` are done.
+        note: Ends the bar, and each line.
 
     Args:
         what: What is counted.
         done: How many of them were done before.
         stream: Is drawn on if it is a terminal.
         say: Takes lines where `stream` is none; without it, nothing is said there.
-        note: Ends each line.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Progress:
         say: Callable[[str], None] | None = None,
         note: str = "",
     ) -> None:
-        self.total, self.count = total, done
-        self._what, self._note = what, note
+        self.total, self.count, self.note = total, done, note
+        self._what = what
         self._stream, self._say = (stream if is_terminal(stream) else None), say
         self._size: float = done
         self._before = done
@@ -86,7 +86,7 @@ class Progress:
     def _line(self, now: float) -> str:
         of = f" of {self.total:,}" if self.total is not None and not self._is_measured else ""
         parts = [f"{self.count:,}{of} {self._what}", f"{self._rate(now):,.0f} a second", self._left(now)]
-        return ", ".join(filter(None, parts)) + self._note
+        return ", ".join(filter(None, parts)) + self.note
 
     def _draw(self, stream: TextIO, now: float, end: str = "") -> None:
         self._told, self._is_drawn = now, True
@@ -96,7 +96,7 @@ class Progress:
             filled = int(share * _WIDTH)
             parts.append(f"{share:4.0%} [{'#' * filled}{' ' * (_WIDTH - filled)}]")
             parts += filter(None, [self._left(now)])
-        self._write(stream, "\r" + "  ".join(parts) + "\x1b[K" + end)
+        self._write(stream, "\r" + "  ".join(parts) + self.note + "\x1b[K" + end)
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:

@@ -39,11 +39,7 @@ class TokenizerFiles:
         Raises:
             ExportError: its files are not what they should be, or do not fit the model.
         """
-        start = config.start_id
-        special = SpecialIds(
-            pad=config.pad_id, unk=config.unk_id, bos=config.bos_id, eos=config.eos_id, decoder_start=start
-        )
-        ids = ModelIds(special, config.source_vocab_size, config.target_vocab_size, languages.templates)
+        ids = ModelIds(special_ids(config), config.source_vocab_size, config.target_vocab_size, languages.templates)
         try:
             return make_tokenizer(self.entry, ids, self.read)
         except ValueError as error:
@@ -65,6 +61,13 @@ class TokenizerFiles:
                 (folder / name).write_bytes(content)
             else:
                 shutil.copyfile(content, folder / name)
+
+
+def special_ids(config: TransformerConfig) -> SpecialIds:
+    """Return the special ids of a model as the manifest has them."""
+    return SpecialIds(
+        pad=config.pad_id, unk=config.unk_id, bos=config.bos_id, eos=config.eos_id, decoder_start=config.start_id
+    )
 
 
 def sentencepiece_files(source: Path, target: Path) -> TokenizerFiles:

@@ -1,8 +1,8 @@
 """The operators of a graph's CUDA form: what `onnx_ops` computes, in fewer kernels and none that the host waits for.
 
 On a GPU every node is a launch, and a number that the host needs in the middle of a graph is a wait. Each function
-emits nodes that have a kernel for float16 and bfloat16 on CUDA, and one on the CPU, where an export is verified; run
-eagerly, it computes the same in PyTorch. Shapes as in `onnx_ops`.
+emits nodes that have a kernel for float16 and bfloat16 on CUDA, and one on the CPU, where an export is verified. They
+are captured, and never run in PyTorch. Shapes as in `onnx_ops`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def self_attention(packed: nn.Linear, x: Tensor, lengths: Tensor, form: HeadForm
     """
     rows, size, _ = x.shape
     flat = x.flatten(0, 1)
-    if bias is None and form.is_plain and torch.onnx.is_in_onnx_export():
+    if bias is None and form.is_plain:
         attributes: dict[str, Any] = {"num_heads": form.heads}
         if form.unusual_scale is not None:
             attributes["scale"] = form.unusual_scale
@@ -46,8 +46,6 @@ def self_attention(packed: nn.Linear, x: Tensor, lengths: Tensor, form: HeadForm
 
 def grouped_self_attention(qkv: Tensor, lengths: Tensor, form: HeadForm, bias: Tensor | None) -> Tensor:
     """Do the same from what is projected already, qkv [B, T, (H + 2·G)·D], by GroupQueryAttention."""
-    if not torch.onnx.is_in_onnx_export():
-        return onnx_ops.packed_self_attention(qkv, lengths, form, bias).context
     rows, size, _ = qkv.shape
     if bias is None:
         bias = torch.zeros((1, 1, size, size), dtype=qkv.dtype)
@@ -82,7 +80,7 @@ def weights_of_step(query: Tensor, keys: Tensor, lengths: Tensor, form: HeadForm
 
 def add_and_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
     """Return norm(x + bias + residual) and x + bias + residual: all [B, M], but for the bias [M]."""
-    if isinstance(norm, BatchNorm) or not torch.onnx.is_in_onnx_export():
+    if isinstance(norm, BatchNorm):
         return onnx_ops.add_and_norm(x if bias is None else x + bias, residual, norm)
     inputs: tuple[Tensor | None, ...] = (x, residual, *norm.parameters())
     operator = "SkipSimplifiedLayerNormalization" if isinstance(norm, nn.RMSNorm) else "SkipLayerNormalization"
@@ -121,8 +119,6 @@ def best_id(logits: Tensor) -> Tensor:
     The best of each block, and of these the best: two searches, where one through all of the vocabulary takes longer.
     """
     one = torch.tensor([1])
-    if not torch.onnx.is_in_onnx_export():
-        return candidates.best_ids(logits, one)
     if logits.dtype == torch.bfloat16:
         logits = logits.float()  # TopK has no kernel for bfloat16
     rows, vocabulary = logits.shape
@@ -140,7 +136,7 @@ def best_ids(logits: Tensor, count: Tensor, num_blocks: Tensor | None) -> Tensor
 
     ``num_blocks`` [1] is the lesser of ``count`` and the number of blocks, where there are blocks.
     """
-    if num_blocks is None or not torch.onnx.is_in_onnx_export():
+    if num_blocks is None:
         return candidates.best_ids(logits, count)
     vocabulary = logits.shape[1]
     blocks = candidates.vocabulary_blocks(vocabulary)
@@ -175,13 +171,8 @@ def _weights(
     """
     keys = for_each_head(keys, form.sharing)
     capacity = keys.shape[2]
-    if torch.onnx.is_in_onnx_export():
-        shape = (*queries.shape[:3], capacity)
-        scores = emit(
-            "com.microsoft::FusedMatMul", (queries, keys), keys.dtype, shape, {"transB": 1, "alpha": form.scale}
-        )
-    else:
-        scores = form.scale * queries @ keys.transpose(2, 3)
+    shape, scaled = (*queries.shape[:3], capacity), {"transB": 1, "alpha": form.scale}
+    scores = emit("com.microsoft::FusedMatMul", (queries, keys), keys.dtype, shape, scaled)
     if bias is not None:
         scores = scores + bias
     scores = scores.float()
@@ -194,8 +185,6 @@ def _weights(
 
 def _activated(layer: nn.Linear, activation: Activation, x: Tensor) -> Tensor:
     """Return activation(x W + b), the bias in one kernel with the activation where there is one for both."""
-    if not torch.onnx.is_in_onnx_export():
-        return ACTIVATIONS[activation](layer(x))
     bias = bias_of(layer)
     match activation:
         case "silu":

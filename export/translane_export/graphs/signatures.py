@@ -1,4 +1,4 @@
-"""Inputs and outputs of the graphs: names, types and shapes, as manifests have them; docs/export.md explains them."""
+"""Sizes of a model, and inputs and outputs of its graphs, as manifests have them; docs/export.md explains them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from translane_export.core.settings import Format
 from translane_export.graphs.head_padding import padded_config
 from translane_export.model import TransformerConfig
-from translane_server.bundle.manifest import Graph, GraphTensor
+from translane_server.bundle.manifest import Architecture, Graph, Graphs, GraphTensor
 
 WITH_LOG_PROBS = "with_log_probs"
 NUM_BLOCKS = "num_blocks"
@@ -22,6 +23,24 @@ _TYPE_NAMES = {
 }
 
 
+def architecture(config: TransformerConfig, family: str, parameters: int) -> Architecture:
+    """Return what the manifest says of the sizes of a model."""
+    return Architecture(
+        family=family,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        d_model=config.d_model,
+        heads=config.heads,
+        head_size=padded_config(config).head_dim,
+        kv_heads=config.kv_heads,
+        decoder_unit=config.decoder_unit,
+        ffn_size=config.ffn_size,
+        source_vocab_size=config.source_vocab_size,
+        target_vocab_size=config.target_vocab_size,
+        parameters=parameters,
+    )
+
+
 def own_caches(config: TransformerConfig, capacity: Any) -> tuple[int, tuple[int, Any, int]]:
     """Return how many caches of earlier tokens a step has, and the shape of a row in each.
 
@@ -31,6 +50,39 @@ def own_caches(config: TransformerConfig, capacity: Any) -> tuple[int, tuple[int
     if config.decoder_unit == "ssru":
         return config.decoder_layers, (1, 2, config.d_model)
     return 2 * config.decoder_layers, _block(config, capacity)
+
+
+def bundle_signatures(
+    config: TransformerConfig,
+    dtype: torch.dtype,
+    *,
+    cross_dtype: torch.dtype | None = None,
+    form: Format = "onnx",
+    for_cuda: bool = False,
+    vocabulary_blocks: int | None = None,
+    alignment: bool = False,
+    shortlist: bool = False,
+) -> Graphs:
+    """Return the signatures of all graphs of a bundle that computes in `dtype`; see `decoder_signature`."""
+    ending = "onnx" if form == "onnx" else "pt"
+    cross_dtype = cross_dtype or dtype
+    step: dict[str, Any] = {"cross_dtype": cross_dtype, "alignment_query": alignment}
+    return Graphs(
+        encoder=encoder_signature(config, cross_dtype, f"encoder.{ending}"),
+        decoder=decoder_signature(
+            config,
+            dtype,
+            f"decoder.{ending}",
+            **step,
+            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
+            log_probs_on_request=form == "onnx" and not for_cuda,
+            takes_blocks=vocabulary_blocks is not None,
+        ),
+        greedy=greedy_signature(config, dtype, "greedy.onnx") if for_cuda else None,
+        alignment=alignment_signature(config, dtype, "alignment.onnx", cross_dtype=cross_dtype) if alignment else None,
+        vocabulary_blocks=vocabulary_blocks,
+        shortlist=shortlist_signature(config, dtype, "shortlist.onnx", **step) if shortlist else None,
+    )
 
 
 def encoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:

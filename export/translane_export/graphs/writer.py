@@ -23,18 +23,11 @@ from translane_export.graphs.onnx_export import (
     export_shortlist,
 )
 from translane_export.graphs.shared_weights import share_weights
-from translane_export.graphs.signatures import (
-    alignment_signature,
-    decoder_signature,
-    encoder_signature,
-    greedy_signature,
-    shortlist_signature,
-)
+from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import Transformer
 from translane_server.bundle.manifest import Alignment, Graphs
 
 WEIGHTS = "weights.bin"
-SHORTLIST_GRAPH = "shortlist.onnx"
 
 
 def write_graphs(
@@ -60,24 +53,14 @@ def write_graphs(
     for_cuda = numerics.for_cuda and form == "onnx"
     encoder = EncoderGraph(model, for_cuda=for_cuda)
     decoder = DecoderGraph(model, alignment.layer if alignment else None, for_cuda=for_cuda)
-    names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
-    graphs = Graphs(
-        encoder=encoder_signature(config, numerics.dtype, names[0]),
-        decoder=decoder_signature(
-            config,
-            numerics.dtype,
-            names[1],
-            alignment_query=alignment is not None,
-            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
-            log_probs_on_request=form == "onnx" and not for_cuda,
-            takes_blocks=decoder.vocabulary_blocks is not None,
-        ),
-        greedy=greedy_signature(config, numerics.dtype, "greedy.onnx") if for_cuda else None,
-        alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
+    graphs = bundle_signatures(
+        config,
+        numerics.dtype,
+        form=form,
+        for_cuda=for_cuda,
         vocabulary_blocks=decoder.vocabulary_blocks,
-        shortlist=shortlist_signature(config, numerics.dtype, SHORTLIST_GRAPH, alignment_query=alignment is not None)
-        if shortlist
-        else None,
+        alignment=alignment is not None,
+        shortlist=shortlist,
     )
     if form == "torchscript":
         log("tracing the encoder and the decoder step")

@@ -83,8 +83,6 @@ class _GraphQuantizer:
                 projection = next((user for user in weights if user.op_type == "Gemm"), None)
                 if projection is None:
                     self._replace_lookup(node)
-                elif isinstance(limits := self._ranges[_initializer(node, 0) or ""], FixedUnits):
-                    self._replace_projection_of_fixed_rows(node, projection, limits)
                 else:
                     self._replace_projection_of_rows(node, projection)
             elif node.op_type == "If":
@@ -113,16 +111,32 @@ class _GraphQuantizer:
             self._graph.remove(before, safe=True)  # units without negative ones do without
 
     def _replace_projection_of_rows(self, lookup: ir.Node, node: ir.Node) -> None:
-        """Replace a projection by the rows of a weight that a node looks up."""
+        """Replace a projection by the rows of a weight that a node looks up.
+
+        With fixed units it multiplies whole numbers as floats: 8 bits are exact only with stored weights.
+        """
         x, name, ids = node.inputs[0], _initializer(lookup, 0), lookup.inputs[1]
         assert x is not None
         assert name is not None
+        stored, of_weight = self._quantized_weight(name)
         units, scale, zero_point = self._quantized_input(node, x, self._ranges[name])
-        rows, scales = (ir.node("Gather", [table, ids]) for table in self._quantized_weight(name))
-        columns = ir.node("Transpose", rows.outputs, {"perm": [1, 0]})
-        inputs = [units, columns.outputs[0], scale, scales.outputs[0], zero_point]
-        product = ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")
-        replace_node(self._graph, node, [rows, scales, columns, product])
+        rows = ir.node("Gather", [stored, ids])
+        if isinstance(self._ranges[name], FixedUnits):
+            if _MOST_UNITS * int(np.abs(_array(stored).astype(np.int32)).sum(axis=1).max()) >= _EXACT:
+                raise ExportError(
+                    f"int8 with a shortlist: sums of products with {name} exceed what float32 holds exactly"
+                )
+            floats = [_as_floats(each) for each in (units, zero_point, rows.outputs[0])]
+            whole = ir.node("Sub", [each.outputs[0] for each in floats[:2]])
+            sums = ir.node("Gemm", [whole.outputs[0], floats[2].outputs[0]], {"transB": 1})
+            unit = ir.node("Mul", [scale, of_weight])
+            nodes = [*floats, whole, sums, unit, ir.node("Mul", [sums.outputs[0], unit.outputs[0]])]
+        else:
+            scales = ir.node("Gather", [of_weight, ids])
+            columns = ir.node("Transpose", rows.outputs, {"perm": [1, 0]})
+            inputs = [units, columns.outputs[0], scale, scales.outputs[0], zero_point]
+            nodes = [scales, columns, ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")]
+        replace_node(self._graph, node, [rows, *nodes])
         self._graph.remove(lookup, safe=True)
 
     def _replace_lookup(self, node: ir.Node) -> None:
@@ -130,7 +144,7 @@ class _GraphQuantizer:
         assert name is not None
         units, scales = self._quantized_weight(name)
         rows = ir.node("Gather", [units, ids])
-        floats = ir.node("Cast", [rows.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+        floats = _as_floats(rows.outputs[0])
         if isinstance(self._ranges.get(name), FixedUnits):
             replace_node(self._graph, node, [rows, floats, ir.node("Mul", [floats.outputs[0], scales])])
             return
@@ -139,26 +153,6 @@ class _GraphQuantizer:
         columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
         product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
-
-    def _replace_projection_of_fixed_rows(self, lookup: ir.Node, node: ir.Node, limits: FixedUnits) -> None:
-        """As `_replace_projection_of_rows`, in whole numbers as floats: 8 bits are exact only with stored weights."""
-        name, ids, x = _initializer(lookup, 0), lookup.inputs[1], node.inputs[0]
-        assert name is not None
-        assert x is not None
-        stored, of_weight = self._quantized_weight(name)
-        if _MOST_UNITS * int(np.abs(_array(stored).astype(np.int32)).sum(axis=1).max()) >= _EXACT:
-            raise ExportError(f"int8 with a shortlist: sums of products with {name} exceed what float32 holds exactly")
-        units, scale, zero_point = self._quantized_input(node, x, limits)
-        rows = ir.node("Gather", [stored, ids])
-        floats = [
-            ir.node("Cast", [each], {"to": int(ir.DataType.FLOAT)}) for each in (units, zero_point, *rows.outputs)
-        ]
-        whole = ir.node("Sub", [each.outputs[0] for each in floats[:2]])
-        sums = ir.node("Gemm", [whole.outputs[0], floats[2].outputs[0]], {"transB": 1})
-        unit = ir.node("Mul", [scale, of_weight])
-        product = ir.node("Mul", [sums.outputs[0], unit.outputs[0]])
-        replace_node(self._graph, node, [rows, *floats, whole, sums, unit, product])
-        self._graph.remove(lookup, safe=True)
 
     def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Limits) -> tuple[ir.Value, ...]:
         """Return `x` in units, their scale and zero point; projections of the same input share them."""
@@ -252,6 +246,10 @@ def drop_unused_initializers(graph: ir.Graph) -> None:
     unused = [name for name, value in graph.initializers.items() if not value.uses()]
     for name in unused:
         del graph.initializers[name]
+
+
+def _as_floats(value: ir.Value | None) -> ir.Node:
+    return ir.node("Cast", [value], {"to": int(ir.DataType.FLOAT)})
 
 
 def _float_array(value: ir.Value) -> npt.NDArray[np.float32]:

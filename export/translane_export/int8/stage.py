@@ -20,12 +20,7 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import STEP
 from translane_export.graphs.onnx_export import export_alignment
 from translane_export.graphs.shared_weights import share_weights
-from translane_export.graphs.signatures import (
-    alignment_signature,
-    decoder_signature,
-    encoder_signature,
-    shortlist_signature,
-)
+from translane_export.graphs.signatures import bundle_signatures
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
 from translane_export.int8.quantize import quantize_graph
@@ -155,23 +150,15 @@ def _quantize_keys_values(
     for step in steps:
         quantize_decoder(step, scales)
     floats, units = torch.float32, torch.int8
-    aligned = graphs.alignment and alignment_signature(config, floats, graphs.alignment.file, cross_dtype=units)
-    if alignment and aligned:
-        graph = AlignmentGraph(config, alignment.heads, float(scales[f"cross_key_{alignment.layer}"]))
-        ir.save(export_alignment(graph, config, floats, aligned, units), bundle.folder / aligned.file)
-    return Graphs(
-        encoder=encoder_signature(config, units, graphs.encoder.file),
-        decoder=decoder_signature(
-            config,
-            floats,
-            graphs.decoder.file,
-            cross_dtype=units,
-            alignment_query=alignment is not None,
-            log_probs_on_request=True,
-        ),
-        alignment=aligned,
-        shortlist=graphs.shortlist
-        and shortlist_signature(
-            config, floats, graphs.shortlist.file, cross_dtype=units, alignment_query=alignment is not None
-        ),
+    quantized = bundle_signatures(
+        config,
+        floats,
+        cross_dtype=units,
+        alignment=alignment is not None,
+        shortlist=graphs.shortlist is not None,
     )
+    if alignment and quantized.alignment:
+        graph = AlignmentGraph(config, alignment.heads, float(scales[f"cross_key_{alignment.layer}"]))
+        aligned = export_alignment(graph, config, floats, quantized.alignment, units)
+        ir.save(aligned, bundle.folder / quantized.alignment.file)
+    return quantized

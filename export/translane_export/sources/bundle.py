@@ -25,6 +25,7 @@ from translane_export.core.ranges import Limits, Ranges
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.graphs.head_padding import padded_config, unpad_heads
 from translane_export.graphs.self_attention import read_tables
+from translane_export.graphs.signatures import architecture
 from translane_export.int8.keys_values import dequantize_encoder
 from translane_export.int8.quantize import dequantize_graph
 from translane_export.model import Transformer, TransformerConfig
@@ -105,19 +106,7 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpo
 def _config(manifest: Manifest) -> TransformerConfig:
     """Return the configuration that the bundle was exported with."""
     config, sizes = TransformerConfig.from_dict(manifest.provenance.model), manifest.architecture
-    said = {
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "d_model": config.d_model,
-        "heads": config.heads,
-        "kv_heads": config.kv_heads,
-        "decoder_unit": config.decoder_unit,
-        "head_size": padded_config(config).head_dim,
-        "ffn_size": config.ffn_size,
-        "source_vocab_size": config.source_vocab_size,
-        "target_vocab_size": config.target_vocab_size,
-    }
-    for name, value in said.items():
+    for name, value in architecture(config, sizes.family, sizes.parameters):
         if getattr(sizes, name) != value:
             raise ValueError(f"provenance.model and architecture disagree about {name}")
     if config.max_positions < max(manifest.limits.source_tokens, manifest.limits.target_tokens):

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
+from translane.progress import Progress
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation
 from translane_export.train.settings import TrainSettings
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 HISTORY_FILE, EVENTS_FOLDER = "history.jsonl", "tensorboard"
-_TERMINAL_SECONDS, _LINE_SECONDS = 0.5, 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,17 +105,9 @@ class Log:
 
             # TensorBoard leaves out what older files say from the step `purge_step` on.
             self._events = SummaryWriter(str(output / EVENTS_FOLDER), purge_step=state.step + 1)
-        self._interactive = sys.stderr.isatty()
         self._max_steps = settings.max_steps
         self._first_step, self._first_seconds = state.step, limit.seconds
-        self._bar = tqdm(
-            total=self._max_steps or None,
-            initial=state.step,
-            unit="step",
-            dynamic_ncols=True,
-            disable=not self._interactive,
-        )
-        self._shown = _Window(limit.clock())
+        self._progress = Progress("steps", done=state.step, stream=sys.stderr, say=self._say)
         self.begin_window()
 
     def last_validation(self) -> ValidationRecord | None:
@@ -128,17 +118,15 @@ class Log:
     def expect(self, steps: int) -> None:
         """Say after how many updates the epochs asked for will be over."""
         self._max_steps = min(self._max_steps, steps) if self._max_steps else steps
-        self._bar.total = self._max_steps
 
     def update(self, update: Update) -> None:
         """Tell of an update, which the state counts already."""
         self._recorded.add(update)
-        self._shown.add(update)
-        now = self._limit.clock()
-        if now - self._shown.started >= (_TERMINAL_SECONDS if self._interactive else _LINE_SECONDS):
-            self._show(now)
-            self._shown = _Window(now)
-        self._bar.update()
+        window = self._recorded
+        rate = window.rate(self._limit.clock())
+        self._progress.total = self._last_step()
+        self._progress.note = f", loss {window.loss / window.tokens:.3f}, {rate:,.0f} tokens/s"
+        self._progress.add(1)
         if self._state.step % self._settings.log_every == 0:
             self.end_window()
 
@@ -176,6 +164,7 @@ class Log:
                 best_step=state.best_step,
             )
         )
+        self._progress.close(erase=True)
         self._say(
             f"step {state.step:,}, epoch {state.epoch + 1}, {state.seconds / 60:.1f} min: "
             f"valid BLEU {evaluation.bleu:.2f}, chrF {evaluation.chrf:.2f}"
@@ -184,7 +173,7 @@ class Log:
 
     def close(self) -> None:
         """Close the files, and leave the last state of the bar on the screen."""
-        self._bar.close()
+        self._progress.close()
         self._history.close()
         if self._events:
             self._events.close()
@@ -201,27 +190,15 @@ class Log:
             self._events.flush()
 
     def _say(self, text: str) -> None:
-        """Print a line, above the bar where there is one."""
-        tqdm.write(text, file=sys.stderr)
-        sys.stderr.flush()
+        print(text, file=sys.stderr, flush=True)
 
-    def _show(self, now: float) -> None:
-        window, left = self._shown, self._seconds_left()
-        time = "unknown time" if left is None else tqdm.format_interval(max(left, 0))
-        text = f"loss {window.loss / window.tokens:.3f}, {window.rate(now):,.0f} tokens/s, {time} left"
-        if self._interactive:
-            self._bar.set_postfix_str(text, refresh=False)
-        else:
-            self._say(f"step {self._state.step:,}: {text}")
-
-    def _seconds_left(self) -> float | None:
-        spent, estimates = self._limit.seconds - self._first_seconds, []
+    def _last_step(self) -> int | None:
+        """Return the step at which the nearest limit will be reached, as fast as steps have been."""
+        step, ends = self._state.step, [self._max_steps] if self._max_steps else []
         if self._limit.limit:
-            estimates.append(self._limit.limit - self._limit.seconds)
-        if self._max_steps:
-            done = self._state.step - self._first_step
-            estimates.append((self._max_steps - self._state.step) * spent / done)
-        return min(estimates, default=None)
+            spent = max(self._limit.seconds - self._first_seconds, 1e-9)
+            ends.append(step + round((self._limit.limit - self._limit.seconds) * (step - self._first_step) / spent))
+        return min(ends, default=None)
 
 
 def read_history(path: Path) -> list[Record]:
