@@ -35,28 +35,19 @@ def save_torchscript(encoder: EncoderGraph, decoder: DecoderGraph, config: Trans
             _trace(graph, example).save(str(folder / name))
 
 
-class TorchBackend:
-    """Runs an encoder and a decoder in PyTorch, on the CPU; see `translane_server.runtime.backend.Backend`.
-
-    The two are graphs, traced or as they are: their inputs and outputs are the same.
-    """
+class TorchScriptBackend:
+    """Runs the saved files of a folder in PyTorch, on the CPU; see `translane_server.runtime.backend.Backend`."""
 
     has_attention = False
     steps_at_once = 1
     stops_between_steps = True
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        decoder: nn.Module,
-        config: TransformerConfig,
-        *,
-        rows: int,
-        source_capacity: int,
-        target_capacity: int,
+        self, folder: Path, config: TransformerConfig, *, rows: int, source_capacity: int, target_capacity: int
     ) -> None:
         self.rows, self.source_capacity, self.target_capacity = rows, source_capacity, target_capacity
-        self._encoder, self._decoder = encoder, decoder
+        with _no_deprecations():
+            self._encoder, self._decoder = _load(folder / ENCODER), _load(folder / DECODER)
         self._source_lengths = torch.ones(rows, dtype=torch.int32)
         self._pad = config.pad_id
         self._vocab_size = config.target_vocab_size
@@ -126,16 +117,6 @@ class TorchBackend:
 
     def close(self) -> None:
         self._past, self._cross, self._encoded = [], [], []
-
-
-class TorchScriptBackend(TorchBackend):
-    """Runs the saved files."""
-
-    def __init__(self, folder: Path, config: TransformerConfig, **capacities: int) -> None:
-        """Load the files of `folder`; `capacities` are those of `TorchBackend`."""
-        with _no_deprecations():
-            encoder, decoder = _load(folder / ENCODER), _load(folder / DECODER)
-        super().__init__(encoder, decoder, config, **capacities)
 
 
 # torch.jit has no annotations.

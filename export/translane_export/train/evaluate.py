@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,6 @@ from translane_export.model.greedy import greedy_decode
 from translane_export.train.data import ParallelText
 from translane_export.train.errors import TrainError
 from translane_export.train.vocabulary import Vocabulary
-
-Decode = Callable[[Transformer, list[list[int]]], list[list[int]]]
-"""Translates source ids to target ids, both without markers, in order."""
 
 # Languages whose spaces, where there are any, do not part words as sacrebleu's default expects.
 _TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")}
@@ -58,21 +55,16 @@ def bleu_tokenizer(language: str) -> str:
 
 
 def evaluate_model(
-    model: Transformer,
-    source: Vocabulary,
-    target: Vocabulary,
-    text: ParallelText,
-    target_language: str,
-    decode: Decode = greedy_decode,
+    model: Transformer, source: Vocabulary, target: Vocabulary, text: ParallelText, target_language: str
 ) -> Evaluation:
-    """Translate the source side by `decode` and score it; sources beyond the model's positions are cut."""
+    """Translate the source side greedily and score it; sources beyond the model's positions are cut."""
     room = model.config.max_positions - 1
     ids = [sentence[:room] for sentence in source.encode([pair.source for pair in text.pairs])]
-    hypotheses = target.decode(decode(model, ids))
+    hypotheses = target.decode(greedy_decode(model, ids))
     return score(hypotheses, [pair.target for pair in text.pairs], target_language)
 
 
-def evaluate_checkpoint(directory: Path, text: ParallelText, decode: Decode = greedy_decode) -> Evaluation:
+def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
     """Score the checkpoint folder in fp32, as `evaluate_model` does. Raises ExportError when it cannot be read."""
     checkpoint = load_checkpoint(directory)
     model = Transformer(checkpoint.config)
@@ -81,7 +73,7 @@ def evaluate_checkpoint(directory: Path, text: ParallelText, decode: Decode = gr
     except RuntimeError as error:
         raise ExportError(f"{directory}: the weights do not fit config.json ({error})") from error
     source, target = (Vocabulary(path) for path in checkpoint.tokenizer.sentencepiece_models())
-    return evaluate_model(model, source, target, text, checkpoint.languages.target[0], decode)
+    return evaluate_model(model, source, target, text, checkpoint.languages.target[0])
 
 
 def write_translations(path: Path, evaluation: Evaluation) -> None:

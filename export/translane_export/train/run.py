@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import partial
 from importlib.util import find_spec
 
 import torch
 
-from translane_export.model.greedy import greedy_decode
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import ResumeError
-from translane_export.train.evaluate import Decode, evaluate_checkpoint, write_translations
+from translane_export.train.evaluate import evaluate_checkpoint, write_translations
 from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
 from translane_export.train.settings import TrainSettings
@@ -81,12 +79,7 @@ def _evaluate(settings: TrainSettings) -> None:
     assert settings.test
     columns = Columns(settings.source_column, settings.target_column)
     text = read_parallel_text(settings.test, columns, settings.bad_lines)
-    decode: Decode = greedy_decode
-    if settings.beam_size > 1:
-        from translane_export.train.beams import beam_search  # late: with it comes the exporter
-
-        decode = partial(beam_search, size=settings.beam_size, length_penalty=settings.length_penalty)
-    evaluation = evaluate_checkpoint(settings.evaluate, text, decode)
+    evaluation = evaluate_checkpoint(settings.evaluate, text)
     if settings.output_translations:
         write_translations(settings.output_translations, evaluation)
     print(evaluation)

@@ -161,10 +161,6 @@ class TrainSettings(ModelChoices, DataSettings):
         None, description="Score this checkpoint folder on --test instead of training."
     )
     test: Annotated[Path | None, Flag("FILE")] = Field(None, description="Parallel text to score on.")
-    beam_size: int = Field(1, ge=1, le=16, description="Beams of --evaluate; 1 is greedy search.")
-    length_penalty: float = Field(
-        1.0, ge=-10, le=10, description="Exponent of the length by which beams are ranked; needs --beam-size."
-    )
     output_translations: Annotated[Path | None, Flag("FILE")] = Field(
         None, description="Write the translations of --test here, one a line."
     )
@@ -207,11 +203,8 @@ class TrainSettings(ModelChoices, DataSettings):
 
     def _check_together(self) -> None:
         """Refuse settings that would have no effect beside the others."""
-        for name in ("beam_size", "length_penalty", "output_translations"):
-            if name in self.model_fields_set and not self.evaluate:
-                raise ValueError(f"{flag_name(type(self), name)}: needs --evaluate; validation in training is greedy")
-        if "length_penalty" in self.model_fields_set and self.beam_size == 1:
-            raise ValueError("--length-penalty: needs a --beam-size of at least 2")
+        if self.output_translations and not self.evaluate:
+            raise ValueError("--output-translations: needs --evaluate")
         for name in _KEPT_BY_INIT:
             if self.init and name in self.model_fields_set:
                 raise ValueError(f"{flag_name(type(self), name)}: --init keeps the checkpoint's; leave it out")

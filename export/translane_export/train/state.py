@@ -143,7 +143,7 @@ class KeptWeights:
 # Settings that the weights do not depend on.
 _ELSEWHERE = {
     *("output", "resume", "log_every", "tensorboard"),
-    *("evaluate", "test", "beam_size", "length_penalty", "output_translations"),
+    *("evaluate", "test", "output_translations"),
 }
 
 

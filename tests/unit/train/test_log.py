@@ -238,12 +238,7 @@ def test_presets_are_overridden_by_single_sizes():
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--beam-size=4"], "--beam-size: needs --evaluate; validation in training is greedy"),
         (["--output-translations=a"], "--output-translations: needs --evaluate"),
-        (["--evaluate=a", "--test=b", "--beam-size=17"], "--beam-size: input should be less than or equal to 16"),
-        (["--evaluate=a", "--test=b", "--beam-size=0"], "--beam-size: input should be greater than or equal to 1"),
-        (["--evaluate=a", "--test=b", "--length-penalty=2"], "--length-penalty: needs a --beam-size of at least 2"),
-        (["--evaluate=a", "--test=b", "--beam-size=2", "--length-penalty=nan"], "--length-penalty: input should be"),
         (["--log-every=0"], "--log-every: input should be greater than or equal to 1"),
         (["--look-forward=2"], "--look-forward: has no effect without --window-size"),
         (["--exact-window", "--block-length=3"], "--exact-window: has no effect without --window-size"),
