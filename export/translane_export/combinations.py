@@ -13,11 +13,7 @@ _ONNX_ONLY: tuple[Precision, ...] = ("int8", "bf16")
 
 
 def check_settings(settings: ExportSettings) -> Numerics:
-    """Return the numerics of settings with one precision, and refuse what cannot be together.
-
-    Raises:
-        ExportError: the settings contradict one another.
-    """
+    """Return the numerics of settings with one precision, and refuse what cannot be together."""
     (precision,) = settings.precisions
     numerics = choose_numerics(precision, settings.weight_storage)
     if settings.format == "torchscript" and settings.weight_storage:
@@ -35,11 +31,7 @@ def check_settings(settings: ExportSettings) -> Numerics:
 
 
 def check_checkpoint(settings: ExportSettings, checkpoint: Checkpoint) -> None:
-    """Refuse settings that a checkpoint cannot meet.
-
-    Raises:
-        ExportError: the settings contradict the checkpoint.
-    """
+    """Refuse settings that a checkpoint cannot meet."""
     if settings.test and checkpoint.ranges:
         raise ExportError(
             f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"

@@ -24,9 +24,6 @@ _LONGEST_VALUE = 300  # characters of a line for people
 def inspect(argv: Sequence[str], _environ: Mapping[str, str]) -> int:
     """Write what the folder is on standard output, and return the exit code.
 
-    Args:
-        argv: command-line arguments, without the name of the program.
-
     Raises:
         CommandError: the folder is neither a bundle nor a checkpoint, or it cannot be read.
         ModuleNotFoundError: PyTorch is missing, and the folder is no bundle.

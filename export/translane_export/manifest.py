@@ -94,11 +94,7 @@ def _decoding_defaults(settings: ExportSettings, limits: ModelLimits) -> Decodin
 
 
 def choose_limits(settings: ExportSettings, config: TransformerConfig) -> ModelLimits:
-    """Return the most tokens a sentence may have: as many as the model has positions, or fewer if they are set.
-
-    Raises:
-        ExportError: a setting asks for more.
-    """
+    """Return the most tokens a sentence may have: as many as the model has positions, or fewer if they are set."""
     most = config.max_positions
     return ModelLimits(
         source_tokens=_limit("--max-source-tokens", settings.max_source_tokens, most),

@@ -75,13 +75,6 @@ def calibrate(
 ) -> QualityEstimation | None:
     """Return the calibration of a bundle; None if its probabilities do not rise with chrF.
 
-    Args:
-        bundle: the bundle, which a CPU can run.
-        languages: the languages of `pairs`.
-        pairs: sources and references.
-        threads: threads of ONNX Runtime.
-        log: takes lines for people.
-
     Raises:
         ExportError: the model does not run, too few sources fit its limits, or the translations do not differ.
     """

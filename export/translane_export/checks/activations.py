@@ -99,11 +99,7 @@ class ActivationWatch:
 
 
 def check_activations(largest: Activation) -> None:
-    """Refuse a model whose largest activation comes near the end of float16.
-
-    Raises:
-        ExportError: it is more than half of float16's largest number.
-    """
+    """Refuse a model whose largest activation comes near the end of float16."""
     if largest.value > MOST:
         raise ExportError(
             f"the model computes numbers too large for float16: the {largest.tensor} reaches {largest.value:,.0f}, and"

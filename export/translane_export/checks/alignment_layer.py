@@ -35,12 +35,9 @@ def choose_alignment(model: Transformer, sources: Sequence[Sequence[int]], layer
     """Choose a decoder layer, all of whose heads are averaged.
 
     The layer with the largest mean over the sentences of sharpness · coverage (see `score`), over greedy translations
-    of `sources`; the penultimate one if none is clearly better than that, or there is no source to tell.
-
-    Args:
-        model: the trained model.
-        sources: source ids, each ended by the end-of-sentence id; the first 16 that are not too long are looked at.
-        layer: the one to take whatever it does, from 0.
+    of `sources`; the penultimate one if none is clearly better than that, or there is no source to tell. ``sources``
+    end with the end-of-sentence id, and the first 16 that are not too long are looked at. ``layer``, from 0, is taken
+    whatever it does.
 
     Raises:
         ExportError: the model has no such layer.

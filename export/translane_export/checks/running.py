@@ -34,10 +34,7 @@ Log = Callable[[str], None]
 def decode(bundle: Bundle, sentences: Sequence[Sentence], threads: int) -> list[Hypothesis]:
     """Open a bundle, and return the best translation of each sentence.
 
-    Args:
-        bundle: whose graphs decode, on a CPU.
-        sentences: as the model takes them; none is longer than its limits.
-        threads: of ONNX Runtime.
+    None of them is longer than the limits of the model.
 
     Raises:
         ExportError: decoding fails.
@@ -130,11 +127,7 @@ def _open_backend(
 
 
 def try_out(settings: ExportSettings, bundle: Bundle) -> None:
-    """Run the graphs once, of a bundle whose translations nothing else asks for.
-
-    Raises:
-        ExportError: they do not run.
-    """
+    """Run the graphs once, of a bundle whose translations nothing else asks for."""
     limits = bundle.manifest.limits
     try:
         backend = OrtBackend(

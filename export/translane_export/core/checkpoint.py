@@ -91,19 +91,8 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint folder; a checkpoint already there is replaced only once the new one is complete on disk.
 
-    Args:
-        directory: the folder.
-        config: of the model.
-        state_dict: of the model; tied weights are stored once.
-        source_tokenizer: the file that splits source texts.
-        target_tokenizer: the file that splits target texts.
-        source_language: its BCP-47 tag.
-        target_language: its BCP-47 tag.
-        samples: source sentences.
-        metadata: see `Checkpoint`.
-        tokenizer_kind: what the two files are, as manifests call the kinds.
-        source_start: whether sources begin with the config's bos_id.
-        source_end: whether sources end with the config's eos_id.
+    Tied weights are stored once. Both tokenizers are files of the kind that manifests call ``tokenizer_kind``. Sources
+    begin with the config's bos_id if there is a ``source_start``, and end with its eos_id if there is a ``source_end``.
     """
     new = directory.with_name(directory.name + ".new")
     shutil.rmtree(new, ignore_errors=True)

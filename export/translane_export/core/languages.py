@@ -40,13 +40,8 @@ def choose_languages(
 ) -> Languages:
     """Return the languages of a bundle, and how the model is told them.
 
-    Args:
-        languages: as the checkpoint at `checkpoint` says.
-        source: the tag of the one language it translates from, in place of the checkpoint's.
-        target: the tag of the one language it translates to.
-        source_prefix: text before every source, in place of the checkpoint's. Of a checkpoint with a text for each
-            pair of languages it is the pair's whose text it is.
-        checkpoint: its folder, for errors.
+    Tags and the text before every source take the place of those of the checkpoint at ``checkpoint``. Of a checkpoint
+    with a text for each pair of languages, ``source_prefix`` is the pair's whose text it is.
 
     Raises:
         ExportError: a tag would replace several, or a tag of the checkpoint names no language.

@@ -18,15 +18,8 @@ def check_replaceable(
 ) -> None:
     """Refuse an output that is in the way, or that cannot be written.
 
-    Args:
-        folder: where the output is to appear.
-        force: whether an earlier output may be replaced; nothing else ever is.
-        markers: manifests, one of which lists the files of an earlier output.
-        parts: folders of which an earlier output may be made, each with such a manifest.
-        what: what an earlier output is.
-
-    Raises:
-        ExportError: there is something already, or the folder cannot be made.
+    With ``force``, an earlier output may be replaced, and nothing else. One of the manifests ``markers`` lists its
+    files; or it is made of the folders ``parts``, each with such a manifest.
     """
     try:
         _check_parent(folder)

@@ -14,13 +14,6 @@ def check_weight(tensor: Tensor, where: str) -> None:
     """Refuse a tensor that no weight is: complex numbers, truth values, numbers of 8 bits, tensors without numbers.
 
     Numbers of 8 bits mean something only with scales that lie elsewhere.
-
-    Args:
-        tensor: as the file has it.
-        where: the file and the tensor's name, for the error.
-
-    Raises:
-        ExportError: the tensor is no weight; the message says what it is.
     """
     if kind := _unlike_weights(tensor):
         raise ExportError(f"{where} is {kind}, and weights are dense tensors of float32, float16, bfloat16 or float64")

@@ -15,11 +15,7 @@ _INTERRUPTED = 130  # 128 + SIGINT
 
 
 def distill(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Distill, and return the exit code.
-
-    Raises:
-        CommandError: the settings, the teacher or the text cannot be used.
-    """
+    """Distill, and return the exit code."""
     settings = load_settings(DistillSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
     try:
         with packages_load():

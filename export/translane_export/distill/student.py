@@ -109,17 +109,7 @@ def _narrowed(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[
 
 
 def write_student(settings: DistillSettings, teacher: Checkpoint, languages: LanguagePair, licence: str) -> str:
-    """Write the settings of the student's training, and the checkpoint that it starts from if there is one.
-
-    Args:
-        settings: of the run.
-        teacher: the teacher.
-        languages: those of the run.
-        licence: of the teacher, which its outputs may carry on.
-
-    Returns:
-        What the student is, and how to train it.
-    """
+    """Write the settings of the student's training, and the checkpoint that it starts from if there is one."""
     config, vocabularies = student_config(settings, teacher.config), shared_vocabularies(teacher)
     inherits_weights = settings.from_teacher and vocabularies is not None and inherits(config, teacher.config)
     values: dict[str, str | int | float | bool] = {"train": str((settings.output / "train.tsv").resolve())}

@@ -86,13 +86,8 @@ def _record(pair: SentencePair, languages: LanguagePair, longest: int, *, with_t
 def why_unfit(source: str, translation: str, source_pieces: int, pieces: int, max_length: int, max_ratio: float) -> str:
     """Return why a pair would teach a student mistakes; "" if it would not.
 
-    Args:
-        source: the source.
-        translation: its translation.
-        source_pieces: how many the source has, its end included.
-        pieces: how many the translation has, without its end.
-        max_length: longest side in pieces, without its end.
-        max_ratio: how many times as many pieces one side may have as the other, both with their ends.
+    ``source_pieces`` and the longest ratio count the ends of sentences; ``pieces`` of the translation and the longest
+    length do not.
     """
     sizes = (source_pieces, pieces + 1)
     found = suspicion(source, translation, *sizes, max_ratio)
@@ -107,11 +102,7 @@ def closest(bleu: BLEU, texts: Sequence[str], reference: str) -> str:
 def write_pairs(path: Path, translated: Path, settings: DistillSettings, languages: LanguagePair) -> str:
     """Write the text that a student learns from as TSV, complete or not at all; return a sentence about it.
 
-    Args:
-        path: the new file.
-        translated: what `translane batch` makes of the file of sources.
-        settings: of the run.
-        languages: those of the teacher.
+    ``translated`` is what `translane batch` makes of the file of sources.
 
     Raises:
         DataError: no translation is left; or the text's own pairs cannot be read.

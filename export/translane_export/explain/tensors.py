@@ -74,11 +74,7 @@ class Attention:
 
 
 def check_size(sizes: Architecture, sources: int, steps: int) -> None:
-    """Refuse a sentence of so many tokens with too many attention weights to show.
-
-    Raises:
-        ExportError: there are more than `MOST_WEIGHTS`.
-    """
+    """Refuse a sentence of so many tokens with too many attention weights to show."""
     weights = sizes.heads * (sizes.encoder_layers * sources**2 + sizes.decoder_layers * (steps**2 + steps * sources))
     if weights > MOST_WEIGHTS:
         raise ExportError(

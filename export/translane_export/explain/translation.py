@@ -41,8 +41,6 @@ class Translated:
         chosen_ids: the token that each step chooses, [T]; last the end of the sentence, unless it was cut off.
         chosen_pieces: their pieces, [T].
         log_probs: natural log-probability of each chosen token as the graphs compute it, [T].
-        score: what beams are ranked by.
-        is_complete: whether the translation ends with the end of the sentence.
     """
 
     source: SourceText
@@ -52,8 +50,6 @@ class Translated:
     chosen_ids: tuple[int, ...]
     chosen_pieces: tuple[str, ...]
     log_probs: tuple[float, ...]
-    score: float
-    is_complete: bool
 
 
 def read_source(
@@ -145,13 +141,9 @@ def _translated(source: SourceText, best: Hypothesis, start: int, eos: int) -> T
     chosen = (*best.token_ids, *([eos] if best.is_complete else []))
     fed = (start, *chosen[:-1])
     tokenizer = source.pair.tokenizer
-    score = best.score
-    assert score is not None, "scores are asked for"
     (text,) = tokenizer.decode([best.token_ids[len(source.pair.forced_ids) :]])
 
     def pieces(token_ids: Sequence[int]) -> tuple[str, ...]:
         return tuple(tokenizer.target_pieces(token_ids))
 
-    return Translated(
-        source, text, fed, pieces(fed), chosen, pieces(chosen), best.token_log_probs, score, best.is_complete
-    )
+    return Translated(source, text, fed, pieces(fed), chosen, pieces(chosen), best.token_log_probs)

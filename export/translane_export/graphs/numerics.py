@@ -106,16 +106,7 @@ def _rounded(number: float, dtype: torch.dtype) -> float:
 
 
 def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, str]) -> None:
-    """Refuse weights that are not finite once they are stored.
-
-    Args:
-        model: whose weights.
-        numerics: how they are stored.
-        origins: where each weight is, for errors; see `Checkpoint`.
-
-    Raises:
-        ExportError: a weight is not finite, or too large for the type it is stored in.
-    """
+    """Refuse weights that are not finite once they are stored."""
     stored = _STORED[numerics.storage]
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():

@@ -18,7 +18,7 @@ from translane_export.graphs.onnx_ops import ordinals, project
 from translane_export.graphs.parts import pack, project_out
 from translane_export.model.attention import KeysValues, MultiHeadAttention
 from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, MaskRule, WindowRule
-from translane_export.model.positions import RelativeEmbeddings
+from translane_export.model.positions import RelativeVectors
 from translane_export.model.transformer import Stack
 
 
@@ -34,7 +34,7 @@ class RelativeTables(nn.Module):
     P places, C keys.
     """
 
-    def __init__(self, relative: RelativeEmbeddings) -> None:
+    def __init__(self, relative: RelativeVectors) -> None:
         super().__init__()
         self.places = relative.places
         self.window = relative.window
@@ -57,7 +57,7 @@ class RelativeTables(nn.Module):
 
 
 def read_tables(keys: Tensor, values: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-    """Return `RelativeEmbeddings.keys` and `.values` of the weights of a `RelativeTables` for ``heads`` tables."""
+    """Return `RelativeVectors.keys` and `.values` of the weights of a `RelativeTables` for ``heads`` tables."""
     return _apart(keys, heads), _apart(values, heads).transpose(1, 2)
 
 

@@ -53,13 +53,8 @@ def read_test_set(path: Path) -> tuple[SentencePair, ...]:
 class Int8Stage:
     """Makes an int8 bundle of the float32 one in `folder`.
 
-    Args:
-        languages: which the model translates between.
-        samples: sentences to calibrate with, as source ids.
-        test: pairs to score translations with, before and after; without any, nothing is scored.
-        most_lost: how much BLEU may be lost.
-        threads: of ONNX Runtime.
-        log: takes lines for people.
+    It is calibrated with ``samples``, which are source ids. Translations of the pairs of ``test`` are scored before and
+    after.
     """
 
     languages: LanguagePair

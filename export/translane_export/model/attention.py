@@ -4,7 +4,7 @@
     MultiHead(Q, K, V) = Concat(head_1, …, head_H) W_O                              (§3.2.2)
                          with head_h = Attention(Q W_Q_h, K W_K_h, V W_V_h)
 
-`Formula` is the first line, `MultiHeadAttention` the second. Which keys a query sees is a matter of
+`ScaledDotProduct` is the first line, `MultiHeadAttention` the second. Which keys a query sees is a matter of
 `translane_export.model.masks`, and where it stands one of `translane_export.model.positions`.
 """
 
@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from translane_export.model.config import TransformerConfig
 from translane_export.model.fast_attention import attend, for_each_head
 from translane_export.model.masks import Seen, View
-from translane_export.model.positions import RelativeEmbeddings, Rotary, build_relative, build_rotary
+from translane_export.model.positions import RelativeVectors, Rotary, build_relative, build_rotary
 
 
 @dataclass(frozen=True)
-class Formula:
-    """How scores become a context: normalise(scale · (QKᵀ + Q·r_k) + bias) (V + r_v).
+class ScaledDotProduct:
+    """Scaled dot-product attention: normalise(scale · (QKᵀ + Q·r_k) + bias) (V + r_v).
 
     Without ``relative`` there are no r_k and r_v, and without a bias, at 1/√d_k and by softmax, it is equation 1.
     H heads of queries may share fewer heads of keys and values.
@@ -33,7 +33,7 @@ class Formula:
 
     scale: float
     one_in_denominator: bool = False
-    relative: RelativeEmbeddings | None = None
+    relative: RelativeVectors | None = None
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, seen: Seen, dropout: float = 0.0) -> Tensor:
         """Attend from queries [B, H, T, d_k] over keys [B, G, S, d_k] and values [B, G, S, d_v]: -> [B, H, T, d_v].
@@ -69,21 +69,22 @@ class Formula:
 def normalize_scores(scores: Tensor, mask: Tensor | None = None, *, one_in_denominator: bool = False) -> Tensor:
     """Turn scores [..., T, S] into attention weights of the same shape.
 
-    softmax(x)_i = exp(x_i) / Σ_j exp(x_j); with ``one_in_denominator`` it is softmax₁,
-    exp(x_i) / (1 + Σ_j exp(x_j)), whose weights may all be near zero: a query may attend to nothing
-    (E. Miller 2023, https://www.evanmiller.org/attention-is-off-by-one.html).
-    ``mask`` is boolean and broadcastable to the scores, True where a query may look. A query that may look nowhere gets
-    zeros.
+    They are normalised by softmax, or by `softmax1` with ``one_in_denominator``. ``mask`` is boolean and broadcastable
+    to the scores, True where a query may look. A query that may look nowhere gets zeros.
     """
     # The lowest finite number instead of -inf keeps a fully masked row free of NaN, forwards and backwards.
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    if one_in_denominator:
-        # one more key, whose score is 0: exp(0) is the 1
-        weights = torch.softmax(F.pad(scores, (0, 1)), dim=-1)[..., :-1]
-    else:
-        weights = torch.softmax(scores, dim=-1)
+    weights = softmax1(scores) if one_in_denominator else torch.softmax(scores, dim=-1)
     return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+def softmax1(scores: Tensor) -> Tensor:
+    """softmax₁(x)_i = exp(x_i) / (1 + Σ_j exp(x_j)), over the last axis: a query may attend to nothing.
+
+    E. Miller 2023, https://www.evanmiller.org/attention-is-off-by-one.html.
+    """
+    return torch.softmax(F.pad(scores, (0, 1)), dim=-1)[..., :-1]  # one more key, whose score is 0: exp(0) is the 1
 
 
 class KeysValues(NamedTuple):
@@ -129,7 +130,7 @@ class MultiHeadAttention(nn.Module):
         biases: bool = True,
         scale: float | None = None,
         one_in_denominator: bool = False,
-        relative: RelativeEmbeddings | None = None,
+        relative: RelativeVectors | None = None,
         rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
@@ -159,7 +160,7 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def _from_config(
-        cls, config: TransformerConfig, relative: RelativeEmbeddings | None, rotary: Rotary | None
+        cls, config: TransformerConfig, relative: RelativeVectors | None, rotary: Rotary | None
     ) -> MultiHeadAttention:
         return cls(
             config.d_model,
@@ -176,9 +177,9 @@ class MultiHeadAttention(nn.Module):
         )
 
     @property
-    def formula(self) -> Formula:
+    def formula(self) -> ScaledDotProduct:
         """How scores become a context."""
-        return Formula(self.scale, self.one_in_denominator, self.relative)
+        return ScaledDotProduct(self.scale, self.one_in_denominator, self.relative)
 
     def forward(self, x: Tensor, memory: Tensor, view: View) -> Tensor:
         """Let each position of ``x`` [B, T, M] look at ``memory`` [B, S, M]; self-attention passes x twice.

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from translane_export.model.masks import View
 
 if TYPE_CHECKING:
-    from translane_export.model.attention import Formula
+    from translane_export.model.attention import ScaledDotProduct
 
 # Up to here the ways take about the same time on a CPU, and which is the fastest depends on the processor and the type:
 # with AMX in bfloat16 the plain way, 180 ms for a step of the small preset against 240 ms (32 × 48 tokens); with AVX2
@@ -27,7 +27,9 @@ _PLAIN_UP_TO = 512 * 512  # weights of a head
 _BLOCK = 256  # queries
 
 
-def attend(formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0) -> Tensor:
+def attend(
+    formula: ScaledDotProduct, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
+) -> Tensor:
     """Attend by whichever way suits the sizes, the device and the formula.
 
     Shapes: queries [B, H, T, d_k], keys [B, H or fewer, S, d_k], values [B, H or fewer, S, d_v]. ``dropout`` is the
@@ -42,14 +44,14 @@ def attend(formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, view
 
 
 def attend_plainly(
-    formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
+    formula: ScaledDotProduct, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
 ) -> Tensor:
     """Attend as the formula is written; see `attend` for shapes."""
     return formula.attend(queries, keys, values, view.whole, dropout)
 
 
 def attend_by_blocks(
-    formula: Formula,
+    formula: ScaledDotProduct,
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -73,7 +75,7 @@ def attend_by_blocks(
 
 
 def attend_fused(
-    formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
+    formula: ScaledDotProduct, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
 ) -> Tensor:
     """Attend by ``torch.nn.functional.scaled_dot_product_attention``, for formulas without relative embeddings."""
     assert formula.relative is None
@@ -96,7 +98,7 @@ def attend_fused(
     return context.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
-def _can_be_fused(formula: Formula, queries: Tensor, values: Tensor, view: View, dropout: float) -> bool:
+def _can_be_fused(formula: ScaledDotProduct, queries: Tensor, values: Tensor, view: View, dropout: float) -> bool:
     """Whether PyTorch's kernel computes the formula without all weights in memory.
 
     The kernel takes no bias that is trained. On a CPU it takes no dropout, and values of the size of keys alone.

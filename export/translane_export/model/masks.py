@@ -116,13 +116,8 @@ class Seen(NamedTuple):
 class View:
     """What every query of a batch sees, found for some queries at a time or for all.
 
-    Args:
-        queries: T, how many queries there are.
-        keys: S, how many keys there are.
-        lengths: how many keys of each row are no padding, [B]; None if all are.
-        rules: which keys a query may see by their positions; all rules must agree.
-        biases: what scores are raised by; they add up.
-        device: where masks and biases are made, if there are no lengths; else they are made where the lengths are.
+    ``lengths`` [B] say how many keys of each row are no padding; None means all. All rules must agree that a query sees
+    a key, and biases add up. Masks are made where the lengths are, or else on ``device``.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ learned, `LearnedPositions`          adds a trained vector to a token's         
 rotary, `Rotary`                     turns q_i by i and k_j by j                   https://arxiv.org/abs/2104.09864
 ALiBi, `Alibi`                       lowers scores by m_h · |i - j|                https://arxiv.org/abs/2108.12409
 proximal, `ProximalBias`             lowers scores by log(1 + |i - j|)             https://arxiv.org/abs/2005.11129
-buckets, `RelativePositions`         raises scores by b_h[bucket(i - j)]           https://arxiv.org/abs/1910.10683
-relative, `RelativeEmbeddings`       adds vectors of j - i to k_j and v_j          https://arxiv.org/abs/1803.02155
+buckets, `RelativeBuckets`           raises scores by b_h[bucket(i - j)]           https://arxiv.org/abs/1910.10683
+relative, `RelativeVectors`          adds vectors of j - i to k_j and v_j          https://arxiv.org/abs/1803.02155
 
 The first two are a part of the embeddings; the others are known to self-attention alone. The three biases of scores are
 those that a stack's layers share; rotary positions and relative vectors belong to each layer.
@@ -172,7 +172,7 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + [2 ** (-4 * (place + 1) / lower) for place in range(0, 2 * (heads - lower), 2)]
 
 
-class RelativePositions(nn.Module):
+class RelativeBuckets(nn.Module):
     """One trained scalar for each head and bucket of distances: `weight` [buckets, H]; T5, section 2.1.
 
     Half of the buckets are for one distance each, the other half for ranges that grow with the logarithm of the
@@ -218,7 +218,7 @@ def bucket_table(buckets: int, furthest: int, *, both_ways: bool) -> Tensor:
 # ---- vectors of distances ----
 
 
-class RelativeEmbeddings(nn.Module):
+class RelativeVectors(nn.Module):
     """A vector r_k for each head and distance j - i that is added to key j, and a vector r_v that is added to value j.
 
     Shaw et al. 2018 (https://arxiv.org/abs/1803.02155), equations 3 and 4:
@@ -265,11 +265,11 @@ class RelativeEmbeddings(nn.Module):
         return shares[..., :size] @ self.values
 
 
-def build_relative(config: TransformerConfig) -> RelativeEmbeddings | None:
+def build_relative(config: TransformerConfig) -> RelativeVectors | None:
     """Build the vectors of distances, where the config has them."""
     if not config.relative_window:
         return None
-    return RelativeEmbeddings(
+    return RelativeVectors(
         window=config.relative_window,
         tables=1 if config.relative_shared else config.heads,
         key_size=config.head_dim,

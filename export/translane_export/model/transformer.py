@@ -13,7 +13,7 @@ from translane_export.model.config import TransformerConfig
 from translane_export.model.layers import DecoderLayer, EncoderLayer
 from translane_export.model.masks import DistanceBias, View, build_rules
 from translane_export.model.norms import apply_norm, build_final_norm, build_norm
-from translane_export.model.positions import Alibi, ProximalBias, RelativePositions, build_positions
+from translane_export.model.positions import Alibi, ProximalBias, RelativeBuckets, build_positions
 
 
 class Embedding(nn.Module):
@@ -68,7 +68,7 @@ class Stack(nn.Module):
         self.embedding = Embedding(config, vocab_size)
         self.layers = nn.ModuleList(build_layer(config) for _ in range(layers))
         self.final_norm = build_final_norm(config)
-        self.relative_positions = RelativePositions(config, both_ways=not causal) if config.relative_buckets else None
+        self.relative_positions = RelativeBuckets(config, both_ways=not causal) if config.relative_buckets else None
         self.alibi = Alibi(config.heads) if config.positions == "alibi" else None
         self.proximal_bias = ProximalBias() if config.proximal_bias else None
         self.rules = build_rules(config, causal=causal)

@@ -146,10 +146,7 @@ _WORD = sentencepiece_model_pb2.TrainerSpec.WORD
 class SentencePieceModel:
     """A SentencePiece model, given by the content of its file.
 
-    Args:
-        content: of the file.
-        name: its name, for errors.
-        known: the pieces that the translation model has an id for; None means all.
+    The model that is pruned has ids for the pieces ``known``; None means all.
 
     Attributes:
         places: SentencePiece's own ids by piece.

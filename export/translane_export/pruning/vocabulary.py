@@ -44,10 +44,7 @@ class SmallerVocabulary:
 def shrink_vocabulary(checkpoint: Checkpoint, languages: Languages, texts: Iterable[str]) -> SmallerVocabulary:
     """Return the vocabularies that `texts` in `languages` need. Every text still has a spelling.
 
-    Args:
-        checkpoint: the whole model, with all its languages.
-        languages: those that stay; the ids of other languages go.
-        texts: sentences of the languages, of sources and of targets alike.
+    The ids of other languages go. ``texts`` are sources and targets alike.
 
     Raises:
         ExportError: the tokenizer is of a kind whose pieces cannot be left out.

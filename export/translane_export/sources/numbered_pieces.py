@@ -28,9 +28,6 @@ def find_sides(folder: Path, found: list[Path], sides: Sides, what: str) -> tupl
 
     A single file serves both sides. Of several, each side's has one of the side's words in its name, between dots,
     dashes or underscores.
-
-    Raises:
-        ExportError: it is not clear which is whose.
     """
     if len(found) == 1:
         return found[0], found[0]

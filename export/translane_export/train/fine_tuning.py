@@ -57,11 +57,8 @@ class Start:
 def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> Start:
     """Read the checkpoint `init`, and complete `settings` by it.
 
-    Args:
-        settings: as they were given.
-        init: folder of the checkpoint that the run starts from.
-        own: folder of the run's own last checkpoint, where it has one: it is read in place of `init`, as its sizes,
-            languages and vocabularies are the same.
+    A run that has a last checkpoint of its own has it in the folder ``own``. It is read in place of `init`, as its
+    sizes, languages and vocabularies are the same.
 
     Raises:
         ExportError: the checkpoint cannot be read.

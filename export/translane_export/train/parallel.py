@@ -7,7 +7,7 @@ Each process computes its share of a batch, and all make the same update, with t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
@@ -48,8 +48,8 @@ class Parallel:
         """Return the numbers of process 0, as many as are given. Raises TrainError."""
         return list(numbers)
 
-    def share_tensor(self, tensor: Tensor) -> None:
-        """Replace a tensor, of one shape on all processes, with that of process 0. Raises TrainError."""
+    def share_tensors(self, tensors: Iterable[Tensor]) -> None:
+        """Replace tensors, of the same shapes on all processes, with those of process 0. Raises TrainError."""
 
     def barrier(self) -> None:
         """Wait until all processes are here. Raises TrainError when one of them has ended."""
@@ -69,12 +69,13 @@ class Processes(Parallel):
 
     def share(self, numbers: Sequence[float]) -> list[float]:
         shared = torch.tensor(numbers, dtype=torch.float64)
-        self.share_tensor(shared)
+        self.share_tensors([shared])
         return shared.tolist()
 
-    def share_tensor(self, tensor: Tensor) -> None:
+    def share_tensors(self, tensors: Iterable[Tensor]) -> None:
         with _others_may_end():
-            dist.broadcast(tensor, src=0, group=self._group)
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), src=0, group=self._group)
 
     def barrier(self) -> None:
         self.sum(torch.zeros(1))  # dist.barrier would wait on the GPUs
@@ -84,9 +85,7 @@ class Processes(Parallel):
 def joined(environ: Mapping[str, str]) -> Iterator[Parallel]:
     """Take part in the processes that torchrun has started, while the `with` block runs; alone if it has not.
 
-    Args:
-        environ: the environment, with the variables that torchrun sets
-            (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables).
+    ``environ`` has the variables of https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables.
 
     Raises:
         SettingsError: a variable is missing or makes no sense.
@@ -199,18 +198,3 @@ class SharedGradients:
         self._flat[-1] = loss
         self._parallel.sum(self._flat)
         return self._flat[-1].clone()
-
-
-def share_model(model: nn.Module, parallel: Parallel) -> None:
-    """Give all processes the weights and buffers that the model has on process 0."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        parallel.share_tensor(tensor.detach())
-
-
-def agree_on_buffers(model: nn.Module, parallel: Parallel) -> None:
-    """Make the model's buffers, such as running statistics, those of process 0.
-
-    Batch norms find their statistics over the whole batch, so the buffers differ by rounding alone.
-    """
-    for buffer in model.buffers():
-        parallel.share_tensor(buffer)

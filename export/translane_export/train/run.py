@@ -21,11 +21,7 @@ from translane_server.core.errors import SettingsError
 
 
 def run(settings: TrainSettings, environ: Mapping[str, str]) -> None:
-    """Train or evaluate.
-
-    Raises:
-        CommandError: the settings or the data cannot be used.
-    """
+    """Train or evaluate."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
     if settings.evaluate:

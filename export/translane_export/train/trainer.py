@@ -15,7 +15,7 @@ from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation, evaluate_model
 from translane_export.train.fine_tuning import Start
 from translane_export.train.log import Log
-from translane_export.train.parallel import Parallel, agree_on_buffers, seed_others, share_model
+from translane_export.train.parallel import Parallel, seed_others
 from translane_export.train.settings import TrainSettings
 from translane_export.train.state import KeptWeights, RunDescription, RunState, load_state, save_state
 from translane_export.train.time_limit import TimeLimit
@@ -47,15 +47,8 @@ class Trainer:
     """One run in one output folder.
 
     best/ and latest/ are checkpoint folders with averaged weights; weights/ holds what is averaged; resume.safetensors
-    is written after each validation, and everything a resumed run does follows from it and the settings.
-
-    Args:
-        settings: of the run, completed by `start`.
-        corpus: what it trains on.
-        output: the run's folder, which all processes see.
-        start: where a fine-tuned run starts.
-        parallel: the processes that train together. Process 0 alone validates, saves and reports.
-        limit: the run's clock, and how long the run may take.
+    is written after each validation, and everything a resumed run does follows from it and the settings. Process 0
+    alone validates, saves and reports.
     """
 
     def __init__(
@@ -92,7 +85,7 @@ class Trainer:
             )
             self._limit.resume(self._state.seconds)
             self._limit.expect(_VALIDATION, self._state.validation_seconds)
-        share_model(self._model, self._parallel)
+        self._parallel.share_tensors((*self._model.parameters(), *self._model.buffers()))
         seed_others(settings.seed, self._state.step, self._parallel)
         self._kept = KeptWeights(output / "weights")
 
@@ -198,7 +191,7 @@ class Trainer:
 
     def _validate_and_save(self, log: Log | None) -> None:
         """Validate, and save where a killed run resumes."""
-        agree_on_buffers(self._model, self._parallel)
+        self._parallel.share_tensors(self._model.buffers())
         if log:
             log.end_window()
             with self._limit.measure(_VALIDATION):
@@ -213,7 +206,7 @@ class Trainer:
 
     def _finish(self, log: Log | None) -> None:
         """Save the end of the run. Between two validations, validate what a resumed run does not know of."""
-        agree_on_buffers(self._model, self._parallel)
+        self._parallel.share_tensors(self._model.buffers())
         state = self._state
         if log:
             log.end_window()

@@ -134,9 +134,7 @@ Precision = Literal["auto", "bf16", "fp32"]
 def choose_device(name: Literal["auto", "cpu", "cuda"], number: int = 0) -> torch.device:
     """Return the device; "auto" takes a GPU where there is one.
 
-    Args:
-        name: the kind of device that is asked for.
-        number: which GPU, where this is one of several processes of a machine. It becomes PyTorch's default.
+    It is the GPU ``number`` where this is one of several processes of a machine, and becomes PyTorch's default.
 
     Raises:
         SettingsError: a GPU that is asked for is missing.

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from translane_export.model.attention import Formula, normalize_scores
+from translane_export.model import Transformer
+from translane_export.model.attention import MultiHeadAttention, ScaledDotProduct, normalize_scores
 from translane_export.model.fast_attention import attend_by_blocks, attend_plainly
 from translane_export.model.masks import BlockRule, CausalRule, View
-from translane_export.model.positions import Alibi, ProximalBias, RelativeEmbeddings, alibi_slopes
+from translane_export.model.positions import Alibi, ProximalBias, RelativeVectors, alibi_slopes
 
 B, H, T, D, V = 2, 4, 9, 3, 2
 SCALE = 0.7
@@ -68,7 +69,7 @@ def inputs(groups: int = H) -> Inputs:
 
 def ours(given: Inputs, rules=(), biases=(), **formula: Any) -> Tensor:
     view = View(T, T, torch.tensor(LENGTHS), rules, biases)
-    made = Formula(SCALE, **formula)
+    made = ScaledDotProduct(SCALE, **formula)
     plainly = attend_plainly(made, *given, view)
     torch.testing.assert_close(attend_by_blocks(made, *given, view, block=4), plainly, **EXACT)
     return plainly
@@ -84,10 +85,8 @@ def test_grouped_heads_and_either_denominator(groups, one):
 # ---- relative vectors ----
 
 
-def relative_embeddings(*, clipped: bool, shared: bool, window: int = 3) -> RelativeEmbeddings:
-    return RelativeEmbeddings(
-        window=window, tables=1 if shared else H, key_size=D, value_size=V, clipped=clipped
-    ).double()
+def relative_embeddings(*, clipped: bool, shared: bool, window: int = 3) -> RelativeVectors:
+    return RelativeVectors(window=window, tables=1 if shared else H, key_size=D, value_size=V, clipped=clipped).double()
 
 
 @pytest.mark.parametrize("clipped", [True, False])
@@ -126,12 +125,6 @@ def test_alibi_falls_with_the_distance_at_a_slope_for_each_head():
     slopes = [1 / 4, 1 / 16, 1 / 64, 1 / 256]
     expected = by_loops(given, bias=lambda head, i, j: -slopes[head] * abs(i - j))
     torch.testing.assert_close(ours(given, biases=[bias]), expected, **EXACT)
-
-
-def test_biases_add_up():
-    given = inputs()
-    expected = by_loops(given, bias=lambda head, i, j: -np.log1p(abs(i - j)) - 4.0 ** -(head + 1) * abs(i - j))
-    torch.testing.assert_close(ours(given, biases=[ProximalBias().double(), Alibi(H).double()]), expected, **EXACT)
 
 
 def test_alibi_s_slopes_are_the_paper_s():
@@ -186,3 +179,35 @@ def test_what_is_hidden_has_no_weight_and_no_gradient(one, dtype):
     assert gradient.isfinite().all()
     alone = normalize_scores(scores[1, [0, 2]], one_in_denominator=one)
     torch.testing.assert_close(weights[1, [0, 2]], alone)
+
+
+# ---- its module ----
+
+
+def test_every_size_is_free_of_the_others():
+    attention = MultiHeadAttention(
+        d_model=8, heads=6, head_size=5, value_size=3, kv_heads=2, out_size=7, biases=False
+    ).double()
+    shapes = {name: tuple(tensor.shape) for name, tensor in attention.state_dict().items()}
+    assert shapes == {
+        "q_proj.weight": (6 * 5, 8),
+        "k_proj.weight": (2 * 5, 8),
+        "v_proj.weight": (2 * 3, 8),
+        "out_proj.weight": (7, 6 * 3),
+    }
+    x, memory = (torch.randn(B, size, 8, dtype=torch.float64) for size in (T, 7))
+    view = View(T, 7, torch.tensor([7, 2]))
+    kept = attention.project_keys_values(memory)
+    assert (kept.keys.shape, kept.values.shape) == ((B, 2, 7, 5), (B, 2, 7, 3))
+    assert attention(x, memory, view).shape == (B, T, 7)
+    assert attention.weights(x, memory, view).shape == (B, 6, T, 7)
+
+
+@pytest.mark.parametrize("proximal", [False, True])
+def test_proximal_init_starts_with_keys_projected_as_queries_are(make_config, proximal):
+    model = Transformer(make_config(proximal_init=proximal))
+    layer: Any = model.encoder.layers[1]
+    attention: MultiHeadAttention = layer.self_attention
+    assert torch.equal(attention.k_proj.weight, attention.q_proj.weight) == proximal
+    assert torch.equal(attention.k_proj.bias, attention.q_proj.bias)
+    assert attention.k_proj.weight.data_ptr() != attention.q_proj.weight.data_ptr()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from translane_export.model.positions import RelativePositions, Rotary, bucket_table, sinusoid_table
+from translane_export.model.positions import RelativeBuckets, Rotary, bucket_table, sinusoid_table
 from translane_export.model.transformer import Embedding
 
 
@@ -30,13 +30,6 @@ def test_positions_up_to_the_limit_and_no_further(make_config, kind):
     assert embedding(torch.full((2, 5), 4)).shape == (2, 5, 16)
     with pytest.raises(ValueError, match="position 5 is past the limit of 5 positions"):
         embedding(torch.full((2, 6), 4))
-
-
-@pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])
-def test_tokens_are_scaled_by_the_root_of_d_model(make_config, scaled, factor):
-    embedding = Embedding(make_config(d_model=16, scale_embeddings=scaled), vocab_size=13).eval()
-    expected = embedding.tokens.weight[5] * factor + sinusoid_table(1, 16)[0]
-    torch.testing.assert_close(embedding(torch.tensor([[5]]))[0, 0], expected)
 
 
 # Rotary positions are products of complex numbers.
@@ -97,25 +90,14 @@ def test_any_number_of_them_is_used_to_the_last(buckets, furthest, both_ways):
     assert table.max() == buckets - 1
 
 
-def among_all(positions: RelativePositions, size: int) -> torch.Tensor:
-    at = torch.arange(size)
-    return positions.between(at[:, None], at)  # [H, T, T]
-
-
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_the_bias_is_the_weight_of_the_distances_bucket(make_config, both_ways):
     config = make_config(relative_buckets=8, relative_max_distance=9)
-    positions = RelativePositions(config, both_ways=both_ways)
+    positions = RelativeBuckets(config, both_ways=both_ways)
     table = bucket_table(8, 9, both_ways=both_ways)
-    bias = among_all(positions, 30)
+    at = torch.arange(30)
+    bias = positions.between(at[:, None], at)
     assert bias.shape == (config.heads, 30, 30)
     for query, key in ((0, 0), (5, 4), (4, 5), (20, 3), (3, 20), (29, 0), (12, 9)):
         offset = min(max(query - key, -9 if both_ways else 0), 9) + (9 if both_ways else 0)
         assert torch.equal(bias[:, query, key], positions.weight[table[offset]])
-
-
-def test_a_row_at_its_own_position_has_that_positions_bias(make_config):
-    positions = RelativePositions(make_config(relative_buckets=8, relative_max_distance=9), both_ways=False)
-    at = torch.tensor([7, 0, 15])
-    rows = positions.between(at[:, None, None], torch.arange(16))  # [B, H, 1, T]
-    assert torch.equal(rows[:, :, 0], among_all(positions, 16)[:, at].transpose(0, 1))

@@ -17,14 +17,14 @@ from typing import TypeVar
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.commands import train as run
 from translane_export.core.checkpoint import load_checkpoint, load_tensors
 from translane_export.model import Transformer
 from translane_export.train.batches import EncodedPair
 from translane_export.train.log import StepRecord, read_history
-from translane_export.train.parallel import Parallel, agree_on_buffers, part
+from translane_export.train.parallel import Parallel, part
 from translane_export.train.settings import TrainSettings
 from translane_export.train.update import Update, Updater
 
@@ -56,9 +56,6 @@ class Threads(Parallel):
 
     def share(self, numbers: Sequence[float]) -> list[float]:
         return self._all(torch.tensor(numbers))[0].tolist()
-
-    def share_tensor(self, tensor: Tensor) -> None:
-        tensor.copy_(self._all(tensor)[0])
 
     def barrier(self) -> None:
         self._wait()
@@ -112,16 +109,6 @@ def test_parts_are_disjoint_and_all():
     assert [len(own) for own in parts] == [3, 2, 2]
     assert sorted(id(pair) for own in parts for pair in own) == sorted(map(id, PAIRS))
     assert part(PAIRS, Parallel()) == PAIRS
-
-
-def test_buffers_agree():
-    def buffers(process: Threads) -> float:
-        model = nn.Sequential(nn.BatchNorm1d(1))
-        model[0].get_buffer("running_mean").fill_(5.0 - process.rank)
-        agree_on_buffers(model, process)
-        return float(model[0].get_buffer("running_mean"))
-
-    assert together(2, buffers) == [5.0, 5.0]
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_greedy_search_is_the_servers(findings, opened):
     bundle, _ = opened
     translated = findings.translated
     (ids,) = translate_greedily(bundle, [translated.source.ids], (), 1)
-    end = [bundle.manifest.special_ids.eos] if translated.is_complete else []
+    end = () if len(ids) == bundle.manifest.decoding_defaults.max_length else (bundle.manifest.special_ids.eos,)
     assert translated.chosen_ids == (*ids, *end)
     assert translated.fed_ids == (bundle.manifest.special_ids.decoder_start, *translated.chosen_ids[:-1])
     assert len(translated.fed_pieces) == len(translated.chosen_pieces) == len(translated.log_probs)
