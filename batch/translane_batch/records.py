@@ -143,12 +143,8 @@ def files_of(kind: str, settings: BatchSettings) -> RecordFiles:
             "--num-hypotheses: a line holds one translation; JSON lines and Parquet hold lists", exit_code=2
         )
     if kind == "parquet":
-        try:
-            from translane_batch.parquet_files import ParquetFiles
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] != "pyarrow":
-                raise
-            raise BatchError("files of Parquet need pyarrow: install translane[batch]") from None
+        from translane_batch.parquet_files import ParquetFiles  # pyarrow is an extra
+
         return ParquetFiles(settings.field, settings.output_field, lists)
     if kind == "tsv":
         return ColumnFiles(settings.column)
