@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import sentencex
@@ -19,7 +20,7 @@ import sentencex
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.characters import boundary_before, is_boundary
 from translane_server.text.language_tags import language_of
-from translane_server.text.numbers import WIDE_POINT
+from translane_server.text.numbers import WIDE_POINT, narrowed
 from translane_server.text.placeholders import Kept, Kind, Span
 
 # How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
@@ -172,6 +173,9 @@ _WHITE_SPACE = re.compile(r"\s+")
 _CLAUSE_END = re.compile(r"(?:[，、；：。！？…，،؛؟۔।॥။፣፤]|[,;:.!?–—](?=[)\]\"'”’»]*\s))[)\]\"'”’»）」』】》〉]*")
 
 
+_NUMBER = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
+
+
 # Returns the tokens of the parts of the text at these places; no tokens for a part that needs no translation.
 Encode = Callable[[Sequence[Span]], Sequence[Sequence[int]]]
 
@@ -215,6 +219,11 @@ class Halving:
         self._starts = [part.start for part in kept]
         self._lengths = list(accumulate((part.end - part.start for part in kept), initial=0))
 
+    @cached_property
+    def _narrow(self) -> str:
+        """The text, of the same length, in which the signs within wide numbers end no clause."""
+        return narrowed(self._text)
+
     def pieces(self, spans: Sequence[Span]) -> tuple[list[tuple[Span, tuple[int, ...]]], int]:
         """Return the sentences at `spans` in pieces within the limits, without the pieces that have no tokens.
 
@@ -253,7 +262,7 @@ class Halving:
 
     def _halves(self, start: int, end: int) -> tuple[Span, ...]:
         """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
-        cut = start + _cut(self._text[start:end])
+        cut = start + _cut(self._narrow[start:end])
         number = bisect_left(self._starts, cut) - 1
         if number >= 0 and self._kept[number].end > cut:  # within a kept part: beside it
             first, last, _ = self._kept[number]
@@ -279,6 +288,10 @@ def _cut(sentence: str) -> int:
         ends = [match.end() for match in pattern.finditer(sentence, middle - quarter, middle + quarter)]
         if near := [end for end in ends if is_boundary(sentence, end)]:
             return min(near, key=lambda end: abs(end - middle))
+    for match in _NUMBER.finditer(sentence, middle - quarter, middle + quarter):
+        for place in match.span() if match.start() < middle < match.end() else ():
+            if middle - quarter < place < middle + quarter and is_boundary(sentence, place):
+                return place
     if before := boundary_before(sentence, middle):
         return before
     return next(index for index in range(middle + 1, len(sentence) + 1) if is_boundary(sentence, index))
@@ -311,9 +324,9 @@ def split_text(
     """Cut `text`, which has no surrogates, into sentences. With `whole`, it is one sentence, unless it is too long.
 
     A sentence of too many tokens or characters is halved: after the clause that ends next to its middle, or else at
-    white space, or else between any two characters. A sentence of too many tokens that cannot be halved without
-    splitting a character stays too long. The `kept` parts of the text, in order, are not cut, and their characters do
-    not count.
+    white space, or else between any two characters, but rather beside a number than within it. A sentence of too many
+    tokens that cannot be halved without splitting a character stays too long. The `kept` parts of the text, in order,
+    are not cut, and their characters do not count.
 
     The language, a BCP-47 tag, selects the abbreviations. An unknown language counts as English. The budget is checked
     between the pieces of the work.

@@ -189,6 +189,15 @@ def test_without_clauses_it_is_cut_between_words_and_without_words_between_chara
     assert set(parts.sentences) <= {"👩‍👩‍👧‍👦", "👩‍👩‍👧‍👦" * 2}
 
 
+@pytest.mark.parametrize(
+    "number", ["123456", "１２３４５６", "1,234,567", "１，２３４，５６７", "３．１４１５９２", "１５：３０：００"]
+)
+@pytest.mark.parametrize("before", range(30, 42))
+def test_a_number_is_not_cut(number, before):
+    text = "好" * before + number + "好" * (76 - before - len(number))
+    assert sum(number in part for part in split(text, "zh", max_tokens=60).sentences) == 1
+
+
 def test_ten_thousand_characters_without_punctuation_are_cut_to_fit():
     for text in ("好" * 10_000, "word " * 2_000):
         parts = split(text, max_tokens=256)
