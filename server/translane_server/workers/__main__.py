@@ -40,8 +40,9 @@ def main() -> int:
     how, number = sys.argv[-2], int(sys.argv[-1])
     if how == "wait":
         try:
-            import translane_server.runtime.ort
-            import translane_server.workers.worker_process  # noqa: F401 - what takes time
+            with _silence():
+                import translane_server.runtime.ort
+                import translane_server.workers.worker_process  # noqa: F401 - what takes time
         except Exception:  # noqa: BLE001 - a replica that starts later says what is wrong
             return 1
         with socket.socket(fileno=number) as control:
@@ -55,6 +56,19 @@ def main() -> int:
         if how == "fork":
             return ForkingProcess(connection, _load, _open, _is_still_there).run()
         return serve(connection, lambda setup: _open(setup, _load(setup)))
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Write nothing to standard error. Without memory, OpenBLAS writes to it, and ends the process while it loads."""
+    error, kept, nowhere = sys.stderr.fileno(), os.dup(sys.stderr.fileno()), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, error)
+    try:
+        yield
+    finally:
+        os.dup2(kept, error)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _load(setup: WorkerSetup) -> Sessions:

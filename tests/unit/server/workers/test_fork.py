@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -177,6 +178,21 @@ def test_the_first_replica_takes_the_process_that_waits_unless_it_has_ended(has_
     assert (host.pid == waiting.pid) is not has_ended
     ours.close()
     assert host.end(at_once=False) == "ended with exit code 0"
+
+
+@pytest.mark.parametrize("megabytes", [40, 60, 80])
+def test_a_process_that_waits_says_nothing_where_there_is_no_memory(megabytes):
+    most = megabytes << 20
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ended = subprocess.run(
+            [*processes._COMMAND, "wait", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
+            capture_output=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (1, b"")
 
 
 def test_a_process_that_no_replica_takes_ends():
