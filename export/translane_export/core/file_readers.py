@@ -60,8 +60,12 @@ def load_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(read_regular(path))
-        for number in range(len(processor)):
-            processor.id_to_piece(number)
+        ids_of_pieces(processor)
     except (OSError, RuntimeError, UnicodeDecodeError):
         raise broken_file(path, "SentencePiece model", "it is not a SentencePiece model") from None
     return processor
+
+
+def ids_of_pieces(model: sentencepiece.SentencePieceProcessor) -> dict[str, int]:
+    """Return SentencePiece's own ids by piece."""
+    return {model.id_to_piece(number): number for number in range(len(model))}

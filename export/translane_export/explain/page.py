@@ -47,12 +47,12 @@ def make_page(findings: Findings) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY.format(digest)}">
-<title>{_text(title)}</title>
+<title>{escape(title)}</title>
 <style>
 {_asset("page.css")}</style>
 </head>
 <body>
-<h1>Inside {_text(findings.name)}</h1>
+<h1>Inside {escape(findings.name)}</h1>
 {"".join(sections)}
 <script type="application/json" id="attention">{_data(findings.attention.kinds)}</script>
 <script type="application/json" id="positions">{_tables(findings.tables)}</script>
@@ -65,18 +65,18 @@ def make_page(findings: Findings) -> str:
 def _sentence(findings: Findings) -> str:
     translated = findings.translated
     rows = {
-        "text": _text(translated.source.text),
+        "text": escape(translated.source.text),
         "pieces": _pieces(translated.source.pieces),
-        "translation": _text(translated.text),
+        "translation": escape(translated.text),
         "its pieces": _pieces(translated.chosen_pieces),
-        "model": _text(findings.model),
-        "check": _text(findings.agreement),
+        "model": escape(findings.model),
+        "check": escape(findings.agreement),
     }
     return f"<dl>{''.join(f'<dt>{name}</dt><dd>{value}</dd>' for name, value in rows.items())}</dl>\n"
 
 
 def _attention(kinds: Sequence[AttentionWeights]) -> str:
-    rows = "".join(f"<li>{_text(each.title)}: a row is a {_text(each.row_kind)}.</li>" for each in kinds)
+    rows = "".join(f"<li>{escape(each.title)}: a row is a {escape(each.row_kind)}.</li>" for each in kinds)
     return f"""<h2>Attention</h2>
 <p>Choose a kind, then a layer and a head; point at a cell for its number. The numbers of a
 row sum to 1, or to less with softmax₁. A cell's colour grows with the square root of its number.</p>
@@ -91,25 +91,25 @@ row sum to 1, or to less with softmax₁. A cell's colour grows with the square 
 
 def _positions(findings: Findings) -> str:
     shown = "".join(
-        f"<h3>{_text(each.title)}</h3>\n"
+        f"<h3>{escape(each.title)}</h3>\n"
         '<div class="wide"><canvas class="positions" role="img" aria-label="numbers by position"></canvas></div>\n'
         '<p class="faint"></p>\n'
         for each in findings.tables
     )
-    return f"<h2>Positions</h2>\n<p>{_text(findings.positions)}</p>\n{shown}"
+    return f"<h2>Positions</h2>\n<p>{escape(findings.positions)}</p>\n{shown}"
 
 
 def _operators(graphs: Sequence[GraphTime]) -> str:
     tables = []
     for graph in graphs:
         rows = "".join(
-            f"<tr><td>{_text(each.operator)}</td><td class=number>{each.nodes:g}</td>"
+            f"<tr><td>{escape(each.operator)}</td><td class=number>{each.nodes:g}</td>"
             f"<td class=number>{each.microseconds:,.1f}</td><td class=number>{each.share:.1%}</td>"
             f"<td class=bar><div style='width:{each.share:.1%}'></div></td></tr>"
             for each in graph.operators
         )
         tables.append(
-            f"<h3>{_text(graph.graph)}</h3><p>{_text(graph.headline)}</p><div class=wide><table><tr><th>operator</th>"
+            f"<h3>{escape(graph.graph)}</h3><p>{escape(graph.headline)}</p><div class=wide><table><tr><th>operator</th>"
             f"<th>nodes</th><th>time [µs]</th><th>share</th><th></th></tr>{rows}</table></div>"
         )
     return f"<h2>Operators</h2>\n{''.join(tables)}"
@@ -117,29 +117,29 @@ def _operators(graphs: Sequence[GraphTime]) -> str:
 
 def _shapes(findings: Findings) -> str:
     text = "".join(
-        f"<tr><td>{_text(step.name)}</td><td>{_text(step.size)}</td>"
-        f"<td><code>{_text(printable(step.value, _MOST_CHARACTERS))}</code></td><td>{_text(step.what)}</td></tr>"
+        f"<tr><td>{escape(step.name)}</td><td>{escape(step.size)}</td>"
+        f"<td><code>{escape(printable(step.value, _MOST_CHARACTERS))}</code></td><td>{escape(step.what)}</td></tr>"
         for step in findings.text_steps
     )
     parts = "".join(_part(part, steps) for part, steps in groupby(findings.way.steps, key=lambda step: step.part))
     letters = ", ".join(f"{letter} {meaning}" for letter, meaning in SYMBOLS.items())
     return f"""<h2>Shapes</h2>
-<p>{_text(findings.followed)}</p>
+<p>{escape(findings.followed)}</p>
 <div class="wide"><table><tr><th>step</th><th>size</th><th>value</th><th>what happens</th></tr>{text}</table></div>
-<p class="faint">{_text(letters)}.</p>
+<p class="faint">{escape(letters)}.</p>
 <div class="wide"><table><tr><th>tensor</th><th>shape</th><th>what happens</th><th>formula</th><th>module</th></tr>
 {parts}</table></div>
-<p><b>{_text(findings.choice)}</b></p>
+<p><b>{escape(findings.choice)}</b></p>
 """
 
 
 def _part(part: str, steps: Iterable[TensorStep]) -> str:
     rows = "".join(
-        f"<tr><td>{_text(step.name)}</td><td><code>{_text(step.shape_text)}</code></td><td>{_text(step.what)}</td>"
-        f"<td><code>{_text(step.formula)}</code></td><td><code>{_text(step.module)}</code></td></tr>"
+        f"<tr><td>{escape(step.name)}</td><td><code>{escape(step.shape_text)}</code></td><td>{escape(step.what)}</td>"
+        f"<td><code>{escape(step.formula)}</code></td><td><code>{escape(step.module)}</code></td></tr>"
         for step in steps
     )
-    return f'<tr class="part"><th colspan="5">{_text(part)}</th></tr>{rows}'
+    return f'<tr class="part"><th colspan="5">{escape(part)}</th></tr>{rows}'
 
 
 def _data(kinds: Sequence[AttentionWeights]) -> str:
@@ -180,12 +180,8 @@ def _json(content: object) -> str:
 
 
 def _pieces(pieces: Sequence[str]) -> str:
-    return "".join(f'<span class="piece">{_text(printable(piece))}</span>' for piece in pieces)
-
-
-def _text(text: str) -> str:
-    return escape(text)
+    return "".join(f'<span class="piece">{escape(printable(piece))}</span>' for piece in pieces)
 
 
 def _asset(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+    return (_HERE / name).readescape(encoding="utf-8")

@@ -18,7 +18,7 @@ import tokenizers
 
 from translane_export.core.broken_files import broken_file
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import is_there, load_sentencepiece, read_json, read_json_if_any
+from translane_export.core.file_readers import ids_of_pieces, is_there, load_sentencepiece, read_json, read_json_if_any
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.sources import language_codes
 from translane_server.bundle.manifest import (
@@ -40,7 +40,7 @@ _CONFIG = "tokenizer_config.json"
 _SENTENCEPIECE_FIRST = ("<unk>", "<s>", "</s>")
 _FAIRSEQ_MODELS = ("sentencepiece.bpe.model", "sentencepiece.model")
 _T5_MODELS = ("spiece.model",)
-_MARIAN_CODE = re.compile(r">>(.+)<<")
+MARIAN_CODE = re.compile(r">>(.+)<<")
 _MADLAD_CODE = re.compile(r"<2([a-z]{2,3}(?:_\w+)?)>")
 _T5_TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
 
@@ -69,14 +69,8 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
         files[_TARGET_IDS] = _needed(folder / "target_vocab.json")
     for model in (source, target):
         load_sentencepiece(model)
-    codes = {match[1]: id_ for piece, id_ in ids.items() if (match := _MARIAN_CODE.fullmatch(piece))}
-    templates = LanguageTemplates(target=_before_source(codes))
-    languages = Languages(
-        source=(_marian_language(folder, settings, "source_lang"),),
-        target=tuple(codes) or (_marian_language(folder, settings, "target_lang"),),
-        templates=templates,
-    )
-    return ForeignTokenizer(TokenizerFiles(entry, files), languages)
+    sides = (_marian_language(folder, settings, f"{side}_lang") for side in ("source", "target"))
+    return ForeignTokenizer(TokenizerFiles(entry, files), languages_of_pieces(ids, MARIAN_CODE, *sides))
 
 
 def m2m100(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
@@ -132,21 +126,15 @@ def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     if model and not is_there(folder / TOKENIZER_JSON):
         entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE)
         tokenizer = TokenizerFiles(entry, {_SOURCE: model})
-        processor = load_sentencepiece(model)
-        ids = {processor.id_to_piece(id_): id_ for id_ in range(len(processor))}
+        ids = ids_of_pieces(load_sentencepiece(model))
     else:
         tokenizer = json_tokenizer(folder, _T5_MODELS)
         ids = json_ids(folder / TOKENIZER_JSON)
-    tasks = _t5_tasks(config)
-    codes = {match[1]: id_ for piece, id_ in ids.items() if (match := _MADLAD_CODE.fullmatch(piece))}
-    languages = Languages(source=(UNDETERMINED,), target=(UNDETERMINED,))
-    if tasks:
+    languages = languages_of_pieces(ids, _MADLAD_CODE)
+    if tasks := _t5_tasks(config):
         targets = tuple(dict.fromkeys(target for by_target in tasks.values() for target in by_target))
         templates = LanguageTemplates(pair_prefixes=tasks)
         languages = Languages(source=tuple(tasks), target=targets, templates=templates)
-    elif codes:
-        templates = LanguageTemplates(target=_before_source(codes))
-        languages = Languages(source=(UNDETERMINED,), target=tuple(codes), templates=templates)
     return ForeignTokenizer(tokenizer, languages)
 
 
@@ -169,6 +157,15 @@ def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
 
 
 # Languages
+
+
+def languages_of_pieces(
+    ids: Mapping[str, int], code: re.Pattern[str], source: str = UNDETERMINED, target: str = UNDETERMINED
+) -> Languages:
+    """From ``source`` to the languages that pieces before the source name, or to ``target`` without any."""
+    codes = {match[1]: id_ for piece, id_ in ids.items() if (match := code.fullmatch(piece))}
+    templates = LanguageTemplates(target=_before_source(codes))
+    return Languages(source=(source,), target=tuple(codes) or (target,), templates=templates)
 
 
 def _before_source(ids: Mapping[str, int]) -> dict[str, LanguageTokens]:
@@ -223,8 +220,7 @@ def _fairseq_pieces(
         if not ids:
             raise ExportError(f"{folder / TOKENIZER_JSON}: it has none of the model's languages, such as {codes[0]}")
         return tokenizer, ids
-    processor = load_sentencepiece(model)
-    names = [processor.id_to_piece(id_) for id_ in range(len(processor))]
+    names = [*ids_of_pieces(load_sentencepiece(model))]
     first = len(_SENTENCEPIECE_FIRST)
     if tuple(names[:first]) != _SENTENCEPIECE_FIRST:
         raise ExportError(f"{model}: its first pieces are {names[:first]}, not {list(_SENTENCEPIECE_FIRST)}")

@@ -22,11 +22,12 @@ from torch import Tensor
 
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import is_there, load_sentencepiece, read_json, read_text
+from translane_export.core.file_readers import ids_of_pieces, is_there, load_sentencepiece, read_json, read_text
 from translane_export.core.ranges import Ranges
 from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model.config import Activation, TransformerConfig
 from translane_export.sources.flat_yaml import read_ids, read_settings
+from translane_export.sources.foreign_tokenizers import MARIAN_CODE, languages_of_pieces
 from translane_export.sources.generation_config import read_search
 from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
 from translane_export.sources.model_settings import ModelSettings
@@ -34,10 +35,9 @@ from translane_export.sources.npz_files import read_npz
 from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids
 from translane_export.sources.weight_files import stored_tensors
-from translane_server.bundle.manifest import MOST_PIECES, Languages, LanguageTemplates, LanguageTokens
+from translane_server.bundle.manifest import MOST_PIECES, Languages
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.terminal import printable, shown
-from translane_server.text.language_tags import UNDETERMINED
 
 _SETTINGS = "special:model.yml"
 _ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "swish": "silu", "gelu": "silu"}
@@ -69,7 +69,6 @@ _NO_WEIGHT = re.compile("^special:|_QuantMultA$")  # the settings, and ranges of
 _PAIR = re.compile(r"model\.(?:([a-z]{2})([a-z]{2})|([a-z]{3})en|en([a-z]{3}))\.intgemm\..*")
 _EOS, _UNK = "</s>", "<unk>"
 _SIDES = ({"source", "src", "srcvocab"}, {"target", "tgt", "trg", "trgvocab"})
-_CODE = re.compile(r">>(.+)<<")
 _EMBEDDINGS = ("Wemb", "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt")
 _BIAS = "decoder_ff_logit_out_b"
 _MATRIX = re.compile(r"(en|de)coder_(l\d+_((self|context|ffn)_W[qkvo12]|rnn_Wf?)|ff_logit_out_W)")
@@ -379,7 +378,7 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> MarianVocabularie
     source, target = paths = _vocabulary_files(folder, decoder)
     if source.suffix == ".spm":
         models = [load_sentencepiece(path) for path in paths]
-        ids = [{model.id_to_piece(number): number for number in range(len(model))} for model in models]
+        ids = [ids_of_pieces(model) for model in models]
         special = [{_EOS: model.eos_id(), _UNK: model.unk_id()} for model in models]
         tokenizer = sentencepiece_files(source, target)
     else:
@@ -392,12 +391,7 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> MarianVocabularie
                 raise ExportError(f"{path}: it has no {name}")
         if special[0][name] != special[1][name]:
             raise ExportError(f"{target}: {name} is not the same id as in {source.name}, which is not supported")
-    codes = {match[1]: id_ for piece, id_ in ids[0].items() if (match := _CODE.fullmatch(piece))}
-    languages = Languages(
-        source=(UNDETERMINED,),
-        target=tuple(codes) or (UNDETERMINED,),
-        templates=LanguageTemplates(target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()}),
-    )
+    languages = languages_of_pieces(ids[0], MARIAN_CODE)
     sizes = 1 + max(ids[0].values()), 1 + max(ids[1].values())
     special_ids = special[0][_EOS], special[0][_UNK]
     return MarianVocabularies(tokenizer, languages, sizes, *special_ids, is_shared=ids[0] == ids[1])

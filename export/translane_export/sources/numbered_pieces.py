@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import load_sentencepiece
+from translane_export.core.file_readers import ids_of_pieces, load_sentencepiece
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.files import read_regular
@@ -83,8 +83,7 @@ def numbered_pieces(
 
 
 def _check_fit(path: Path, ids: Mapping[str, int]) -> None:
-    processor = load_sentencepiece(path)
-    pieces = {processor.id_to_piece(number) for number in range(processor.get_piece_size())}
+    pieces = ids_of_pieces(load_sentencepiece(path)).keys()
     if len(pieces & ids.keys()) < _FEWEST_KNOWN * min(len(pieces), len(ids)):
         raise ExportError(
             f"{path}: only {len(pieces & ids.keys())} of its {len(pieces)} pieces are in the model's vocabulary, so"

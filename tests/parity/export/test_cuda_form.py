@@ -1,4 +1,4 @@
-"""What the exports of bundles for CUDA do not try of their graphs: many candidates, and what lies behind a source."""
+"""What exports do not try of their graphs: many candidates in the CUDA form, and what lies behind a source."""
 
 import dataclasses
 
@@ -66,19 +66,20 @@ def test_there_may_be_more_candidates_than_blocks(written, count):
 @pytest.mark.parametrize("heads", [(0, 1, 2, 3), (3, 1)], ids=["all heads", "some heads"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("scaled", [True, False])
-def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dtype, scaled):
+@pytest.mark.parametrize("for_cuda", [True, False])
+def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dtype, scaled, for_cuda):
     config = TransformerConfig(
         source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8, d_model=32, attention_scale=scaled
     )
     signature = alignment_signature(config, dtype, "alignment.onnx")
-    exported = export_alignment(AlignmentGraph(config, heads, for_cuda=True), config, dtype, signature)
+    exported = export_alignment(AlignmentGraph(config, heads, for_cuda=for_cuda), config, dtype, signature)
     session = open_session(exported)
     draw = torch.Generator().manual_seed(0)
     lengths = torch.tensor([6, 1, 4], dtype=torch.int32)
     query = torch.randn(3, 32, generator=draw).to(dtype)
     keys = torch.randn(3, 4, 6, 8, generator=draw).to(dtype)
     for row, length in enumerate(lengths.tolist()):
-        keys[row, :, length:] = torch.nan
+        keys[row, :, length:] = torch.nan if for_cuda else 100
     inputs = {"alignment_query": query.numpy(), "source_lengths": lengths.numpy(), "cross_key": keys.numpy()}
     (attention,) = session.run(None, inputs)
     assert attention.dtype == np.float32

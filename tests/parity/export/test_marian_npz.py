@@ -113,15 +113,3 @@ def test_tokens_are_those_of_transformers(exported, name, beam_size):
     assert found.ties <= 1
     assert found.score_difference < 1e-4
     assert found.tokens > SENTENCES
-
-
-def test_a_text_is_translated(exported):
-    made, bundle = exported("two vocabularies")
-    with BundleDecoder(bundle) as decoder:
-        (ids,) = decoder.tokenizer.encode(["the cat sat"])
-        assert ids[-1] == 0
-        assert decoder.tokenizer.source_pieces(ids[:-1]) == [made.source[id_] for id_ in ids[:-1]]
-        ((best, *_),) = decoder.together([Sentence(ids, DecodingOptions(max_length=MAX_LENGTH))])
-        text = decoder.tokenizer.decode([best.token_ids])[0]
-    pieces = "".join(made.target[id_] for id_ in best.token_ids)
-    assert text == pieces.replace("\u2581", " ").removeprefix(" ")

@@ -139,12 +139,7 @@ def _load(argv: list[str], environ: dict[str, str] | None = None) -> DistillSett
         (NEEDED[1:], "TEACHER is required"),
         (NEEDED[:2], "--output is required"),
         ([*NEEDED, "--nbest=5"], "--nbest: 5 translations need as many beams, and --beam-size is 4"),
-        ([*NEEDED, "--max-batch-size=5000"], "--max-batch-size: input should be less than or equal to 4096"),
-        ([*NEEDED, "--beam-size=65"], "--beam-size"),
         ([*NEEDED, "--max-ratio=inf"], "--max-ratio: input should be a finite number"),
-        ([*NEEDED, "--decoder-layers=0"], "--decoder-layers"),
-        ([*NEEDED, "--max-length=0"], "--max-length"),
-        ([*NEEDED, "--threads=0"], "--threads"),
         ([*NEEDED, "--valid=b.tsv"], "unknown argument --valid"),
     ],
 )

@@ -111,20 +111,6 @@ def test_sizes_that_the_weights_do_not_have_take_no_memory(folders, tmp_path):
         export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
 
 
-def test_a_checkpoint_of_ours_with_complex_weights(folders, tmp_path):
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    folder = shutil.copytree(folders / "translane", tmp_path / "checkpoint")
-    with safe_open(folder / "model.safetensors", framework="pt") as file:
-        weights, header = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
-    name = "encoder.layers.0.feed_forward.up_proj.weight"
-    for dtype in (torch.complex64, torch.bool, torch.float8_e4m3fn):
-        save_file({**weights, name: weights[name].to(dtype)}, folder / "model.safetensors", metadata=header)
-        with pytest.raises(ExportError, match=f"the tensor {name} is {str(dtype).removeprefix('torch.')}, and weights"):
-            export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
-
-
 # Files of PyTorch that are cut off anywhere, and memory that ends: one sentence each.
 
 

@@ -106,29 +106,12 @@ def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["bundle", "deep/bundle"])
-def test_an_output_below_a_file_is_refused_beforehand(tmp_path, name):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExportError, match=r"output .*bundle: .*file is not a folder"):
-        check_replaceable(tmp_path / "file" / name, force=False, markers=MARKERS)
-
-
-def test_an_output_that_has_no_name_a_folder_can_have(tmp_path):
-    with pytest.raises(ExportError, match="it cannot be written: File name too long"):
-        check_replaceable(tmp_path / ("a" * 300), force=False, markers=MARKERS)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 @pytest.mark.parametrize("name", ["bundle", "deep/bundle"])
 def test_a_folder_without_permission_is_refused_beforehand(tmp_path, name):
     (tmp_path / "locked").mkdir(mode=0o555)
     with pytest.raises(ExportError, match="locked cannot be written to"):
         check_replaceable(tmp_path / "locked" / name, force=False, markers=MARKERS)
-
-
-def test_a_mount_point_is_never_replaced():
-    with pytest.raises(ExportError, match="output /: it is a mount point"):
-        check_replaceable(Path("/"), force=True, markers=MARKERS)
 
 
 def test_what_may_be_replaced(tmp_path):
@@ -143,24 +126,33 @@ def test_what_may_be_replaced(tmp_path):
         check_replaceable(output, force=False, markers=MARKERS)
 
 
+OTHERS = "it holds other files than a model bundle, which are left alone"
+NO_MANIFESTS = ("old", "[]", '{"name": "an extension"}', '{"schema_version": 1, "files": ["a"]}')
+
+
 @pytest.mark.parametrize("force", [False, True])
-def test_other_files_are_left_alone(tmp_path, force):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("notes", OTHERS),
+        ("notes/thesis.tex", "it is not a folder"),
+        ("link", "it is not a folder"),
+        ("notes/thesis.tex/bundle", r"output .*bundle: .*thesis.tex is not a folder"),
+        ("notes/thesis.tex/deep/bundle", r"output .*bundle: .*thesis.tex is not a folder"),
+        ("a" * 300, "it cannot be written: File name too long"),
+        ("/", "output /: it is a mount point"),
+        ("models", OTHERS),  # a folder of other bundles
+        *((f"extension {number}", OTHERS) for number in range(len(NO_MANIFESTS))),
+    ],
+)
+def test_what_is_no_earlier_output_is_left_alone(tmp_path, name, message, force):
     write(tmp_path / "notes", "thesis.tex")
-    with pytest.raises(ExportError, match="it holds other files than a model bundle, which are left alone"):
-        check_replaceable(tmp_path / "notes", force=force, markers=MARKERS)
-    with pytest.raises(ExportError, match="it is not a folder"):
-        check_replaceable(tmp_path / "notes" / "thesis.tex", force=force, markers=MARKERS)
     (tmp_path / "link").symlink_to(tmp_path / "notes")
-    with pytest.raises(ExportError, match="it is not a folder"):
-        check_replaceable(tmp_path / "link", force=force, markers=MARKERS)
-
-
-@pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize("text", ["old", "[]", '{"name": "an extension"}', '{"schema_version": 1, "files": ["a"]}'])
-def test_a_manifest_of_something_else_is_left_alone(tmp_path, force, text):
-    write(tmp_path, text=text)
-    with pytest.raises(ExportError, match="it holds other files than a model bundle"):
-        check_replaceable(tmp_path, force=force, markers=MARKERS)
+    write(tmp_path / "models" / "zh-en", text=MANIFEST)
+    for number, text in enumerate(NO_MANIFESTS):
+        write(tmp_path / f"extension {number}", text=text)
+    with pytest.raises(ExportError, match=message):
+        check_replaceable(tmp_path / name, force=force, markers=MARKERS, parts=("fp16", "int8"))
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -213,12 +205,6 @@ def test_an_output_of_parts_is_replaced_where_nothing_else_is_in_it(tmp_path):
     write(output / "int8", "mine.txt")
     with pytest.raises(ExportError, match=r"it holds other files: int8/mine\.txt"):
         check_replaceable(output, force=True, markers=MARKERS, parts=("fp16", "int8"))
-
-
-def test_a_folder_of_other_bundles_is_never_replaced(tmp_path):
-    write(tmp_path / "models" / "zh-en", text=MANIFEST)
-    with pytest.raises(ExportError, match="it holds other files than a model bundle"):
-        check_replaceable(tmp_path / "models", force=True, markers=MARKERS, parts=("fp16", "int8"))
 
 
 # An export that a signal ends is one sentence, and a signal for the command reaches the export.

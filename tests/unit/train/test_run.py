@@ -57,11 +57,15 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(run_flags, tmp_path, capf
     assert losses[-1] < losses[0] / 2
     assert [record.seconds for record in history] == sorted(record.seconds for record in history)
 
-    test = tmp_path / "valid.tsv"
-    assert main(["--evaluate", str(tmp_path / "run" / "best"), "--test", str(test)]) == 0
+    test, output = tmp_path / "valid.tsv", tmp_path / "translations.txt"
+    flags = ["--evaluate", str(tmp_path / "run" / "best"), "--test", str(test), "--output-translations"]
+    assert main([*flags, str(output)]) == 0
+    assert output.read_text(encoding="utf-8").count("\n") == test.read_text(encoding="utf-8").count("\n")
     out = capfd.readouterr().out
     assert re.match(r"BLEU \d+\.\d\d  nrefs:1\|case:mixed\|.*\nchrF \d+\.\d\d  nrefs:1\|", out)
     assert float(out.split()[1]) == pytest.approx(checkpoint.metadata["valid_bleu"], abs=0.01)
+    assert main([*flags, str(tmp_path)]) == 1
+    assert capfd.readouterr().err.endswith("cannot be written (Is a directory)\n")
 
 
 @pytest.mark.slow

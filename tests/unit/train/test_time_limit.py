@@ -1,16 +1,13 @@
-"""A run ends within its time, with clocks that are made up; and a checkpoint is scored."""
+"""A run ends within its time, with clocks that are made up."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from helpers.bundles import SOURCES, TARGETS, random_checkpoint
-from helpers.commands import train as main
 from translane_export.train import trainer
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.errors import TrainError
@@ -125,17 +122,3 @@ def test_the_last_validation_ends_within_the_time(timed_run, minutes, validation
 def test_a_time_without_room_for_one_validation_is_refused(timed_run, minutes):
     with pytest.raises(TrainError, match=f"--max-minutes {minutes:g}: the time is too short for one validation, which"):
         timed_run(minutes, lambda _step: 20.0, 10)
-
-
-def test_a_checkpoint_is_scored(tmp_path, capfd):
-    checkpoint = random_checkpoint(tmp_path / "checkpoint", eos_bias=1.0)
-    pairs = [f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True)]
-    (tmp_path / "test.tsv").write_text("".join(pairs), encoding="utf-8")
-    flags = [f"--evaluate={checkpoint}", f"--test={tmp_path / 'test.tsv'}", "--threads=1"]
-    output = tmp_path / "translations.txt"
-    assert main([*flags, f"--output-translations={output}"]) == 0
-    assert re.match(r"BLEU \d+\.\d\d  nrefs:1", capfd.readouterr().out)
-    assert len(output.read_text(encoding="utf-8").split("\n")) == len(SOURCES) + 1
-
-    assert main([*flags, f"--output-translations={tmp_path}"]) == 1
-    assert capfd.readouterr().err.endswith("cannot be written (Is a directory)\n")

@@ -18,6 +18,8 @@ from translane_server.bundle.manifest import Alignment
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 
 FP32 = choose_numerics("fp32", None)
+ALONE = StepNeeds(log_probs=False)
+BOTH_HEADS = Alignment(layer=0, heads=(0, 1))
 
 
 class EagerBackend:
@@ -40,6 +42,7 @@ class EagerBackend:
         wrong_encoder=False,
         candidates=None,
         suppressed=None,
+        greedy_wrong_from=99,
     ):
         self.model = model
         self.noise = noise
@@ -55,6 +58,8 @@ class EagerBackend:
         self.encoded_together = []
         self.kept = {}
         self.positions = []
+        self.greedy_wrong_from = greedy_wrong_from
+        self.asked = []
 
     def encode_ahead(self, sources):
         self.encoded_together.append(len(sources))
@@ -79,6 +84,7 @@ class EagerBackend:
     @torch.inference_mode()
     def decode_step(self, token_ids, positions, needs=BEST_TOKEN, keep=None):
         self.positions.append(set(positions.tolist()))
+        self.asked.append(needs)
         rows, attention = [], np.zeros((len(token_ids), self.source_capacity), np.float32)
         for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
             del self.fed[row][position:]
@@ -92,6 +98,8 @@ class EagerBackend:
         for values in (logits, log_probs):
             values[:, self.suppressed] = -np.inf
         order = np.argsort(-logits, axis=1)
+        if needs == ALONE:
+            return Candidates(np.where(positions[:, None] >= self.greedy_wrong_from, order[:, 1:2], order[:, :1]))
         first = 1 if self.wrong_token_at in positions else 0
         chosen = order[:, first : first + needs.num_candidates]
         ids, log_probs = self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1))
@@ -158,19 +166,24 @@ def test_a_position_table_that_is_wrong_at_its_end_fails(model, sources, part):
     assert not passes(check_parity(EagerBackend(broken), model, sources, FP32))
 
 
-@pytest.mark.parametrize(
-    "candidates",
-    [
-        lambda ids, log_probs: (ids, np.full_like(log_probs, -1.0)),
-        lambda ids, log_probs: (ids, log_probs * np.nan),
-        lambda ids, log_probs: (ids[:, [0, 0, 0, 0]], log_probs[:, [0, 0, 0, 0]]),
-        lambda ids, log_probs: (ids[:, [0, 2, 1, 3]], log_probs[:, [0, 2, 1, 3]]),
-        lambda ids, log_probs: (np.concatenate([ids[:, :3], ids[:, 3:] + 1000], axis=1), log_probs),
-    ],
-    ids=["constant log-probs", "no number", "all equal", "out of order", "no id"],
-)
-def test_candidates_that_are_wrong_fail(model, sources, candidates):
-    assert not passes(check_parity(EagerBackend(model, candidates=candidates), model, sources, FP32))
+WRONG = {
+    "constant log-probs": {"candidates": lambda ids, log_probs: (ids, np.full_like(log_probs, -1.0))},
+    "log-probs that are no numbers": {"candidates": lambda ids, log_probs: (ids, log_probs * np.nan)},
+    "candidates all equal": {"candidates": lambda ids, log_probs: (ids[:, [0] * 4], log_probs[:, [0] * 4])},
+    "out of order": {"candidates": lambda ids, log_probs: (ids[:, [0, 2, 1, 3]], log_probs[:, [0, 2, 1, 3]])},
+    "no id": {"candidates": lambda ids, log_probs: (ids + 1000 * (np.arange(4) == 3), log_probs)},
+    "logits that are no numbers": {"noise": np.nan},
+    "another source": {"wrong_encoder": True},
+    "attention with noise": {"attention": lambda weights: weights + np.float32(1e-3)},
+    "attention that is no number": {"attention": lambda weights: weights * np.nan},
+    "attention backwards": {"attention": lambda weights: weights[:, ::-1]},
+    "attention beyond the source": {"attention": lambda weights: np.maximum(weights, 1e-3)},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_fails(model, sources, wrong):
+    assert not passes(check_parity(EagerBackend(model, **wrong), model, sources, FP32, alignment=BOTH_HEADS))
 
 
 def test_an_id_outside_the_vocabulary_is_one_sentence(model, sources):
@@ -223,11 +236,6 @@ def test_a_model_that_is_all_rounding_cannot_be_verified(model, sources):
         check_parity(EagerBackend(model, noise=1.0), model, sources, FP32)
 
 
-def test_a_logit_that_is_no_number_fails(model, sources):
-    parity = check_parity(EagerBackend(model, noise=np.nan), model, sources, FP32)
-    assert not passes(parity)
-
-
 def suppressing(model, *ids, **config):
     copied = Transformer(model.config.changed(suppressed_ids=ids, **config)).eval()
     copied.load_state_dict(model.state_dict())
@@ -256,30 +264,11 @@ def test_the_decoder_is_fed_what_it_starts_with(model, sources):
     assert {fed[0] for fed in backend.fed.values()} == {5}
 
 
-BOTH_HEADS = Alignment(layer=0, heads=(0, 1))
-
-
 def test_attention_weights_are_compared_where_there_are_any(model, sources):
     parity = check_parity(EagerBackend(model), model, sources, FP32, alignment=BOTH_HEADS)
     assert passes(parity)
     assert parity.max_attention_difference < 1e-5
     assert check_parity(EagerBackend(model), model, sources, FP32).max_attention_difference is None
-
-
-@pytest.mark.parametrize(
-    "attention",
-    [
-        lambda weights: weights + np.float32(1e-3),
-        lambda weights: weights * np.nan,
-        lambda weights: weights[:, ::-1],
-        lambda weights: np.maximum(weights, 1e-3),
-    ],
-    ids=["noise", "no number", "backwards", "beyond the source"],
-)
-def test_attention_weights_that_differ_fail(model, sources, attention):
-    parity = check_parity(EagerBackend(model, attention=attention), model, sources, FP32, alignment=BOTH_HEADS)
-    assert not passes(parity)
-    assert parity.token_mismatches == 0
 
 
 def test_other_heads_fail(model, sources):
@@ -294,10 +283,6 @@ def test_another_token_fails_even_where_logits_agree(model, sources):
     assert not passes(parity)
 
 
-def test_another_source_fails(model, sources):
-    assert not passes(check_parity(EagerBackend(model, wrong_encoder=True), model, sources, FP32))
-
-
 def test_sources_are_the_samples_that_fit_and_random_ones_of_many_lengths(model, sources):
     assert [5, 6, 3] in sources
     assert all(1 <= len(source) <= 12 for source in sources)
@@ -309,62 +294,19 @@ def test_sources_are_the_samples_that_fit_and_random_ones_of_many_lengths(model,
 # A greedy graph that chooses other tokens than the decoder's graph is no bundle's.
 
 
-CONFIG = TransformerConfig(source_vocab_size=9, target_vocab_size=9)
-SOURCES = [[5, 3], [6, 7, 3], [4, 3]]
+def tokens_of(backend, sources, **options):
+    return [decode.tokens for decode in record_decodes(backend, backend.model.config, sources, **options)]
 
 
-class Backend:
-    """Chooses the token after the one it is fed; asked for nothing else, from step `wrong_from` on, another one."""
-
-    rows, source_capacity, target_capacity, has_attention, steps_at_once = 8, 4, 6, False, 1
-    stops_between_steps = True
-
-    def __init__(self, wrong_from):
-        self.wrong_from = wrong_from
-        self.asked = []
-
-    def encode_ahead(self, sources):
-        return len(sources)
-
-    def enter(self, sources, rows, allowed=()):
-        pass
-
-    def move_rows(self, moves):
-        pass
-
-    def decode_step(self, token_ids, positions, needs=BEST_TOKEN, keep=None):
-        self.asked.append(needs)
-        ids = 4 + (token_ids[:, None] + np.arange(needs.num_candidates)) % 5
-        if needs == StepNeeds(log_probs=False):
-            return Candidates(np.where(positions[:, None] >= self.wrong_from, 8 - ids, ids))
-        return Candidates(ids, np.zeros(ids.shape, np.float32), np.zeros((len(ids), 9), np.float32))
-
-    def decode_ahead(self, token_ids, positions, steps, eos=None, stops=None, keep=None):
-        raise AssertionError("every step is recorded")
-
-    def align(self, row, first, rows):
-        raise AssertionError("nothing is kept")
-
-    def close(self):
-        raise AssertionError("its owner closes it")
+def test_a_greedy_step_that_chooses_the_same_is_recorded_as_without_it(model, sources):
+    backend = EagerBackend(model)
+    without = tokens_of(backend, sources)
+    assert ALONE not in backend.asked
+    assert tokens_of(backend, sources, greedy=True) == without
+    assert ALONE in backend.asked
 
 
-def test_a_greedy_step_that_chooses_the_same_is_recorded_as_without_it():
-    recorded = [
-        [decode.tokens for decode in record_decodes(Backend(99), CONFIG, SOURCES, greedy=greedy)]
-        for greedy in (False, True)
-    ]
-    assert recorded[0] == recorded[1]
-
-
-def test_a_greedy_step_that_chooses_another_token_is_one_sentence():
-    with pytest.raises(
-        ExportError, match=r"^the exported greedy step chose \d where the decoder's graph, .* chose \d$"
-    ):
-        record_decodes(Backend(3), CONFIG, SOURCES, greedy=True)
-
-
-def test_a_bundle_without_a_greedy_graph_takes_each_step_once():
-    backend = Backend(0)
-    record_decodes(backend, CONFIG, SOURCES)
-    assert StepNeeds(log_probs=False) not in backend.asked
+def test_a_greedy_step_that_chooses_another_token_is_one_sentence(model, sources):
+    sentence = r"^the exported greedy step chose \d+ where the decoder's graph, .* chose \d+$"
+    with pytest.raises(ExportError, match=sentence):
+        tokens_of(EagerBackend(model, greedy_wrong_from=3), sources, greedy=True)

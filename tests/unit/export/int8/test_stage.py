@@ -162,9 +162,6 @@ def test_what_does_not_go_together(checkpoint, tmp_path, pairs, capsys):
     assert fails("--test", str(pairs)) == "--test is for precision int8, whose translations it scores"
     assert "none.tsv: the file is missing" in fails(*FLAGS, "--test", str(tmp_path / "none.tsv"))
     wrong = tmp_path / "wrong.tsv"
-    wrong.write_text("no tab here\n")
-    assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")
-    wrong.write_bytes(b"\xff\tno text\n")
-    assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")
-    wrong.write_text("")
-    assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")
+    for content in (b"no tab here\n", b"\xff\tno text\n", b""):
+        wrong.write_bytes(content)
+        assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")
