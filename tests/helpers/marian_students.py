@@ -60,8 +60,8 @@ def container(arrays: Sequence[Array], version: int = 1, gap: int = 8) -> bytes:
     return b"".join([*start, struct.pack("<Q", gap), bytes(gap), *(block for *_, block in arrays)])
 
 
-def tiny_student(folder: Path, width: int = 16) -> Path:
-    """A student of one layer a side with random weights, which soon end a translation, in float32."""
+def tiny_student(folder: Path, width: int = 16, *, int8: bool = False) -> Path:
+    """A student of one layer a side with random weights, which soon end a translation: in float32, or as int8."""
     student_folder(folder, "de-en-shared")
     square, row, pieces = (width, width), (1, width), 2000
     shapes: dict[str, tuple[int, int]] = {"Wemb": (pieces, width), "decoder_ff_logit_out_b": (1, pieces)}
@@ -85,7 +85,16 @@ def tiny_student(folder: Path, width: int = 16) -> Path:
     settings |= {"enc-depth": 1, "dec-depth": 1, "transformer-heads": 2, "transformer-dim-ffn": width}
     settings |= {"transformer-ffn-activation": "relu", "transformer-postprocess": "dan"}
     text = "".join(f"{name}: {value}\n" for name, value in settings.items()).encode() + b"\0"
-    stored: list[Array] = [(name, FLOAT32, array.shape, array.tobytes()) for name, array in sorted(arrays.items())]
+    stored: list[Array] = []
+    for name, array in sorted(arrays.items()):
+        if int8 and (name == "Wemb" or "_W" in name):
+            units = np.round(array * (127 / np.abs(array).max())).astype("i1")
+            block = (units if name == "Wemb" else units.T).tobytes() + (127 / np.abs(array).max()).tobytes()
+            stored.append((name, INTGEMM8, array.shape, block))
+            alpha = f"{'none' if name == 'Wemb' else name}_QuantMultA"
+            stored.append((alpha, FLOAT32, (1,), np.float32(32).tobytes()))
+        else:
+            stored.append((name, FLOAT32, array.shape, array.tobytes()))
     stored.append(("special:model.yml", INT8, (len(text),), text))
     (folder / "model.deen.intgemm.alphas.bin").write_bytes(container(stored))
     return folder

@@ -73,7 +73,8 @@ class ExportSettings(Settings):
     precision: Annotated[str, Flag("NAMES")] = Field(
         default="fp32",
         description="What the model computes in: fp32, int8 (for CPUs), fp16 or bf16 (both for CUDA). Several, such as"
-        " fp16,int8, make a folder with a bundle for each; the server takes the one for its device.",
+        " fp16,int8, make a folder with a bundle for each; the server takes the one for its device. By default that of"
+        " a bundle, int8 for a checkpoint that is int8 itself, and else fp32.",
     )
     format: Format = Field(default="onnx", description="The server reads onnx; torchscript is for LibTorch programs.")
     weight_storage: Literal["float32", "float16"] | None = Field(

@@ -123,6 +123,8 @@ class MarianReader:
         defaults: dict[str, Any] = {"decoding_defaults": search.defaults}
         if _is_recurrent(settings):
             defaults["default_length_factor"] = _LENGTH_FACTOR
+        if ranges := _int8(stored, settings, model.config, path):
+            defaults["precision"] = "int8"
         return Checkpoint(
             **model._asdict(),
             tokenizer=vocabularies.tokenizer,
@@ -132,7 +134,7 @@ class MarianReader:
             settings=defaults,
             left_out_search=search.left_out,
             shortlist=_shortlist(folder, vocabularies),
-            ranges=_int8(stored, settings, model.config, path),
+            ranges=ranges,
         )
 
 

@@ -129,8 +129,9 @@ def _with_bundle(
     else:
         folder = place.folder.resolve()
         found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
-    precision = "fp16" if settings.device == "cuda" else "fp32"
-    return ModelPlace(_exported(found, _cache(settings), precision, new), place.name)
+    # Without a precision, the exporter takes the checkpoint's own: int8 of a student of Firefox's, else fp32.
+    precision = ["--precision", "fp16"] if settings.device == "cuda" else []
+    return ModelPlace(_exported(found, precision, _cache(settings), new), place.name)
 
 
 def _cache(settings: ServerSettings) -> ModelCache:
@@ -219,10 +220,10 @@ def _cause(error: Exception) -> str:
     return f"the answer of the Hugging Face Hub is {status}" if status else type(error).__name__
 
 
-def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str, new: list[Path]) -> Path:
+def _exported(checkpoint: _Checkpoint, precision: Sequence[str], cache: ModelCache, new: list[Path]) -> Path:
     """Return the bundle of a checkpoint, which is made and added to `new` if it is not there yet."""
     version = importlib.metadata.version("translane")
-    made_of = f"{checkpoint.state} {precision} {version} {SCHEMA_VERSION}"
+    made_of = f"{checkpoint.state} {' '.join(precision) or 'own precision'} {version} {SCHEMA_VERSION}"
     name = checkpoint.name if is_model_name(checkpoint.name) else ""
     bundle = cache.exported / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}".lstrip("-")
     _held[str(bundle)] = cache.keep(bundle)
@@ -238,7 +239,7 @@ def _exported(checkpoint: _Checkpoint, cache: ModelCache, precision: str, new: l
             folder = checkpoint.folder()
             print(f"translane: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
             command = [sys.executable, "-m", "translane", "export", str(folder), "-o", str(bundle)]
-            command += ["--precision", precision, *(["--name", name] if name else []), *checkpoint.arguments]
+            command += [*precision, *(["--name", name] if name else []), *checkpoint.arguments]
             # The lock is held until the export ends, even if this process is killed.
             if code := _run(command, lock.fileno()):
                 raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")

@@ -248,15 +248,18 @@ def test_a_token_is_shown_to_the_hub_and_to_nobody_else(environ, checkpoint):
 
 @needs_students
 @pytest.mark.slow
-def test_a_model_of_firefox_is_fetched_and_exported_once(environ, tmp_path):
+def test_a_model_of_firefox_is_fetched_and_exported_once_in_its_own_precision(environ, tmp_path):
+    floats = tiny_student(tmp_path / "floats")
     with serving_list() as models:
-        student = tiny_student(tmp_path / "student")
-        for path in student.iterdir():
+        for path in tiny_student(tmp_path / "student", int8=True).iterdir():
             models.add(path.name.partition(".")[0], path.name, path.read_bytes())
         environ["TRANSLANE_FIREFOX_MODELS"] = models.url
-        first = check(environ, "firefox:de-en")
+        first = check(environ, "firefox:de-en", f"floats={floats}")
         assert first.returncode == 0, first.stderr
-        assert re.search(r"model de-en: version 1@\w+, fp32, on cpu", first.stdout)
-    gone = check(environ, "mine=firefox:de-en")
+        found = re.findall(r"model (\S+): version 1@\w+, (\w+), on cpu", first.stdout)
+        assert found == [("de-en", "int8"), ("floats", "fp32")]
+    program = "from translane import Translator\nwith Translator('firefox:de-en') as t: t.translate('Guten Tag.')"
+    command = [sys.executable, "-c", program]
+    gone = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
     assert (gone.returncode, "the last one holds" in gone.stderr) == (0, True), gone.stderr
     assert "exporting" not in gone.stderr

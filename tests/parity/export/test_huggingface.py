@@ -1,7 +1,4 @@
-"""Exports of Hugging Face models translate as `generate` does: token for token, greedily and with four beams.
-
-docs/export.md has counts over more sentences, and at full size.
-"""
+"""Exports of Hugging Face models translate as `generate` does: token for token, greedily and with four beams."""
 
 import dataclasses
 import itertools
