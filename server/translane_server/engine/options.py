@@ -124,4 +124,4 @@ class RequiredPhrase:
 
     text: bytes
     token_ids: tuple[int, ...]
-    once: bool = False  # whether it must not come again; of phrases of one token
+    once: bool = False  # whether its last token, which is in no other phrase, must not come again

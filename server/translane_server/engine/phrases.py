@@ -146,7 +146,7 @@ class _Phrase:
         # The tokenizer may have normalised the phrase. Then the text of the tokens is searched for.
         self.text = phrase.text if phrase.text and phrase.text in spelled else spelled
         self.tokens = tuple(phrase.token_ids)
-        self.once = phrase.once and len(self.tokens) == 1
+        self.once = phrase.once
         self._borders = [0] * len(self.tokens)
         for place in range(1, len(self.tokens)):
             self._borders[place] = self.matched(self._borders[place - 1], self.tokens[place])
@@ -205,7 +205,7 @@ class RequiredPhrases:
             for phrase in self._phrases
         ]
         self._nested = any(self._inside)
-        self._once = {phrase.tokens[0]: number for number, phrase in enumerate(self._phrases) if phrase.once}
+        self._once = {phrase.tokens[-1]: number for number, phrase in enumerate(self._phrases) if phrase.once}
 
     def progress(self, generated_ids: Sequence[int]) -> PhraseProgress:
         """The progress of a hypothesis with these tokens, forced tokens included."""

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from translane_server.core.budget import Budget
 from translane_server.core.errors import RequestError
-from translane_server.engine.options import RequiredPhrase
 from translane_server.engine.sequence import Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.text.numbers import missing_numbers, written_for
 from translane_server.translation.plan import RequestPlan, Segment
@@ -161,8 +160,9 @@ class SecondDecoding:
         if beams < 2 or (options.num_hypotheses > 1 and options.beam_size == 1):
             return None
         beams = max(beams, options.beam_size)
-        surfaces = plan.pair.tokenizer.target_surfaces
-        phrases = [RequiredPhrase(surfaces[token].strip(), (token,), once=True) for token in segment.stand_ins]
+        # with the space before it, if the vocabulary has spaces as pieces of their own
+        symbols = [plan.spelling.phrase(plan.stand_ins[token]) for token in segment.stand_ins]
+        phrases = [replace(symbol, once=True) for symbol in symbols if symbol]
         suppressed = (*options.suppressed_ids, *(token for token in plan.stand_ins if token not in segment.stand_ins))
         options = replace(options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True)
         options = replace(options, suppressed_ids=suppressed)

@@ -40,10 +40,17 @@ class WithStandIns(FakeTokenizer):
         return {token + OFFSET: symbol for token, symbol in SYMBOLS.items()}
 
     def encode(self, texts):
-        return super().encode([re.sub("⟨[1-3]⟩", lambda match: _character(match[0]), text) for text in texts])
+        return super().encode(_with_characters(texts))
+
+    def encode_target(self, texts):
+        return super().encode_target(_with_characters(texts))
 
     def source_surfaces(self, text):
         return [*re.findall("⟨[1-3]⟩|.", text), ""] if text.strip() else []
+
+
+def _with_characters(texts):
+    return [re.sub("⟨[1-3]⟩", lambda match: _character(match[0]), text) for text in texts]
 
 
 def _character(symbol):
@@ -123,7 +130,7 @@ async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
         ("爱 ⟨1⟩ ok ⟨1⟩ a ⟨2⟩ b", 3),
         ("a {a} b {b} c {c} e {e} f", 3),  # more than there are symbols
         ("<b>爱 {x} ok</b>", 1),
-        ("爱 25 5 ok", 1),
+        ("爱 25 5 1 ok", 2),
         ("{x}", 0),  # nothing to translate
         ("GPT-4 1987", 0),
         ("爱 ok! 北京 {x} 是.", 1),
@@ -335,7 +342,7 @@ def test_a_number_is_required_as_the_target_writes_it():
         ("他用GPT-4和iPhone 15看RFC 9110", ["GPT-4", "iPhone 15", "RFC 9110"]),
         ("John Smith说ok，A和B", ["John Smith"]),
         ("1987年有1,234.5元，１２３４", ["1987", "1,234.5", "１２３４"]),
-        ("3.5万，1000多，第100，12月，1.2.3，25，7", ["1000", "25"]),
+        ("3.5万，1000多，第100，12月，1.2.3，25，7，0，1", ["1000", "25", "7"]),
         ("8:30，25.50美元，1" + "0" * 30, ["8:30", "25.50"]),
         ("2-5天，35–40公里，2024-05-01，3-10万，第3-5章，4:41.30分", ["2-5", "35–40", "2024-05-01", "4:41.30"]),
         ("500日元，15日，10日本人", ["500", "10"]),
