@@ -67,7 +67,7 @@ export class Choices {
   // Takes the language that the server has found, for a swap.
   detected(tag) {
     const { source } = this.#fields;
-    if (source.value === DETECT) source.options[0].textContent = `Detect language: ${language(tag)}`;
+    if (source.value === DETECT) source.options[0].textContent = `${language(tag)} (detected)`;
     this.#found = tag;
   }
 
