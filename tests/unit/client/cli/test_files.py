@@ -7,7 +7,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import answer, refuses
+from unit.client.fake_server import refuses
 
 from helpers.client_command import Terminal
 from translane_client.cli import inputs
@@ -56,17 +56,6 @@ def test_one_line_is_one_text(server, command, stdin, texts):
     assert command("translate", stdin=stdin) == 0
     assert [text for request in server.requests for text in request.texts] == texts
     assert command.stdout.getvalue().count(b"\n") == len(texts)
-
-
-def test_line_ends_inside_a_translation_become_spaces(server, command):
-    def broken(request, context):
-        response = answer(request)
-        response.translations[0].hypotheses[0].text = "a\nb\r\nc\rd\u2028e"
-        return response
-
-    server.always = broken
-    assert command("translate", "x") == 0
-    assert command.out == "a b c d\u2028e\n"
 
 
 def test_invalid_utf8_names_file_and_line(command, tmp_path):

@@ -209,12 +209,14 @@ def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server, command
 
     def broken(request, context):
         return pb.TranslateResponse(
-            translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=f"{text}\n\n.")]) for text in request.texts]
+            translations=[
+                pb.Translation(hypotheses=[pb.Hypothesis(text=f"{text}\n\nb\r\nc\rd\u2028e")]) for text in request.texts
+            ]
         )
 
     server.always = broken
     assert command("translate", "--split-sentences", "-i", str(source)) == 0
-    assert command.out == "a  .\nb  .\n"
+    assert command.out == "a  b c d\u2028e\nb  b c d\u2028e\n"
 
 
 @pytest.mark.parametrize(

@@ -227,19 +227,9 @@ def test_json_is_a_line_for_each_delta_and_one_for_the_end(command):
     assert command("translate", "--stream", "--json", "猫", "") == 0
     lines = list(map(json.loads, command.out.splitlines()))
     assert lines[:3] == [{"index": 0, "delta": delta} for delta in "<猫>"]
-    assert lines[3] == {
-        "index": 0,
-        "text": "<猫>",
-        "score": -0.5,
-        "finish_reason": "end_of_sentence",
-        "tokens": [],
-        "token_log_probs": [],
-        "alignment": [],
-        "quality": None,
-        "timing": {"queue": 0.0, "encode": 0.0, "decode": 0.0, "total": 2.0, "cached_texts": 0},
-        "treatment": None,
-        "models": [],
-    }
+    about = {"index": 0, "text": "<猫>", "score": -0.5, "tokens": [], "treatment": None, "models": []}
+    assert about.items() <= lines[3].items()
+    assert lines[3]["timing"]["total"] == 2.0
     assert [(line["index"], line["text"]) for line in lines[4:]] == [(1, "")]
 
 
