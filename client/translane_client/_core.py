@@ -98,20 +98,6 @@ class Hand(NamedTuple):
 Steps = Generator[Send | Open | Next | Sleep | Start | Join | Hand, Any, None]
 
 
-class Deadline:
-    """The point in time by which a call has to be over. More than 1e9 seconds mean none. ValueError: not positive."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        if not seconds > 0:
-            raise ValueError(f"timeout must be a positive number of seconds, not {seconds}")
-        self._clock = clock
-        self._at = math.inf if seconds > _FOREVER else clock() + seconds
-
-    def remaining(self) -> float:
-        """Seconds left: zero or less once the deadline has passed."""
-        return self._at - self._clock()
-
-
 def channel_options(connect_timeout: float = DEFAULT_CONNECT_TIMEOUT) -> list[tuple[str, int]]:
     """Options of a channel whose attempts to connect take at most `connect_timeout` seconds each.
 
@@ -216,10 +202,14 @@ class BaseClient:
 
     # The steps of calls
 
-    def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(self._timeout if timeout is None else timeout, self._clock)
+    def _deadline(self, timeout: float | None) -> float:
+        """When a call has to be over, on the client's clock. ValueError: the timeout is not positive."""
+        seconds = self._timeout if timeout is None else timeout
+        if not seconds > 0:
+            raise ValueError(f"timeout must be a positive number of seconds, not {seconds}")
+        return math.inf if seconds > _FOREVER else self._clock() + seconds
 
-    def _exchange(self, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Generator[Any, Any, Answer]:
+    def _exchange(self, call: Call[Answer], deadline: float, patient: bool = False) -> Generator[Any, Any, Answer]:
         """The attempts at a call; returns the answer."""
         attempts = _Attempts(self, call, deadline, patient)
         while True:
@@ -282,7 +272,7 @@ class BaseClient:
 
         return steps()
 
-    def _window(self, job: Job[Any, Any], source: Any, deadline: Callable[[], Deadline], *, patient: bool) -> Steps:
+    def _window(self, job: Job[Any, Any], source: Any, deadline: Callable[[], float], *, patient: bool) -> Steps:
         """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
         window = deque[Any]()
         while (batch := (yield Next(source))) is not None:
@@ -292,10 +282,10 @@ class BaseClient:
         while window:
             yield Hand((yield Join(window.popleft())))
 
-    def _batch(self, job: Job[Item, Any], batch: Batch[Item], deadline: Deadline, *, patient: bool) -> Steps:
+    def _batch(self, job: Job[Item, Any], batch: Batch[Item], deadline: float, *, patient: bool) -> Steps:
         yield Hand((yield from self._exchange(job.call(batch), deadline, patient)))
 
-    def _size(self, deadline: Deadline) -> Generator[Any, Any, int]:
+    def _size(self, deadline: float) -> Generator[Any, Any, int]:
         """The size of batches. One that was left open becomes what the server takes at once."""
         if self._batch_size is None:
             limits = (yield from self._exchange(server_call(), deadline)).limits
@@ -312,7 +302,7 @@ class _Attempts:
     A `patient` call waits for room in a full queue up to the deadline, and uses up no attempts for it.
     """
 
-    def __init__(self, client: BaseClient, call: Call[Any], deadline: Deadline, patient: bool) -> None:
+    def __init__(self, client: BaseClient, call: Call[Any], deadline: float, patient: bool) -> None:
         if client._closed:
             raise RuntimeError("the client is closed")
         self._client = client
@@ -327,19 +317,17 @@ class _Attempts:
     def timeout(self) -> float | None:
         """Begins an attempt; returns the seconds that it may take, or None. DeadlineExceeded: no time is left."""
         self._attempt += 1
-        remaining = self._deadline.remaining()
+        remaining = self._remaining()
         if remaining <= 0:
             raise DeadlineExceeded(f"no answer from {self._client.address} before the deadline")
         ATTEMPTS.debug("%s", self._client.address)
         return None if math.isinf(remaining) else remaining
 
-    def pause_after(self, failure: grpc.RpcError) -> float:
-        """Seconds to wait before the next attempt.
+    def _remaining(self) -> float:
+        return self._deadline - self._client._clock()
 
-        Raises:
-            TranslaneError: no attempt follows. A retry makes no sense, or the attempts are used up, or the pause would
-                not end before the deadline.
-        """
+    def pause_after(self, failure: grpc.RpcError) -> float:
+        """Seconds to wait before the next attempt. TranslaneError: no attempt follows, or it would be too late."""
         call: Any = failure  # gRPC's errors are calls as well, though their types do not say so
         if self._client._closed and call.code() is grpc.StatusCode.CANCELLED:
             raise Cancelled("the client was closed") from failure
@@ -358,7 +346,7 @@ class _Attempts:
             elif not may_follow:
                 raise error from failure
             pause = retry.pause(error, self._attempt, jitter)
-        if pause >= self._deadline.remaining():
+        if pause >= self._remaining():
             raise error from failure
         ATTEMPTS.info("%s", error)
         return pause
