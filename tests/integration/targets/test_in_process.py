@@ -159,6 +159,22 @@ def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monk
         time.sleep(0.1)
 
 
+async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):
+    """Cells run within a running event loop, and nobody closes what the cell before has made."""
+    monkeypatch.setenv("MARK", "test_a_cell")
+    cell = "translator = Translator(BUNDLE); text = translator.translate('我有一只猫').text"
+    names = {"Translator": Translator, "BUNDLE": BUNDLE}
+    counts = []
+    for _ in range(2):
+        exec(cell, names)
+        assert names["text"] == "I have a cat."
+        counts.append(len(processes("MARK=test_a_cell")))
+    assert counts[0] == counts[1] > 0
+    names.clear()
+    gc.collect()
+    assert not processes("MARK=test_a_cell")
+
+
 @pytest.mark.parametrize(
     ("end", "code"),
     [
