@@ -18,16 +18,7 @@ _MOST_NAME_BYTES = 255  # on the file systems of Linux and macOS
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """A file of the corpus.
-
-    Attributes:
-        name: its path within the corpus, with / between folders.
-        path: its path.
-        output: the path of the translated file.
-        left_out: the path of the list of records that are left out.
-        files: what reads such files.
-        fingerprint: that of the file, as it is when the run begins.
-    """
+    """A file of the corpus, as it is when the run begins; `name` is its path within it, with / between folders."""
 
     name: str
     path: Path

@@ -78,12 +78,7 @@ class Answer(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record of a file.
-
-    Attributes:
-        source: the text to translate; "" if there is nothing to translate.
-        problem: why the text cannot be read; "" if it can.
-    """
+    """The text to translate, which may be empty, or why it cannot be read."""
 
     source: str
     problem: str = ""
@@ -93,17 +88,12 @@ BLANK, BLANK_RECORD = Answer(""), Record("")
 
 
 class Block(NamedTuple):
-    """Records of a file, one after the other.
-
-    Attributes:
-        first: number of the first record, from 1.
-        records: the records.
-        content: what the output needs of them.
-    """
+    """Records of a file, one after the other; `first` is the number of the first one, from 1."""
 
     first: int
     records: Sequence[Record]
     content: Any
+    """What the output needs of them."""
 
 
 Write = Callable[[Block, Sequence[Answer]], object]

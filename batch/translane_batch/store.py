@@ -166,10 +166,8 @@ class Run:
 
     `identity` is what the outputs depend on: a run is resumed with an equal one.
 
-    Attributes:
-        sources: the texts, once all are read; None before.
-        texts: how many records have a text, once all are read.
-        summary: the figures, once all outputs are written; None before.
+    `texts` is how many records have a text. There are `sources` once all are read, and a `summary` once all outputs are
+    written.
     """
 
     def __init__(self, folder: Path, output: Path, identity: Mapping[str, Any]) -> None:
