@@ -230,7 +230,7 @@ class SentenceRateError(RetryableError):
 
 
 class UnavailableError(RetryableError):
-    """The model is unloaded or cannot be loaded, or the server starts or shuts down."""
+    """The model is unloaded or cannot be loaded, or has no memory for a step; or the server starts or shuts down."""
 
     reason = "UNAVAILABLE"
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from translane_server.core.errors import is_about_memory
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search, returned_hypotheses
 from translane_server.engine.sequence import (
@@ -30,6 +31,7 @@ from translane_server.runtime.backend import Backend, RowMove, Stops
 _log = logging.getLogger(__name__)
 
 _MOST_STEPS = 64  # most steps whose measurements wait for an output
+_MOST_STARVED = 8  # after so many steps in a row without memory, the replica may have to begin anew
 
 
 class ServerGoneError(Exception):
@@ -86,6 +88,7 @@ class EngineLoop:
         self._ended: list[Search] = []  # searches that the last step has ended, until their results are there
         self._output = EngineOutput()  # what the server is told next
         self._must_answer = False
+        self._starved = 0  # steps in a row that have failed for lack of memory
 
     def run(self) -> bool:
         """Decode until the server closes the connection.
@@ -111,7 +114,8 @@ class EngineLoop:
         idle = not (self._batch.reserved or self._encoded or self._queue)
         output = self._output
         steps = len(output.stats.steps)
-        news = output.ended or output.dropped or output.failed or output.committed or self._must_answer
+        failed = output.failed or output.starved
+        news = output.ended or output.dropped or failed or output.committed or self._must_answer
         if news or steps > _MOST_STEPS or (idle and steps):
             self._output, self._must_answer = EngineOutput(), False
             self._server.put(output)
@@ -147,19 +151,26 @@ class EngineLoop:
                 self._move(moves)
             if batch.reserved:
                 self._decode()
+                self._starved = 0
         except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
             lost = [*[search.sequence for search in self._ended], *batch.sequences]
             self._batch, self._newcomers, self._ended = self._empty_batch(), [], []
             self._encode_again()
-            self._fail(lost, error)
-            self._check_model(decoder=True)
+            self._fail(lost, error, decoder=True)
 
-    def _fail(self, sequences: abc.Sequence[Sequence], error: Exception) -> None:
+    def _fail(self, sequences: abc.Sequence[Sequence], error: Exception, *, decoder: bool) -> None:
+        """Report the sequences of a step that has failed, and find out whether the device is broken.
+
+        A lack of memory is neither the fault of a sequence nor of the device, unless there never is enough.
+        """
         _log.error("a step of %d sentences has failed", len(sequences), exc_info=error)
-        self._output.failed.extend([sequence.number for sequence in sequences])
-
-    def _check_model(self, *, decoder: bool) -> None:
-        """Run the model over a sentence that cannot be at fault. Any error shows that the device is broken."""
+        numbers = [sequence.number for sequence in sequences]
+        if is_about_memory(error) and self._starved < _MOST_STARVED:
+            self._starved += 1
+            self._output.starved += numbers
+            return
+        self._output.failed += numbers
+        # The model runs over a sentence that cannot be at fault. Any error shows that the device is broken.
         backend, vocabulary = self._backend, self._vocabulary
         backend.encode_ahead([[vocabulary.eos]])
         if decoder:
@@ -191,8 +202,7 @@ class EngineLoop:
         try:
             count = self._backend.encode_ahead([sequence.sentence.source_ids for _, _, sequence in sorted(queue)])
         except Exception as error:  # noqa: BLE001 any error of the runtime; the sentences that decode are not touched
-            self._fail([heappop(queue)[2] for _ in range(min(len(queue), self._rows))], error)
-            self._check_model(decoder=False)
+            self._fail([heappop(queue)[2] for _ in range(min(len(queue), self._rows))], error, decoder=False)
             return
         self._encode_seconds = self._clock() - started
         self._encoded += [(heappop(queue)[2], source) for source in range(count)]

@@ -48,6 +48,7 @@ _SETTLING_TIME = 0.2
 _LOWEST_LEVEL = -10
 
 _POISONED = "a sentence of this request ends every replica that decodes it"
+_STARVED = "a sentence of this request needs more memory than there is at the moment"
 _FAILING = "the model does not decode at the moment; the server's log has the details"
 
 _rows = attrgetter("rows")
@@ -286,7 +287,9 @@ class Dispatcher:
         if output.failed:
             failed = [worker.remove(number) for number in output.failed]
             self._repeat(failed, EngineError("a sentence of this request cannot be decoded; the server's log says why"))
-        has_left = output.ended or output.dropped or output.failed
+        for number in output.starved:
+            self._repeat_starved(worker.remove(number))
+        has_left = output.ended or output.dropped or output.failed or output.starved
         if self._again or self._alone or (has_left and (self._queue.size or self._kept)):
             self._dispatch()
         if self._spares.workers:
@@ -363,6 +366,19 @@ class Dispatcher:
                 self._alone.appendleft(sequence)
             else:
                 (self._alone if sequence.is_suspect else self._again).append(sequence)
+
+    def _repeat_starved(self, sequence: AcceptedSequence) -> None:
+        """Decode a sequence alone for which there was no memory; refuse it for now if it was decoded again before."""
+        request = sequence.request
+        if request.is_over or request.error:
+            return
+        sequence.failures += 1
+        if sequence.failures > 1:
+            request.fail(UnavailableError(_STARVED, _RETRY_FAILING))
+            return
+        self._count_repeat()
+        request.restart(sequence.place)
+        self._alone.append(sequence)
 
     def _usable(self) -> list[Worker]:
         """The workers that may get sequences now."""

@@ -124,12 +124,13 @@ def pack_output(output: EngineOutput) -> tuple[Any, ...]:
         [(number, ids, alignment and _packed(alignment)) for number, (ids, alignment) in output.committed],
         tuple(output.stats),
         output.failed,
+        output.starved,
     )
 
 
 def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
     """Restore an output from `pack_output`."""
-    ended, dropped, committed, stats, failed = packed
+    ended, dropped, committed, stats, failed, starved = packed
     return EngineOutput(
         [
             (
@@ -145,6 +146,7 @@ def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
         [(number, CommittedTokens(ids, alignment and _unpacked(alignment))) for number, ids, alignment in committed],
         StepStats(*stats),
         failed,
+        starved,
     )
 
 

@@ -74,8 +74,8 @@ class ObedientWorker(Worker):
     def stopped(self):
         return self.state is State.STOPPED
 
-    def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=()):
-        output = EngineOutput(ended, dropped, committed, stats or StepStats([], [], [], [], []), failed)
+    def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=(), starved=()):
+        output = EngineOutput(ended, dropped, committed, stats or StepStats([], [], [], [], []), failed, starved)
         self.received(self.connection, output)
 
     def fall(self):
@@ -617,6 +617,24 @@ async def test_a_failed_step_is_repeated_and_the_second_time_refused(engine, rep
     replicas[1].end(*replicas[1].numbers)
     assert await fine == (RESULT,)
     assert len(caplog.messages) == 1
+
+
+async def test_a_sentence_without_memory_decodes_alone_and_is_then_refused_for_now(engine, replicas, caplog):
+    request, others = await call(engine), [await call(engine) for _ in range(2)]
+    number, other = replicas[0].numbers
+    replicas[0].report(starved=[number])
+    assert replicas[0].left == [other], "no replica is free"
+    replicas[0].end(other)
+    assert replicas[0].left == [number], "alone"
+    replicas[0].report(starved=[number])
+    with pytest.raises(UnavailableError, match="needs more memory than there is at the moment"):
+        await request
+    assert not caplog.messages
+    again = await call(engine)
+    replicas[0].end(*replicas[0].left)
+    replicas[1].end(*replicas[1].left)
+    assert await again == (RESULT,), "it is no poison"
+    await asyncio.gather(*others)
 
 
 async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):
