@@ -105,17 +105,11 @@ class ModelCache:
         A bundle whose manifest is not that of the digest is not there. Other files are checked when they are loaded.
         """
         try:
-            descriptor = os.open(self._holds / digest, os.O_RDONLY | os.O_CLOEXEC)
-            hold = Hold(self.bundle(digest), descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            hold = self._held(self.bundle(digest))
             content = read_regular(hold.folder / MANIFEST, MOST_DESCRIPTION_BYTES)
         except FileNotFoundError:
             return None
-        if hashlib.sha256(content).hexdigest() != digest:
-            return None
-        with suppress(OSError):  # a folder that others have filled, and that is only read
-            os.utime(descriptor)
-        return hold
+        return hold if hashlib.sha256(content).hexdigest() == digest else None
 
     def keep(self, folder: Path) -> Hold | None:
         """Keep a folder of `exported` or `firefox`, which may be missing yet, and count it as used now.
@@ -123,12 +117,16 @@ class ModelCache:
         None: others have filled the cache, and it is only read, so nothing is removed.
         """
         try:
-            descriptor = os.open(self._holds / folder.name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            hold = Hold(folder, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            return self._held(folder, os.O_CREAT)
         except OSError:
             return None
-        with suppress(OSError):
+
+    def _held(self, folder: Path, flags: int = 0) -> Hold:
+        """Wait until nobody removes a folder, hold it, and count it as used now."""
+        descriptor = os.open(self._holds / folder.name, os.O_RDONLY | os.O_CLOEXEC | flags, 0o666)
+        hold = Hold(folder, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with suppress(OSError):  # a folder that others have filled, and that is only read
             os.utime(descriptor)
         return hold
 
