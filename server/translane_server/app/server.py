@@ -19,7 +19,7 @@ from translane_server.api.model_service import ADMIN_HOST, admin_port
 from translane_server.api.service import SERVICE_NAME, TranslationService
 from translane_server.app.ports import address_of, connection_limit, listening_on
 from translane_server.core.errors import StartupError
-from translane_server.core.file_changes import INTERVAL, follow
+from translane_server.core.file_changes import follow
 from translane_server.http.metrics_port import MetricsPort
 from translane_server.http.server import HttpServer
 from translane_server.models.registry import Registry
@@ -113,8 +113,8 @@ class Server:
         _listen(port, settings.host, settings.port, certificates)
         self.port = port.port
         await self._open_operators_ports()
-        if followed := [each for each in (certificates, self.keys) if each]:
-            self._following = asyncio.create_task(follow(followed, INTERVAL))
+        if refreshes := [each.refresh for each in (certificates, self.keys) if each]:
+            self._following = asyncio.create_task(follow(refreshes))
         await port.server.start()
         if self._http:
             await self._http.start()

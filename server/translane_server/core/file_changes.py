@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from translane_server.core.files import Stamp, stamp_of
 
@@ -37,19 +36,16 @@ class FileChanges:
         return tuple(stamp_of(path) for path in self._paths)
 
 
-class Followed(Protocol):
-    """What is read from files."""
+async def follow(refreshes: Sequence[Callable[[], None]], interval: float = INTERVAL) -> None:
+    """Read changed files again, on a thread, for ever. The files are looked at every `interval` seconds.
 
-    def refresh(self) -> None:
-        """Read changed files. What is wrong with them is logged, and what was read before goes on."""
-
-
-async def follow(all_followed: Sequence[Followed], interval: float = INTERVAL) -> None:
-    """Read changed files again, on a thread, for ever. The files are looked at every `interval` seconds."""
+    Each of `refreshes` reads the files that have changed. What is wrong with them is logged, and what was read before
+    goes on.
+    """
     while True:
         await asyncio.sleep(interval)
-        for followed in all_followed:
+        for refresh in refreshes:
             try:
-                await asyncio.to_thread(followed.refresh)
+                await asyncio.to_thread(refresh)
             except Exception:  # noqa: BLE001 a bug must not end the watch
                 _log.exception("looking at changed files has failed")

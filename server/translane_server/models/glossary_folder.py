@@ -72,7 +72,7 @@ class GlossaryFolder:
     async def watch(self) -> None:
         """Read changed files, for ever. A bad file is logged, and its last good version goes on."""
         if self._folder is not None:
-            await follow([self], self._interval)
+            await follow([self.refresh], self._interval)
 
     def refresh(self) -> None:
         """Read each file that has changed and then stayed the same for one look.

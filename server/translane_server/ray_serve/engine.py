@@ -73,7 +73,7 @@ class Engine(Ingress):
         )
         self._answering = Answering(settings, keys=keys, tracer=tracer, shown_in=metrics)
         if keys:
-            following = asyncio.create_task(follow([keys]))
+            following = asyncio.create_task(follow([keys.refresh]))
             opened.callback(following.cancel)
         self._methods = {}
         for method in _SERVICE.methods:
