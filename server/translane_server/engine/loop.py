@@ -11,6 +11,7 @@ import logging
 import time
 from collections import abc, deque
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
@@ -31,7 +32,6 @@ from translane_server.runtime.backend import Backend, RowMove, Stops
 _log = logging.getLogger(__name__)
 
 _MOST_STEPS = 64  # most steps whose measurements wait for an output
-_MOST_STARVED = 8  # after so many steps in a row without memory, the replica may have to begin anew
 
 
 class ServerGoneError(Exception):
@@ -88,13 +88,12 @@ class EngineLoop:
         self._ended: list[Search] = []  # searches that the last step has ended, until their results are there
         self._output = EngineOutput()  # what the server is told next
         self._must_answer = False
-        self._starved = 0  # steps in a row that have failed for lack of memory
 
     def run(self) -> bool:
         """Decode until the server closes the connection.
 
         If a step fails, its sentences are reported as failed, and the loop goes on. If the model does not run any more,
-        the loop ends. The server notices its end when the connection closes.
+        the loop ends. The server notices its end when the connection closes, and is told before if memory is lacking.
 
         Returns:
             Whether the server has ended the loop.
@@ -105,8 +104,11 @@ class EngineLoop:
                 self._step()
         except ServerGoneError:
             return True
-        except Exception:  # noqa: BLE001 - the server answers all callers after any error
+        except Exception as error:  # noqa: BLE001 - the server answers all callers after any error
             _log.exception("the replica failed")
+            if is_about_memory(error):
+                with suppress(ServerGoneError, MemoryError):
+                    self._server.put(EngineOutput(is_starved=True))
             return False
 
     def _exchange(self) -> None:
@@ -114,8 +116,7 @@ class EngineLoop:
         idle = not (self._batch.reserved or self._encoded or self._queue)
         output = self._output
         steps = len(output.stats.steps)
-        failed = output.failed or output.starved
-        news = output.ended or output.dropped or failed or output.committed or self._must_answer
+        news = output.ended or output.dropped or output.failed or output.committed or self._must_answer
         if news or steps > _MOST_STEPS or (idle and steps):
             self._output, self._must_answer = EngineOutput(), False
             self._server.put(output)
@@ -151,7 +152,6 @@ class EngineLoop:
                 self._move(moves)
             if batch.reserved:
                 self._decode()
-                self._starved = 0
         except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
             lost = [*[search.sequence for search in self._ended], *batch.sequences]
             self._batch, self._newcomers, self._ended = self._empty_batch(), [], []
@@ -159,18 +159,12 @@ class EngineLoop:
             self._fail(lost, error, decoder=True)
 
     def _fail(self, sequences: abc.Sequence[Sequence], error: Exception, *, decoder: bool) -> None:
-        """Report the sequences of a step that has failed, and find out whether the device is broken.
+        """Report the sequences of a step that has failed, and run the model over one that cannot be at fault.
 
-        A lack of memory is neither the fault of a sequence nor of the device, unless there never is enough.
+        Any error of this run shows that the device is broken, or that there is no memory.
         """
         _log.error("a step of %d sentences has failed", len(sequences), exc_info=error)
-        numbers = [sequence.number for sequence in sequences]
-        if is_about_memory(error) and self._starved < _MOST_STARVED:
-            self._starved += 1
-            self._output.starved += numbers
-            return
-        self._output.failed += numbers
-        # The model runs over a sentence that cannot be at fault. Any error shows that the device is broken.
+        self._output.failed += [sequence.number for sequence in sequences]
         backend, vocabulary = self._backend, self._vocabulary
         backend.encode_ahead([[vocabulary.eos]])
         if decoder:

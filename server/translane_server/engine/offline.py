@@ -54,4 +54,4 @@ class GivenSequences:
 
     def put(self, output: EngineOutput) -> None:
         self.results.update(output.ended)
-        self._left = 0 if output.failed or output.starved else self._left - len(output.ended)
+        self._left = 0 if output.failed else self._left - len(output.ended)

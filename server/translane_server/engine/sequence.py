@@ -153,4 +153,4 @@ class EngineOutput:
     committed: list[tuple[int, CommittedTokens]] = field(default_factory=list)
     stats: StepStats = field(default_factory=lambda: StepStats([], [], [], [], []))
     failed: list[int] = field(default_factory=list)  # sequences whose step has failed. Their rows are free.
-    starved: list[int] = field(default_factory=list)  # sequences whose step has failed for lack of memory
+    is_starved: bool = False  # whether the worker ends for lack of memory, which is no sequence's fault

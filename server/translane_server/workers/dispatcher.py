@@ -38,6 +38,8 @@ _FAILURES_OF_SUSPECTS = 2
 _FEW_SUSPECTS = 8
 # A sentence that fails so often alone is at fault. A single such failure may be an accident.
 _MOST_FAILURES_ALONE = 2
+# A lack of memory is no sentence's fault. One for which there is none after so many failures is refused for now.
+_MOST_STARVED = 3
 
 # After a loss that no known suspect explains, nothing is sent for this time [seconds]. If several workers are lost
 # together, the sentences of the first one are then not sent to the next one, which has ended already, so that they do
@@ -287,9 +289,7 @@ class Dispatcher:
         if output.failed:
             failed = [worker.remove(number) for number in output.failed]
             self._repeat(failed, EngineError("a sentence of this request cannot be decoded; the server's log says why"))
-        for number in output.starved:
-            self._repeat_starved(worker.remove(number))
-        has_left = output.ended or output.dropped or output.failed or output.starved
+        has_left = output.ended or output.dropped or output.failed
         if self._again or self._alone or (has_left and (self._queue.size or self._kept)):
             self._dispatch()
         if self._spares.workers:
@@ -309,10 +309,13 @@ class Dispatcher:
         newest = worker.newest
         sequences = worker.clear()
         is_known = len(sequences) == 1 and sequences[0].is_suspect
-        if len(newest) <= _FEW_SUSPECTS:
+        error: RequestError = PoisonedError(_POISONED)
+        if worker.is_starved:
+            error, is_known = UnavailableError(_STARVED, _RETRY_FAILING), False
+        elif len(newest) <= _FEW_SUSPECTS:
             for sequence in sequences:
                 sequence.is_suspect |= sequence.number in newest
-        self._repeat(sequences, PoisonedError(_POISONED))
+        self._repeat(sequences, error)
         self.availability_changed()
         if not is_known:
             if self._settling:
@@ -351,8 +354,9 @@ class Dispatcher:
             if request.is_over or request.error:
                 continue
             sequence.failures += 1
-            sequence.failures_alone += len(failed) == 1
-            if sequence.failures_alone >= _MOST_FAILURES_ALONE:
+            is_starved = isinstance(error, UnavailableError)
+            sequence.failures_alone += len(failed) == 1 and not is_starved
+            if sequence.failures_alone >= _MOST_FAILURES_ALONE or (is_starved and sequence.failures > _MOST_STARVED):
                 name, facts = self._quarantine.name(sequence.sentence), self._first.connection.facts
                 _log.error("sentence %s is refused: %s", name, error, extra=facts)
                 if isinstance(error, PoisonedError):
@@ -366,19 +370,6 @@ class Dispatcher:
                 self._alone.appendleft(sequence)
             else:
                 (self._alone if sequence.is_suspect else self._again).append(sequence)
-
-    def _repeat_starved(self, sequence: AcceptedSequence) -> None:
-        """Decode a sequence alone for which there was no memory; refuse it for now if it was decoded again before."""
-        request = sequence.request
-        if request.is_over or request.error:
-            return
-        sequence.failures += 1
-        if sequence.failures > 1:
-            request.fail(UnavailableError(_STARVED, _RETRY_FAILING))
-            return
-        self._count_repeat()
-        request.restart(sequence.place)
-        self._alone.append(sequence)
 
     def _usable(self) -> list[Worker]:
         """The workers that may get sequences now."""

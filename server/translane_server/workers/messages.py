@@ -124,13 +124,13 @@ def pack_output(output: EngineOutput) -> tuple[Any, ...]:
         [(number, ids, alignment and _packed(alignment)) for number, (ids, alignment) in output.committed],
         tuple(output.stats),
         output.failed,
-        output.starved,
+        output.is_starved,
     )
 
 
 def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
     """Restore an output from `pack_output`."""
-    ended, dropped, committed, stats, failed, starved = packed
+    ended, dropped, committed, stats, failed, is_starved = packed
     return EngineOutput(
         [
             (
@@ -146,7 +146,7 @@ def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
         [(number, CommittedTokens(ids, alignment and _unpacked(alignment))) for number, ids, alignment in committed],
         StepStats(*stats),
         failed,
-        starved,
+        is_starved,
     )
 
 

@@ -110,6 +110,7 @@ class Worker:
         self._replacing: asyncio.Task[None] | None = None  # brings the next life
         self._missed = 0  # looks at the present life since its last answer
         self._has_results = False  # of the present life
+        self.is_starved = False  # the present life ends for lack of memory
         self._broke_early = False  # the present life has ended as soon as it had started
 
     @property
@@ -209,7 +210,7 @@ class Worker:
         if self._watching:
             self._watching.cancel()
         before, self.connection = self.connection, self._connect()
-        self._has_results = self._broke_early = False
+        self._has_results = self._broke_early = self.is_starved = False
         await before.stop()
 
     async def stop(self) -> None:
@@ -228,6 +229,7 @@ class Worker:
         """Take the output of a life; that of a former life does not count."""
         if connection is self.connection:
             self._missed = 0
+            self.is_starved = output.is_starved
             if output.ended:
                 self._has_results = True
                 self._most = min(2 * self._most, 2 * self.capacity)
@@ -266,7 +268,7 @@ class Worker:
             if self._losses > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** min(self._losses - 2, _MOST_DOUBLINGS), _LONGEST_DELAY))
             before, self.connection = self.connection, self._connect()
-            self._has_results = self._broke_early = False
+            self._has_results = self._broke_early = self.is_starved = False
             try:
                 await before.stop()  # it has ended, so that two of them never take the memory of two
                 self._watch(self._patience)

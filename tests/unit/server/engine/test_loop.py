@@ -12,7 +12,7 @@ from translane_server.core.errors import EngineError
 from translane_server.engine import offline
 from translane_server.engine.loop import EngineLoop, ServerGoneError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import EngineInput, Sentence, Sequence
+from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
 from translane_server.workers.worker_process import Activity
 
 MODEL = RandomModel()
@@ -45,7 +45,7 @@ class ScriptedServer:
 
     def put(self, output):
         self.outputs.append(output)
-        self.left -= {number for number, _ in output.ended} | {*output.dropped, *output.failed, *output.starved}
+        self.left -= {number for number, _ in output.ended} | {*output.dropped, *output.failed}
 
     @property
     def ended(self):
@@ -355,42 +355,28 @@ def failed(calls):
     return [number for output in calls.server.outputs for number in output.failed]
 
 
-def starved(calls):
-    return [number for output in calls.server.outputs for number in output.starved]
-
-
 def test_a_step_that_fails_costs_its_sentences_alone(caplog):
     calls = Calls(rows=2)
     for token in (10, 11, 12, 13):
         calls.submit(token, length=3)
-    calls.at_step[2] = once(RuntimeError("too large"))
+    calls.at_step[2] = once(MemoryError())
     calls.run()
     assert failed(calls) == [10, 11]
     assert calls.order == [12, 13]
     assert caplog.messages == ["a step of 2 sentences has failed"]
 
 
-def test_a_lack_of_memory_is_no_fault_of_the_sentences_and_the_model_is_not_tried_on_another_one():
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("Failed to allocate memory for requested buffer")])
+def test_a_replica_that_ends_for_lack_of_memory_says_so(error):
     calls = Calls(rows=2)
-    for token in (10, 11, 12):
-        calls.submit(token, length=3)
-    calls.at_step[2] = once(RuntimeError("Failed to allocate memory for requested buffer of size 1048576"))
-    calls.run()
-    assert (starved(calls), failed(calls), calls.order) == ([10, 11], [], [12])
-    assert calls.backend.step_rows == [2, 2, 1, 1, 1, 1], "none is between the step that failed and the next sentence"
-
-
-def test_a_replica_that_never_has_memory_ends():
-    calls = Calls(rows=1)
-    for token in range(10, 30):
-        calls.submit(token, length=3)
+    calls.submit(10, length=3)
 
     def fail(*_arguments):
-        raise MemoryError
+        raise error
 
     calls.backend.decode_step = fail
     assert not calls.loop.run()
-    assert starved(calls) == [*range(10, 18)]
+    assert calls.server.outputs == [EngineOutput(is_starved=True)]
 
 
 def test_an_alignment_that_fails_loses_no_sentence(monkeypatch):
@@ -400,7 +386,7 @@ def test_an_alignment_that_fails_loses_no_sentence(monkeypatch):
     for token, length in ((10, 3), (11, 3), (12, 9), (13, 3)):
         calls.submit(token, length, alignment=token % 2 == 1)
     calls.run()
-    assert starved(calls) == [10, 11, 12]
+    assert failed(calls) == [10, 11, 12]
     assert calls.order == [13]
 
 

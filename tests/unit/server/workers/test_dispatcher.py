@@ -74,8 +74,9 @@ class ObedientWorker(Worker):
     def stopped(self):
         return self.state is State.STOPPED
 
-    def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=(), starved=()):
-        output = EngineOutput(ended, dropped, committed, stats or StepStats([], [], [], [], []), failed, starved)
+    def report(self, *, ended=(), dropped=(), committed=(), stats=None, failed=(), is_starved=False):
+        stats = stats or StepStats([], [], [], [], [])
+        output = EngineOutput(ended, dropped, committed, stats, failed, is_starved=is_starved)
         self.received(self.connection, output)
 
     def fall(self):
@@ -88,7 +89,13 @@ class ObedientWorker(Worker):
         self.fall()
         self._dispatcher._settle()
 
+    def starve(self):
+        """It ends for lack of memory."""
+        self.report(is_starved=True)
+        self.lose()
+
     def come_back(self):
+        self.is_starved = False
         self._enter(State.UP)
         self._dispatcher.changed()
 
@@ -619,22 +626,20 @@ async def test_a_failed_step_is_repeated_and_the_second_time_refused(engine, rep
     assert len(caplog.messages) == 1
 
 
-async def test_a_sentence_without_memory_decodes_alone_and_is_then_refused_for_now(engine, replicas, caplog):
-    request, others = await call(engine), [await call(engine) for _ in range(2)]
-    number, other = replicas[0].numbers
-    replicas[0].report(starved=[number])
-    assert replicas[0].left == [other], "no replica is free"
-    replicas[0].end(other)
-    assert replicas[0].left == [number], "alone"
-    replicas[0].report(starved=[number])
+async def test_a_lack_of_memory_is_no_sentences_fault(engine, replicas):
+    request = await call(engine)
+    for failures in range(1, 5):
+        assert not request.done(), failures
+        (holding,) = [each for each in replicas if each.left]
+        holding.starve()
+        holding.come_back()
+        await turn()
     with pytest.raises(UnavailableError, match="needs more memory than there is at the moment"):
         await request
-    assert not caplog.messages
     again = await call(engine)
-    replicas[0].end(*replicas[0].left)
-    replicas[1].end(*replicas[1].left)
+    (holding,) = [each for each in replicas if each.left]
+    holding.end(*holding.left)
     assert await again == (RESULT,), "it is no poison"
-    await asyncio.gather(*others)
 
 
 async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):

@@ -63,7 +63,7 @@ def test_outputs():
     result = SentenceResult((SCORED, UNSCORED), Timing(0.1, 0.2, 0.3))
     committed = [(5, CommittedTokens((1, 2), ALIGNMENT)), (6, CommittedTokens((1,)))]
     measured = StepStats([(0.5, 12)], [0.5], [(0.001, 32)], [], [0.75])
-    output = EngineOutput([(3, result)], [4], committed, measured, [5], [7])
+    output = EngineOutput([(3, result)], [4], committed, measured, [5], is_starved=True)
     found = unpack_output(through(pack_output(output), cut=7))
     assert found == output
     assert isinstance(found.ended[0][1].hypotheses[0].alignment[0], AlignedToken)
