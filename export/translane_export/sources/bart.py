@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import is_there, read_json
+from translane_export.model.positions import sinusoid_table
 from translane_export.sources import foreign_tokenizers
 from translane_export.sources.huggingface import ACTIVATIONS, Architecture
 from translane_export.sources.model_settings import ModelSettings
@@ -123,12 +123,10 @@ M2M100 = Architecture(
 
 
 def _marian_positions(config: ModelSettings) -> Tensor:
-    """The paper's sinusoids [positions, M] with all sines before all cosines, rounded to float32 at the end."""
+    """The paper's sinusoids [positions, M] with all sines before all cosines."""
     width = config.whole("d_model")
-    even = torch.arange(0, width, 2, dtype=torch.float64)  # [M / 2]
-    numbers = torch.arange(config.whole("max_position_embeddings"), dtype=torch.float64)
-    angles = numbers[:, None] / 10000.0 ** (even / width)  # [positions, M / 2]
-    return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1).float()
+    table = sinusoid_table(config.whole("max_position_embeddings"), width)
+    return table.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)[:, :width]
 
 
 def _marian_config(config: ModelSettings) -> dict[str, Any]:
