@@ -170,7 +170,13 @@ def align(pairs: Sequence[TokenPair], source_size: int, target_size: int, iterat
     """Find the probabilities by expectation maximization: IBM model 1 (Brown et al. 1993).
 
     Every target token comes from one of the source tokens of its sentence, or from none: the empty token, of its own
-    id (https://aclanthology.org/J93-2003). Both sides of each pair have tokens.
+    id. https://aclanthology.org/J93-2003
+
+    Args:
+        pairs: the text; both sides of each pair have tokens.
+        source_size: number of source ids.
+        target_size: number of target ids.
+        iterations: how often each pair is read, 1 or more.
     """
     parts = _parts(pairs)
     keys: IntArray = np.empty(0, np.int64)

@@ -16,6 +16,7 @@ from translane_server.core.files import open_regular
 
 _LONGEST_LINE = 1 << 20  # bytes
 _MOST_TOKENS = 100_000_000  # of all lines
+_FEW = 4  # unknown tokens that a message names
 
 Ids = Mapping[str, int]
 
