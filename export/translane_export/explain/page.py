@@ -184,4 +184,4 @@ def _pieces(pieces: Sequence[str]) -> str:
 
 
 def _asset(name: str) -> str:
-    return (_HERE / name).readescape(encoding="utf-8")
+    return (_HERE / name).read_text(encoding="utf-8")

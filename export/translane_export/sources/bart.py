@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from translane_export.core.errors import ExportError
@@ -126,7 +127,7 @@ def _marian_positions(config: ModelSettings) -> Tensor:
     """The paper's sinusoids [positions, M] with all sines before all cosines."""
     width = config.whole("d_model")
     table = sinusoid_table(config.whole("max_position_embeddings"), width)
-    return table.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)[:, :width]
+    return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)[:, :width]
 
 
 def _marian_config(config: ModelSettings) -> dict[str, Any]:
