@@ -102,19 +102,8 @@ class MultiHeadAttention(nn.Module):
     https://arxiv.org/abs/2305.13245). The projections are separate from the attention itself, so that an incremental
     decoder can project one position and attend over keys and values it has kept.
 
-    Args:
-        d_model: size of the inputs.
-        heads: H.
-        head_size: d_k.
-        dropout: probability with which an attention weight is dropped in training.
-        value_size: d_v; None is d_k.
-        kv_heads: G; None is H.
-        out_size: size of the output; None is ``d_model``.
-        biases: whether the projections have biases.
-        scale: what scores are multiplied with; None is 1/√d_k.
-        one_in_denominator: whether softmax₁ normalises scores; see `normalize_scores`.
-        relative: relative positions as vectors, for self-attention.
-        rotary: rotary positions, for self-attention.
+    Unless they are given, d_v is d_k, G is H, outputs have the size of inputs, and scores are multiplied by 1/√d_k.
+    Positions, as vectors or rotary, are for self-attention.
     """
 
     def __init__(
@@ -149,19 +138,8 @@ class MultiHeadAttention(nn.Module):
         self.rotary = rotary
 
     @classmethod
-    def for_self(cls, config: TransformerConfig) -> MultiHeadAttention:
-        """Build the self-attention of a layer, which knows of positions."""
-        return cls._from_config(config, build_relative(config), build_rotary(config))
-
-    @classmethod
-    def for_cross(cls, config: TransformerConfig) -> MultiHeadAttention:
-        """Build the cross-attention of a decoder layer, to which positions of the other side mean nothing."""
-        return cls._from_config(config, None, None)
-
-    @classmethod
-    def _from_config(
-        cls, config: TransformerConfig, relative: RelativeVectors | None, rotary: Rotary | None
-    ) -> MultiHeadAttention:
+    def from_config(cls, config: TransformerConfig, *, to_self: bool) -> MultiHeadAttention:
+        """Build an attention of a layer. Positions of the other side mean nothing to cross-attention."""
         return cls(
             config.d_model,
             config.heads,
@@ -172,8 +150,8 @@ class MultiHeadAttention(nn.Module):
             biases=config.has_attention_biases,
             scale=config.score_scale,
             one_in_denominator=config.attention_normalizer == "softmax1",
-            relative=relative,
-            rotary=rotary,
+            relative=build_relative(config) if to_self else None,
+            rotary=build_rotary(config) if to_self else None,
         )
 
     @property

@@ -55,7 +55,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention.for_self(config)
+        self.self_attention = MultiHeadAttention.from_config(config, to_self=True)
         self.self_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
@@ -83,9 +83,9 @@ class DecoderLayer(nn.Module):
             self.ssru_residual = Residual(config)
         else:
             self.ssru = None
-            self.self_attention = MultiHeadAttention.for_self(config)
+            self.self_attention = MultiHeadAttention.from_config(config, to_self=True)
             self.self_attention_residual = Residual(config)
-        self.cross_attention = MultiHeadAttention.for_cross(config)
+        self.cross_attention = MultiHeadAttention.from_config(config, to_self=False)
         self.cross_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)

@@ -170,7 +170,7 @@ def test_any_values_make_a_model_or_are_refused_by_name(values):
         raise
     assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     with torch.device("meta"):
-        attention = MultiHeadAttention.for_self(config)
+        attention = MultiHeadAttention.from_config(config, to_self=True)
     assert attention.q_proj.out_features == config.heads * config.head_dim
     assert attention.v_proj.out_features == config.key_value_heads * config.value_dim
 
