@@ -93,7 +93,8 @@ def place_tensors(
             if found.name not in weights:
                 weights[found.name] = found.weight()
             tensor = as_linear(weights[found.name], parameter.shape)
-            tensor = tensor[position_offset if name in POSITIONS.values() else 0 :]
+            if name in POSITIONS.values() and tensor.ndim:
+                tensor = tensor[position_offset:]
             if tensor.ndim != parameter.ndim and tensor.numel() == parameter.shape[-1]:
                 tensor = tensor.reshape(parameter.shape)  # a bias may be stored as [1, V]
             shape, origin = found.tensor.shape, f"{found.file}: the tensor {found.name}"

@@ -83,7 +83,8 @@ def test_tensors_that_are_missing_left_over_or_of_another_shape_or_type(changing
     good = subject.weights.pop(subject.broken)
     assert subject.broken in (problem := subject.refused())
     assert "issing" in problem
-    for wrong, what in ((good[:3], "[3, "), (good[:, :, None].repeat(1, 1, 2), ", 2]"), (good.char(), "int8")):
+    shapes = (good[:3], "[3, "), (good[:, :, None].repeat(1, 1, 2), ", 2]"), (good[0, 0], "[]")
+    for wrong, what in (*shapes, (good.char(), "int8")):
         subject.weights[subject.broken] = wrong.contiguous()
         assert subject.broken in (problem := subject.refused()) or "its weights are int8" in problem
         assert what in problem or f"[{good.shape[1]}, 3]" in problem  # Marian stores [in, out]
