@@ -7,7 +7,7 @@ then a gap, then the blocks, in the same order. Marian maps such a file into mem
 An array of intgemm8 has int8 values and one float32 after them, which they are divided by. Weights of products are
 stored [out, in], though their shape says [in, out]; embeddings are stored as their shape says. What a weight is
 multiplied with has a number of its own, WEIGHT_QuantMultA: how many units make 1. That of the output projection is
-none_QuantMultA, or has the name of the embeddings.
+none_QuantMultA, or has the name of the embeddings or of its own table.
 
 A shortlist (lex.50.50.deen.s2t.bin) has six numbers of 8 bytes: a mark, a checksum, how many of the first target pieces
 every translation may use, the most targets of a source piece, and two counts. Then come the offsets of each source
@@ -177,11 +177,11 @@ def fixed_units(
     if not stored.units.keys() >= {*source, *target}:
         return None
     found = Ranges({"embedding.tokens.weight": FixedUnits(0.0, (stored.units[source[0]],))}, {}, {})
-    named = (each for each in ("none", "Wemb", "decoder_Wemb") if f"{each}_QuantMultA" in stored.arrays)
-    own = tuple(name for name in names.get("output_projection.weight", ()) if name in stored.arrays)[:1]
-    products: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-        "output_projection": (own or target, (next(named, "none"),))
-    }
+    own = tuple(name for name in names.get("output_projection.weight", ()) if name in stored.arrays)[:1] or target
+    if own != target:
+        found.decoder["embedding.tokens.weight"] = FixedUnits(0.0, (stored.units[target[0]],))
+    named = (each for each in ("none", "Wemb", "decoder_Wemb", *own) if f"{each}_QuantMultA" in stored.arrays)
+    products: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {"output_projection": (own, (next(named, "none"),))}
     for ours, theirs in names.items():
         module, _, kind = ours.rpartition(".")
         if kind != "weight" or not module.endswith("_proj") or module.endswith(_PACKED):

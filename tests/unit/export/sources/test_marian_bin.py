@@ -168,13 +168,17 @@ def test_a_file_without_all_of_int8_has_none_of_it():
         assert int8_of(ALPHAS, {other: each for other, each in UNITS.items() if other != name}) is None
 
 
-def test_an_output_table_of_its_own_has_its_own_unit():
+@pytest.mark.parametrize("alpha", ["none", "decoder_ff_logit_out_W"])
+def test_an_output_table_of_its_own_has_its_own_unit(alpha):
     names = {"output_projection.weight": ("decoder_ff_logit_out_W", "Wemb")}
-    arrays = {"none_QuantMultA": torch.tensor([2.0]), "decoder_ff_logit_out_W": torch.zeros(2, 2)}
+    arrays = {f"{alpha}_QuantMultA": torch.tensor([2.0]), "decoder_ff_logit_out_W": torch.zeros(2, 2)}
     config = TransformerConfig(**SMALL_SIZES)
     found = fixed_units(Container(arrays, {"Wemb": 0.75, "decoder_ff_logit_out_W": 0.25}), names, config)
     assert found is not None
-    assert found.decoder == {"output_projection.weight": FixedUnits(0.5, (0.25,))}
+    assert found.decoder == {
+        "embedding.tokens.weight": FixedUnits(0.0, (0.75,)),
+        "output_projection.weight": FixedUnits(0.5, (0.25,)),
+    }
     assert fixed_units(Container(arrays, {"Wemb": 0.75}), names, config) is None
 
 
