@@ -6,7 +6,7 @@ from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
 from translane_export.graphs.numerics import Numerics, choose_numerics
-from translane_server.bundle.manifest import Precision, SearchDefaults
+from translane_server.bundle.manifest import Precision
 from translane_server.bundle.shortlist import Shortlist
 
 _ONNX_ONLY: tuple[Precision, ...] = ("int8", "bf16")
@@ -59,15 +59,16 @@ def own_shortlist(settings: ExportSettings, checkpoint: Checkpoint) -> Shortlist
 
 
 def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:
-    """Take what is not set from a checkpoint that has been exported before."""
+    """Take what is not set from a checkpoint."""
     defaults = {name: value for name, value in checkpoint.settings.items() if name not in settings.model_fields_set}
     if defaults.get("precision") in _ONNX_ONLY and (settings.format == "torchscript" or settings.weight_storage):
         defaults["precision"] = "fp32"  # the bundle's own has neither
     if "precision" in settings.model_fields_set or settings.format == "torchscript":
         defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
     completed = settings.model_copy(update=defaults)
-    if "decoding_defaults" not in settings.model_fields_set and own_shortlist(completed, checkpoint):
-        search = completed.decoding_defaults or SearchDefaults()
-        search = search.model_copy(update={"use_shortlist": True})
+    search = completed.decoding_defaults
+    has_shortlist = completed.shortlist or own_shortlist(completed, checkpoint)
+    if search and "decoding_defaults" not in settings.model_fields_set and not has_shortlist:
+        search = search.model_copy(update={"use_shortlist": None})  # the bundle's own default needs a shortlist
         completed = completed.model_copy(update={"decoding_defaults": search})
     return completed

@@ -32,6 +32,7 @@ from translane_export.model import Transformer, TransformerConfig
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.bundle.manifest import Manifest
+from translane_server.bundle.shortlist import Shortlist, load_shortlist
 from translane_server.core.errors import StartupError
 from translane_server.core.files import read_regular
 from translane_server.core.terminal import shown
@@ -68,6 +69,7 @@ class BundleReader:
         """Read the bundle back."""
         try:
             bundle = load_bundle(folder)
+            shortlist = load_shortlist(bundle) if bundle.manifest.shortlist else None
         except StartupError as error:
             raise ExportError(str(error)) from error
         try:
@@ -75,14 +77,14 @@ class BundleReader:
                 read_graph(bundle, graph.file)
                 for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
             )
-            return _read(bundle, encoder, decoder)
+            return _read(bundle, encoder, decoder, shortlist)
         except KeyError as error:
             raise ExportError(f"model bundle {folder}: its graphs have no {shown(error.args[0])}") from error
         except ValueError as error:
             raise ExportError(f"model bundle {folder}: it cannot be read back: {error}") from error
 
 
-def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpoint:
+def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph, shortlist: Shortlist | None) -> Checkpoint:
     manifest = bundle.manifest
     config = _config(manifest)
     provenance = manifest.provenance
@@ -100,6 +102,7 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpo
         ranges=Ranges(encoder.ranges, decoder.ranges, encoder.keys_values) if manifest.precision == "int8" else None,
         quality=manifest.quality,
         quality_estimation=manifest.quality_estimation,
+        shortlist=shortlist,
     )
 
 

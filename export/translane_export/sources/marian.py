@@ -120,7 +120,9 @@ class MarianReader:
         )
         generation = generation_settings(decoder)
         search = read_search(ModelSettings({folder / "decoder.yml": generation}))
-        defaults: dict[str, Any] = {"decoding_defaults": search.defaults}
+        shortlist = _shortlist(folder, vocabularies)
+        use_shortlist = {"use_shortlist": True} if shortlist else {}
+        defaults: dict[str, Any] = {"decoding_defaults": search.defaults.model_copy(update=use_shortlist)}
         if _is_recurrent(settings):
             defaults["default_length_factor"] = _LENGTH_FACTOR
         if ranges := _int8(stored, settings, model.config, path):
@@ -133,7 +135,7 @@ class MarianReader:
             metadata={"generation": generation} if generation else {},
             settings=defaults,
             left_out_search=search.left_out,
-            shortlist=_shortlist(folder, vocabularies),
+            shortlist=shortlist,
             ranges=ranges,
         )
 

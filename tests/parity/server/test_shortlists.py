@@ -15,7 +15,12 @@ from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.driver import BundleDecoder
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.combinations import complete
+from translane_export.core.settings import ExportSettings
+from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import load_bundle
+from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import load_shortlist
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.sequence import Sentence
@@ -60,6 +65,20 @@ def own_list(bundle, source, more=()):
 
 def decoder(bundle, **sizes):
     return BundleDecoder(bundle, source_capacity=24, target_capacity=LENGTH + 8, **sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("default", [True, None])
+def test_a_bundle_that_is_exported_again_keeps_its_shortlist(tmp_path, rules, default):
+    export = {"shortlist": rules, "precision": "int8", "decoding_defaults": SearchDefaults(use_shortlist=default)}
+    first = random_bundle(tmp_path / "first", export=export, **MODEL)
+    export_checkpoint(ExportSettings(checkpoint=first, output=tmp_path / "again", threads=1))
+    assert load_bundle(tmp_path / "again").manifest.decoding_defaults.use_shortlist == default
+    for name in ("shortlist.dat", "shortlist.onnx", "decoder.onnx", "weights.bin"):
+        assert (tmp_path / "again" / name).read_bytes() == (first / name).read_bytes(), name
+    halves = ExportSettings(checkpoint=first, output=tmp_path / "halves", precision="fp16")  # which has none
+    completed = complete(halves, find_reader(first).read(first))
+    assert completed.decoding_defaults == SearchDefaults()
 
 
 @pytest.mark.slow
