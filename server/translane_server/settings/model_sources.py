@@ -35,7 +35,7 @@ _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
 BUNDLED_MODEL = "zh-en"
 """The name of the model that comes with a clone."""
 
-_BUNDLED_DIGEST = "7068dd5bedf3e6b57503edf913247fa68d35cd995a9e050841c937f9502bd8ad"
+_BUNDLED_DIGEST = "ef28436bdf2d7b1c3341a144bc505103de330c32a725d059d6146cc968236968"
 BUNDLED_MODEL_URL = (
     f"https://github.com/translane/translane/releases/download/{BUNDLED_MODEL}-{_BUNDLED_DIGEST[:8]}"
     f"@sha256:{_BUNDLED_DIGEST}"
