@@ -54,6 +54,13 @@ class StepBuffers:
             positions[row] += 1
         return best.tolist()
 
+    def write_chosen(self, tokens: Sequence[int]) -> None:
+        """As `write_next`, of tokens that are chosen elsewhere, [n]."""
+        ids, positions = self._token_ids.data, self._positions.data
+        for row, token in enumerate(tokens):
+            ids[row] = token
+            positions[row] += 1
+
     def reserve(self, needs: StepNeeds) -> bool:
         """Allocate the outputs of a step. Return whether outputs have moved and must be bound again."""
         moved = False

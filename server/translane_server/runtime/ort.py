@@ -118,18 +118,23 @@ class OrtBackend(GraphBackend):
         keep: int | None = None,
     ) -> IntArray:
         n = len(token_ids)
-        if self._shortlists and self._shortlists.limited(n):
+        limited = self._shortlists.limited(n) if self._shortlists else []
+        if 0 < len(limited) < n:
             return super().decode_ahead(token_ids, positions, steps, eos, stops, keep)
+        best_tokens = self._shortlists.best_tokens(n) if self._shortlists and limited else None
         self._buffers.write(token_ids, positions, 1)
         tokens: list[list[int]] = []
         step = None
         while len(tokens) < steps:
-            if step is None or len(self._graphs) > 1:  # other threads may be free now, or not any more
-                step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
-            step.session.run_with_iobinding(step.binding)
+            if best_tokens:
+                self._buffers.write_chosen(chosen := best_tokens())
+            else:
+                if step is None or len(self._graphs) > 1:  # other threads may be free now, or not any more
+                    step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
+                step.session.run_with_iobinding(step.binding)
+                chosen = self._buffers.write_next(n)
             if keep is not None:
                 self._keep(n, keep + len(tokens))
-            chosen = self._buffers.write_next(n)
             tokens.append(chosen)
             if eos in chosen or stops():
                 break

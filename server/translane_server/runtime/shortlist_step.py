@@ -16,7 +16,7 @@ import numpy as np
 
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.arrays import FloatArray, IntArray
-from translane_server.runtime.backend import Candidates, RowMove, StepNeeds
+from translane_server.runtime.backend import BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 from translane_server.runtime.buffers import bind_host
 
 # The number of tokens of a step is a multiple of this. So steps have few shapes, each of which is bound once.
@@ -160,18 +160,36 @@ class ShortlistStep:
 
     def run(self, n: int, needs: StepNeeds) -> Candidates:
         """Run the step over n rows, whose inputs are written. Only the results of rows with a list mean anything."""
-        lists = self._lists
-        changed = lists.join(n, needs.num_candidates)
-        bound = self._binding(n, needs)
-        if changed or bound is not self._written:
-            bound.tokens[:], bound.outside[:] = lists.tokens, lists.outside
-            self._written = bound
+        bound, tokens = self._bound(n, needs), self._lists.tokens
         self._session.run_with_iobinding(bound.binding)
         log_probs = None
         if needs.log_probs:
             chosen = np.take_along_axis(bound.logits, bound.places, axis=1)
             log_probs = chosen - log_normalisers(bound.logits)[:, None]
-        return Candidates(lists.tokens[bound.places], log_probs, self._whole(n, bound.logits) if needs.logits else None)
+        return Candidates(tokens[bound.places], log_probs, self._whole(n, bound.logits) if needs.logits else None)
+
+    def best_tokens(self, n: int) -> Callable[[], list[int]]:
+        """Return what runs the step over n rows with a list, as long as they stay, and returns each one's best token.
+
+        As in `StepBuffers.write_next`, little of NumPy is used.
+        """
+        bound, run = self._bound(n, BEST_TOKEN_ALONE), self._session.run_with_iobinding
+        tokens = bound.tokens.data
+
+        def best() -> list[int]:
+            run(bound.binding)
+            return [tokens[place] for (place,) in bound.places.tolist()]
+
+        return best
+
+    def _bound(self, n: int, needs: StepNeeds) -> _Binding:
+        """Return the step over n rows, with their lists as inputs."""
+        changed = self._lists.join(n, needs.num_candidates)
+        bound = self._binding(n, needs)
+        if changed or bound is not self._written:
+            bound.tokens[:], bound.outside[:] = self._lists.tokens, self._lists.outside
+            self._written = bound
+        return bound
 
     def clear(self) -> None:
         """Forget the bindings."""

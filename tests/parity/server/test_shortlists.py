@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +25,9 @@ from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import load_shortlist
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.engine.sequence import Sentence
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
 MODEL: dict[str, Any] = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}
@@ -65,6 +69,28 @@ def own_list(bundle, source, more=()):
 
 def decoder(bundle, **sizes):
     return BundleDecoder(bundle, source_capacity=24, target_capacity=LENGTH + 8, **sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("allowed", [[(), (), ()], [(), None, ()]], ids=["lists", "a row without a list"])
+def test_steps_ahead_choose_what_single_steps_choose(tmp_path, rules, allowed):
+    check_steps_ahead(make_bundle(tmp_path, rules, "fp32"), allowed)
+
+
+def check_steps_ahead(bundle, allowed, steps=9):
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=4, source_capacity=24, target_capacity=steps)
+    inputs = sources(bundle, len(allowed))
+    found = []
+    for decode_ahead in (GraphBackend.decode_ahead, OrtBackend.decode_ahead):
+        rows = range(len(inputs))
+        for row in rows:
+            backend.encode_ahead([inputs[row]])
+            backend.enter([0], [row], [allowed[row]])
+        start = np.full(len(inputs), bundle.manifest.special_ids.decoder_start)
+        tokens = decode_ahead(backend, start, np.zeros(len(inputs), np.int32), steps, keep=0)
+        found.append((tokens.tolist(), [backend.align(row, 0, [row] * steps).tobytes() for row in rows]))
+    assert found[0] == found[1]
+    backend.close()
 
 
 @pytest.mark.slow
