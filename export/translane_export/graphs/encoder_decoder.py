@@ -287,4 +287,4 @@ class ShortlistGraph(nn.Module):
         x = torch.cat((x, x[:1]))  # [B + 1, M]
         shape = (x.shape[0], shortlist.shape[0])
         product = emit("Gemm", (x, weight), x.dtype, shape, {"transB": 1})[:-1]
-        return product if projection.bias is None else product + projection.bias[shortlist]
+        return product if projection.bias is None else product + projection.bias.index_select(0, shortlist)

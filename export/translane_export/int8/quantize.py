@@ -113,15 +113,19 @@ class _GraphQuantizer:
     def _replace_projection_of_rows(self, lookup: ir.Node, node: ir.Node) -> None:
         """Replace a projection by the rows of a weight that a node looks up.
 
-        With fixed units it multiplies whole numbers as floats: 8 bits are exact only with stored weights.
+        With fixed units it multiplies whole numbers as floats: 8 bits are exact only with stored weights. Their sums
+        have no order, so the row that `ShortlistGraph` adds for the sake of it is left out.
         """
         x, name, ids = node.inputs[0], _initializer(lookup, 0), lookup.inputs[1]
         assert x is not None
         assert name is not None
         stored, of_weight = self._quantized_weight(name)
+        is_fixed, joined = isinstance(self._ranges[name], FixedUnits), x.producer()
+        if is_fixed and joined is not None and joined.op_type == "Concat":
+            x = self._without_added_row(node, joined)
         units, scale, zero_point = self._quantized_input(node, x, self._ranges[name])
         rows = ir.node("Gather", [stored, ids])
-        if isinstance(self._ranges[name], FixedUnits):
+        if is_fixed:
             if _MOST_UNITS * int(np.abs(_array(stored).astype(np.int32)).sum(axis=1).max()) >= _EXACT:
                 raise ExportError(
                     f"int8 with a shortlist: sums of products with {name} exceed what float32 holds exactly"
@@ -153,6 +157,23 @@ class _GraphQuantizer:
         columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
         product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
+
+    def _without_added_row(self, node: ir.Node, joined: ir.Node) -> ir.Value:
+        """Have a projection take its input as it was before a row was added, which is cut off its output again."""
+        x, last = joined.inputs
+        assert x is not None
+        assert last is not None
+        added = last.producer()
+        assert added is not None
+        (cut,) = node.outputs[0].consumers()
+        node.replace_input_with(0, x)
+        replaced, output = cut.outputs[0], node.outputs[0]
+        ir.convenience.replace_all_uses_with(replaced, output, replace_graph_outputs=True)
+        name, output.shape = replaced.name, replaced.shape
+        for each in (cut, joined, added):
+            self._graph.remove(each, safe=True)
+        output.name = name
+        return x
 
     def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Limits) -> tuple[ir.Value, ...]:
         """Return `x` in units, their scale and zero point; projections of the same input share them."""

@@ -269,17 +269,32 @@ def test_weights_beyond_int8_are_refused_and_do_not_wrap():
         quantize_graph(fixed_graph(), {**FIXED, "output": FixedUnits(0.03125, (0.002,))})
 
 
-def test_products_with_some_rows_of_fixed_units_are_exact_too():
+@pytest.mark.parametrize("with_added_row", [False, True])
+def test_products_with_some_rows_of_fixed_units_are_exact_too(with_added_row):
     ids = ir.Value(name="token_ids", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(["tokens"]))
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(["rows", 8]))
-    weight = ir.val("output", const_value=ir.tensor(UNITS * np.float32(0.0078125), name="output"))
+    numbers = {
+        "output": UNITS * np.float32(0.0078125),
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "last": np.array([-1]),
+    }
+    initializers = [ir.val(name, const_value=ir.tensor(array, name=name)) for name, array in numbers.items()]
+    weight, zero, one, last = initializers
     rows = ir.node("Gather", [weight, ids])
-    product = ir.node("Gemm", [x, rows.outputs[0]], {"transB": 1})
-    output = product.outputs[0]
+    added = ir.node("Slice", [x, zero, one])
+    joined = ir.node("Concat", [x, added.outputs[0]], {"axis": 0})
+    product = ir.node("Gemm", [joined.outputs[0] if with_added_row else x, rows.outputs[0]], {"transB": 1})
+    cut = ir.node("Slice", [product.outputs[0], zero, last])
+    nodes = [rows, added, joined, product, cut] if with_added_row else [rows, product]
+    output = nodes[-1].outputs[0]
     output.name, output.type, output.shape = "y", ir.TensorType(ir.DataType.FLOAT), ir.Shape(["rows", "tokens"])
-    made = ir.Graph([ids, x], [output], nodes=[rows, product], initializers=[weight], opset_imports={"": 21})
+    made = ir.Graph([ids, x], [output], nodes=nodes, initializers=initializers, opset_imports={"": 21})
     model = ir.Model(made, ir_version=10)
     quantize_graph(model, FIXED)
-    given = DRAW.standard_normal((3, 8), dtype=np.float32) * 3
-    (found,) = run(model, x=given)
-    np.testing.assert_array_equal(found, fixed_product(given, UNITS[IDS], 0.03125, 0.0078125).astype(np.float32))
+    assert not {"Slice", "Concat"} & set(operators(model))
+    for count in (1, 3):
+        given = DRAW.standard_normal((count, 8), dtype=np.float32) * 3
+        (found,) = run(model, x=given)
+        wanted = fixed_product(given, UNITS[IDS], 0.03125, 0.0078125)
+        np.testing.assert_array_equal(found, wanted.astype(np.float32))
