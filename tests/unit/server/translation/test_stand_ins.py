@@ -349,6 +349,7 @@ def test_a_number_is_required_as_the_target_writes_it():
         ("价格为１２，３４５元，１２３，４５６．７公斤", ["１２，３４５", "１２３，４５６．７"]),
         ("１５：３０到16：45，他说：2024，１９８７", ["１５：３０", "16：45", "2024", "１９８７"]),
         ("１．２．３，３．５万，在1234，5678之间", ["1234", "5678"]),
+        ("2–3–4–5–6–7", []),
     ],
 )
 def test_names_and_numbers(text, found):
@@ -359,3 +360,8 @@ def test_names_are_not_found_among_latin_words_nor_numbers_that_the_other_langua
     text = "GPT-4 hat 1.000 Leser und 2024 Seiten"
     assert [text[slice(*span)] for span in NamesAndNumbers("de", "en").find(text)] == ["2024"]
     assert [text[slice(*span)] for span in NamesAndNumbers("de", "fr").find(text)] == ["1.000", "2024"]
+
+
+@pytest.mark.parametrize("part", ["1~", "1–", "~9x"])
+def test_the_time_does_not_grow_with_the_square_of_a_range(part):
+    assert len(NamesAndNumbers("zh", "en").find(part * 100_000)) <= 1
