@@ -147,9 +147,8 @@ def _load_cuda() -> None:
 class Sessions:
     """The bundle's graphs, loaded. With one operator thread, a graph runs on the thread that calls it.
 
-    Graphs that the bundle lacks are None, and so are those of alignments and shortlists with `plain_steps_only`. If
-    idle threads spin before they sleep, steps are faster, and idle threads use processor time. `profile` is a file name
-    prefix for onnxruntime's profiles.
+    Graphs that the bundle lacks are None, and so are those of alignments and shortlists with `plain_steps_only`.
+    `profile` is a file name prefix for onnxruntime's profiles.
 
     Raises:
         BundleError: onnxruntime cannot load a graph.
@@ -162,14 +161,12 @@ class Sessions:
         *,
         device: Device = "cpu",
         threads: int,
-        spinning: bool = False,
         profile: str | None = None,
         plain_steps_only: bool = False,
     ) -> None:
         self.bundle = bundle
         self.device: Device = device
         self.threads = threads
-        self._spinning = spinning
         self.cuda: CudaRuntime | None = None  # with the stream that the graphs run on
         self.run_options: Any = None  # of every run. On CUDA, a run is queued and the host goes on
         if device == "cuda":
@@ -201,7 +198,7 @@ class Sessions:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave the processors
         # Without this setting, x86 processors without VNNI add up int8 products in int16. The sums overflow, and the
         # wrong results depend on the number of rows. With VNNI the sums are exact anyway; the setting doubles the time.
         # Weights of 7 bits have exact sums either way, and onnxruntime gives them the fast kernels despite the setting.

@@ -109,7 +109,6 @@ class Translator:
         version: str = "",
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
         cache: TranslationCache | None = None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name = name
         self._versions = {name: version}
@@ -119,7 +118,6 @@ class Translator:
         self._pool = pool
         self._metrics = metrics
         self.cache = cache
-        self._clock = clock
 
     async def check(self, request: TranslationRequest, ticket: Ticket = FREE) -> None:
         """Refuse a request whose options are wrong, or for which the queue has no room. Nothing is paid.
@@ -134,10 +132,10 @@ class Translator:
         self, request: TranslationRequest, ticket: Ticket = FREE, started: float | None = None
     ) -> Translations:
         """See `Translates`. `started` is when the request was accepted; by default now."""
-        reading = self._clock()
+        reading = time.perf_counter()
         recalled = self._recall(request, ticket)
         prepared, work = await self._read(recalled.request if recalled else request, ticket)
-        submitted = self._clock()
+        submitted = time.perf_counter()
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
         generated = generated_tokens(results)
@@ -164,7 +162,7 @@ class Translator:
         taken out are known only then. A caller who reads slowly gets larger deltas. Slow callers slow down no worker
         and use no more memory. If the generator is closed early, the rows are freed.
         """
-        reading = self._clock()
+        reading = time.perf_counter()
         recalled = self._recall(request, ticket)
         prepared, work = await self._read(recalled.request if recalled else request, ticket)
         plan, (text,) = prepared.plan, prepared.texts
@@ -173,7 +171,7 @@ class Translator:
         pending, *gaps_after = [""] * (len(text.segments) + 1) if gaps is None or is_sent_whole else gaps
         translations: list[Translation] = []
         results: list[SentenceResult] = []
-        submitted = self._clock()
+        submitted = time.perf_counter()
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         second, generated = SecondDecoding(plan, decode, self._pool, ticket.caller), 0
         news = self._dispatcher.stream(prepared.sentences, ticket.priority, ticket.caller)
@@ -226,7 +224,7 @@ class Translator:
         Raises:
             RequestError: the request is refused, or decoding fails.
         """
-        reading = self._clock()
+        reading = time.perf_counter()
         count = self._scores.check(request)
         self._dispatcher.check_room(count, ticket.caller)
         ticket.pay(count)
@@ -235,14 +233,14 @@ class Translator:
         sentences = prepared.sentences
         target_tokens = sum(len(sentence.forced_ids) for sentence in sentences)
         ticket.note(source_tokens=sum(len(sentence.source_ids) for sentence in sentences), target_tokens=target_tokens)
-        submitted = self._clock()
+        submitted = time.perf_counter()
         results = await self._dispatcher.decode(sentences, ticket.priority, ticket.caller)
         build = partial(prepared.scores, results, request.return_tokens)
         scores = await self._pool.build(size + target_tokens, build, ticket.caller)
         started = reading if started is None else started
         if ticket.trace:
             self._trace(ticket.trace, (started, reading, submitted), sentences, results)
-        timing = request_timing(results, self._clock() - started)
+        timing = request_timing(results, time.perf_counter() - started)
         return Scores(scores, self.name, timing, self._versions)
 
     def _recall(self, request: TranslationRequest, ticket: Ticket) -> Recalled | None:
@@ -282,7 +280,7 @@ class Translator:
             recalled.keep()
         if self.cache:
             ticket.note(cached_texts=cached)
-        seconds = self._clock() - times[0]
+        seconds = time.perf_counter() - times[0]
         self._metrics.generated_tokens.value += generated
         ticket.note(generated_tokens=generated)
         if ticket.trace:
@@ -302,7 +300,7 @@ class Translator:
                 SentenceRun(*result.timing, len(sentence.source_ids), sentence.options.rows, generated_tokens([result]))
                 for sentence, result in zip(sentences, results, strict=True)
             ]
-            trace.add(self.name, self._versions[self.name], runs, *times, self._clock())
+            trace.add(self.name, self._versions[self.name], runs, *times, time.perf_counter())
 
 
 def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:

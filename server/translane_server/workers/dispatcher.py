@@ -72,7 +72,6 @@ class Dispatcher:
         lone_rows: number of rows that the first worker decodes before another one begins.
         observe: called with the measurements of the workers.
         count_repeat: called for each sentence that is decoded again.
-        clock: monotonic clock [seconds], equal in all processes.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class Dispatcher:
         lone_rows: int = 0,
         observe: Callable[[StepStats], None] = lambda _measurements: None,
         count_repeat: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         assert workers, "there is no worker"
         self._residents = workers
@@ -98,7 +96,6 @@ class Dispatcher:
         self._observe = observe
         self._count_repeat = count_repeat
         self.availability_changed: Callable[[], None] = lambda: None  # called when `is_available` may have changed
-        self._clock = clock
         self._queue: FairQueue[AcceptedSequence] = FairQueue()
         self._again: deque[AcceptedSequence] = deque()  # sentences to decode again, before those in the queue
         self._alone: deque[AcceptedSequence] = deque()  # sentences to decode again, each alone in a worker
@@ -237,7 +234,7 @@ class Dispatcher:
             raise PoisonedError(_POISONED)
         self._requests.add(request)
         level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
-        now = self._clock()
+        now = time.perf_counter()  # equal in all processes
         nobody_waits = not (self._queue.size or self._again or self._alone or self._kept or self._settling)
         workers = self._usable()
         for place, sentence in enumerate(sentences):

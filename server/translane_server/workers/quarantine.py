@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from translane_server.engine.sequence import Sentence
 
@@ -21,11 +21,11 @@ class Quarantine:
     Sentences are remembered by digests that nobody outside this process can compute.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.was_used = False  # whether any sentence was refused
         self._key = os.urandom(16)
-        self._sentences = _Recent(_KNOWN_FOR, clock)
-        self._callers = _Recent(_CALLER_KNOWN_FOR, clock)
+        self._sentences = _Recent(_KNOWN_FOR)
+        self._callers = _Recent(_CALLER_KNOWN_FOR)
 
     def name(self, sentence: Sentence) -> str:
         """A name of a sentence for the log, which must not have texts. It depends on the tokens alone."""
@@ -50,19 +50,18 @@ class Quarantine:
 class _Recent:
     """What was added in the last `seconds`, or as much of it as is remembered."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._clock = clock
         # when each was added last, the oldest first; some of them may be too old
         self.added: OrderedDict[str, float] = OrderedDict()
 
     def __contains__(self, each: str) -> bool:
-        while self.added and next(iter(self.added.values())) <= self._clock() - self._seconds:
+        while self.added and next(iter(self.added.values())) <= time.monotonic() - self._seconds:
             self.added.popitem(last=False)
         return each in self.added
 
     def add(self, each: str) -> None:
-        self.added[each] = self._clock()
+        self.added[each] = time.monotonic()
         self.added.move_to_end(each)
         if len(self.added) > _MOST_KNOWN:
             self.added.popitem(last=False)
