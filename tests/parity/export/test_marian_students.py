@@ -30,22 +30,30 @@ LINES = 100
 LEAST = {"fp32": 0.6, "int8": 0.98}  # share of lines on which fxtranslate agrees
 LONGEST = 256
 TOOLS = ("marianfile", "reference", "shortlist", "make_model")
-MADE_LINES = 40
+MADE_LINES, LONGEST_LINE = 20, 60  # of made models; letters
 # Of which given model the vocabularies are, and --dim, --heads, --enc, --dec and --ffn of the model that is made. With
 # weights that are not tame, sums of pairs of products exceed 16 bits, where fxtranslate has another result on AVX2.
 MADE = [
     ("de-en-shared", (32, 4, 1, 1, 64), "tame"),
+    ("de-en-shared", (32, 2, 2, 1, 128), "tame"),
+    ("de-en-shared", (32, 8, 1, 2, 32), ""),
     ("de-en-shared", (64, 8, 3, 1, 128), "tame"),
+    ("de-en-shared", (64, 4, 1, 1, 256), "tame"),
     ("de-en-shared", (64, 8, 2, 2, 256), ""),
     ("de-en-shared", (96, 4, 1, 2, 96), "tame"),
     ("de-en-shared", (96, 8, 2, 1, 192), ""),
     ("de-en-shared", (128, 8, 1, 2, 64), "tame"),
+    ("de-en-shared", (128, 4, 1, 1, 256), "tame"),
     ("zh-en-split", (32, 2, 2, 1, 96), "tame"),
+    ("zh-en-split", (32, 4, 1, 2, 64), "tame"),
     ("zh-en-split", (64, 8, 1, 1, 64), ""),
     ("zh-en-split", (64, 4, 2, 3, 128), "tame"),
+    ("zh-en-split", (64, 2, 1, 1, 192), "tame"),
     ("zh-en-split", (96, 12, 1, 1, 128), "tame"),
     ("zh-en-split", (96, 8, 3, 2, 96), ""),
+    ("zh-en-split", (96, 6, 1, 1, 64), "tame"),
     ("zh-en-split", (128, 8, 2, 1, 128), "tame"),
+    ("zh-en-split", (128, 16, 1, 1, 64), "tame"),
 ]
 
 
@@ -59,17 +67,17 @@ def exported(tmp_path_factory):
             student = student_folder(folder / "student", name, unknowns=True)
             if shortlist:
                 write_shortlist(student, name)
-            made[name, shortlist] = student, bundles_of(student, name, folder / "bundles")
+            samples = folder / "samples"
+            samples.write_text("\n".join(source for source, _ in recorded(name)[:4]), encoding="utf-8")
+            made[name, shortlist] = student, bundles_of(student, folder / "bundles", samples=samples)
         return made[name, shortlist]
 
     return export
 
 
-def bundles_of(student, name, output):
+def bundles_of(student, output, **changes):
     """The bundles of a student, by their precisions."""
-    samples = output.with_name("samples")
-    samples.write_text("\n".join(source for source, _ in recorded(name)[:4]), encoding="utf-8")
-    settings = ExportSettings(checkpoint=student, output=output, threads=1, samples=samples, precision="fp32,int8")
+    settings = ExportSettings(checkpoint=student, output=output, threads=1, precision="fp32,int8", **changes)
     export_precisions(settings)
     return {precision: load_bundle(output / precision) for precision in settings.precisions}
 
@@ -151,9 +159,10 @@ def test_the_reference_chooses_the_same_tokens(exported, tools, name, with_list)
 @pytest.mark.parametrize("seed", range(len(MADE)))
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of the reference
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_int8_of_made_students_is_that_of_the_reference_and_of_fxtranslate(tools, tmp_path, monkeypatch, seed):
+def test_made_students_translate_as_the_reference_and_fxtranslate(tools, tmp_path, monkeypatch, seed):
+    """Prints how many lines are the same: `pytest -rP` shows it."""
     name, sizes, weights = MADE[seed]
-    student = student_folder(tmp_path / "student", name, unknowns=True)
+    student, is_shared = student_folder(tmp_path / "student", name, unknowns=True), "shared" in name
     files = [str(path) for path in sorted((STUDENTS / name).glob("*.spm"))]
     flags = [f"--{kind}-vocab={path}" for kind, path in zip(("src", "trg"), files, strict=False)]
     flags += [f"--{flag}={size}" for flag, size in zip(("dim", "heads", "enc", "dec", "ffn"), sizes, strict=True)]
@@ -162,18 +171,33 @@ def test_int8_of_made_students_is_that_of_the_reference_and_of_fxtranslate(tools
     monkeypatch.setattr(sys, "argv", ["make_model", str(tmp_path / "made"), *flags])
     tools[-1].main()
     shutil.copyfile(tmp_path / "made/model.bin", next(student.glob("model.*.bin")))
-    with_list = seed % 3 == 0
-    if with_list:
-        write_shortlist(student, name)
-    bundle = bundles_of(student, name, tmp_path / "bundles")["int8"]
-    sources = [source for source, _ in recorded(name)[:MADE_LINES]]
-    found, texts, wanted, _ = compared(tools, student, bundle, sources, with_list=with_list, is_shared="shared" in name)
-    same = sum(ours == theirs for ours, theirs in zip(found, wanted, strict=True))
-    assert same >= 0.95 * MADE_LINES, same
-    if weights == "tame" and find_spec("fxtranslate") and not (with_list and "split" in name):  # it panics there
-        model, *lists = (path.read_bytes() for path in (*student.glob("model.*.bin"), *student.glob("lex.*.bin")))
-        vocabularies = [Path(path).read_bytes() for path in (files[0], files[-1])]
-        engine = import_module("fxtranslate").Translator(model, *vocabularies, *lists)
-        theirs = [engine.translate(source) for source in sources]
-        agreed = sum(map(str.__eq__, texts, theirs))
-        assert agreed >= 0.95 * MADE_LINES, agreed
+    write_shortlist(student, name)
+    # Long texts are verified with the given models.
+    limits = {"max_source_tokens": LONGEST_LINE + 1, "max_target_tokens": 2 * LONGEST_LINE + 6}
+    bundles = bundles_of(student, tmp_path / "bundles", **limits)
+    sources = [source for source, _ in recorded(name) if len(source) < LONGEST_LINE][:MADE_LINES]
+    assert len(sources) == MADE_LINES
+    for with_list in (False, True):
+        theirs = None
+        if find_spec("fxtranslate") and (is_shared or not with_list):  # it panics there
+            lists = [path.read_bytes() for path in student.glob("lex.*.bin")] if with_list else []
+            parts = [
+                next(student.glob("model.*.bin")).read_bytes(),
+                *(Path(files[place]).read_bytes() for place in (0, -1)),
+            ]
+            theirs = list(map(import_module("fxtranslate").Translator(*parts, *lists).translate, sources))
+        for precision, bundle in bundles.items():
+            found, texts, wanted, margins = compared(
+                tools, student, bundle, sources, with_list=with_list, is_shared=is_shared
+            )
+            same = [ours == their for ours, their in zip(found, wanted, strict=True)]
+            agreed = sum(map(str.__eq__, texts, theirs)) if theirs else None
+            kind = (
+                f"{name} {sizes} {weights or 'wild'}, {precision}, {'shortlist' if with_list else 'whole vocabulary'}"
+            )
+            print(f"{kind}: of {MADE_LINES} lines, reference {sum(same)}, fxtranslate {agreed}")
+            if precision == "int8":
+                assert sum(same) >= 0.95 * MADE_LINES
+                assert agreed is None or weights != "tame" or agreed >= 0.95 * MADE_LINES
+            else:
+                assert all(equal or margin < 1e-3 for equal, margin in zip(same, margins, strict=True))
