@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 from translane.command_error import CommandError, packages_load
 from translane_export.core.errors import ExportError
@@ -51,6 +50,7 @@ def run(name: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except KeyboardInterrupt:
         return _fail(name, "interrupted; nothing is written", 128 + signal.SIGINT)
     except _Terminated:
+        signal.alarm(0)
         return _fail(name, "ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
     except Exception as error:  # noqa: BLE001 (a library's, about what nobody foresees in a file)
         return _fail(name, _sentence(error, _DONE[name]), ExportError.exit_code)
@@ -135,8 +135,18 @@ def _sentence(error: Exception, what: str) -> str:
     return f"the model cannot be {what}: {type(error).__name__} in {where}: {first_line(error)}"
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal would interrupt the removal
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    """End what runs, unless that removes files already.
+
+    Python drops an exception within a destructor or a callback of a library, so this is asked for again a second later.
+    """
+    handled = sys.exception()
+    while handled is not None:
+        if isinstance(handled, _Terminated):
+            return
+        handled = handled.__context__
+    signal.signal(signal.SIGALRM, _terminate)
+    signal.alarm(1)
     raise _Terminated
 
 
