@@ -19,6 +19,9 @@ from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translations import generated_tokens
 
 _BEAMS = 4  # of a sentence that is decoded again
+# How many more tokens a sentence may get that is decoded again than twice its result's, or its own if that runs on, and
+# those of what it must have. A search that is forced to what the model does not want may run on, too.
+_MORE_TOKENS = 16
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -39,9 +42,15 @@ class _Found:
     timing: Timing
 
     def take(self, other: _Found) -> None:
-        """Take what was decoded again, if the worst of its hypotheses, and then the second worst, lacks less."""
+        """Take what was decoded again, if the worst of its hypotheses, and then the second worst, lacks less.
+
+        What runs on until it is cut off is not taken for what ends.
+        """
         self.timing = Timing(*map(operator.add, self.timing, other.timing))
-        is_enough = len(other.hypotheses) >= len(self.hypotheses)
+        incomplete, other_incomplete = (
+            sum(not each.is_complete for each in found.hypotheses) for found in (self, other)
+        )
+        is_enough = len(other.hypotheses) >= len(self.hypotheses) and other_incomplete <= incomplete
         if is_enough and sorted(other.faults, reverse=True) < sorted(self.faults, reverse=True):
             self.decoded, self.hypotheses, self.faults = other.decoded, other.hypotheses, other.faults
 
@@ -146,6 +155,8 @@ class SecondDecoding:
         if segment.stand_ins:
             written = Counter(token for token in hypothesis.token_ids if token in self.plan.stand_ins)
             stand_ins = sum(written[token] != (token in segment.stand_ins) for token in {*segment.stand_ins, *written})
+            if not hypothesis.is_complete and self.plan.options.max_length is None:  # they have made it run on
+                stand_ins += len(segment.stand_ins)
         if segment.spelled or segment.numbers:
             (text,) = self.plan.pair.tokenizer.decode([hypothesis.token_ids])
             stand_ins += sum(word not in text for word in segment.spelled)
@@ -176,7 +187,14 @@ class SecondDecoding:
         languages = plan.source_language, plan.target_language
         numbers = [plan.spelling.phrase(written_for(number, *languages)) for number in segment.numbers]
         phrases = dict.fromkeys([*again.required_phrases, *(phrase for phrase in numbers if phrase)])
-        return segment, again._replace(required_phrases=tuple(phrases)[:MAX_TERMS_OF_SENTENCE])
+        required = tuple(phrases)[:MAX_TERMS_OF_SENTENCE]
+        ended = [len(each.token_ids) for each in found.hypotheses if each.is_complete]
+        longest = max(ended, default=len(segment.ids))
+        length = 2 * longest + sum(len(each.token_ids) for each in required) + _MORE_TOKENS
+        options = replace(
+            again.options, max_length=max(again.options.min_length, min(again.options.max_length, length))
+        )
+        return segment, again._replace(options=options, required_phrases=required)
 
     def _without_stand_ins(self, found: _Found) -> tuple[Segment, Sentence] | None:
         """Return the sentence without stand-ins; None if each hypothesis has each of them once."""

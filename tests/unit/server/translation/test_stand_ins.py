@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from fakes.backend import OFFSET, FakeBackend
+from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import fake_replica
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Format, checked_options
@@ -73,6 +73,29 @@ class Careless(FakeBackend):
         elif best - OFFSET in SYMBOLS or best == seven:
             logits[x] = logits[best] + 0.1
         return logits, logits, attention
+
+
+class Rambling(FakeBackend):
+    """Does not end what has a stand-in."""
+
+    def __init__(self):
+        super().__init__(rows=8, source_capacity=64, target_capacity=64)
+        self.takes_others = True
+
+    def predict(self, source, fed):
+        logits, _, attention = super().predict(source, fed)
+        ((d,),) = FakeTokenizer().encode_target(["d"])
+        if logits.argmax() == EOS and any(token - OFFSET in SYMBOLS for token in fed):
+            logits[EOS], logits[d - 1] = -60, logits[EOS]
+        return logits, logits, attention
+
+
+class CarelessAndRambling(Rambling, Careless):
+    """Neither writes a stand-in by itself nor ends what has one."""
+
+    def __init__(self):
+        Careless.__init__(self)
+        self.target_capacity = 64
 
 
 @asynccontextmanager
@@ -165,6 +188,15 @@ async def test_a_sentence_that_doubles_a_stand_in_is_decoded_again_with_beams_th
     text, treatment = await translated(Careless(), "爱 {y} dddd")
     assert text.count("{y}") == 1
     assert (treatment.stand_ins, treatment.decoded_again) == (1, 1)
+
+
+@pytest.mark.parametrize(("made", "steps"), [(Rambling, 130), (CarelessAndRambling, 50)])
+async def test_what_runs_on_for_a_stand_in_is_decoded_without(made, steps):
+    """A default bounds the first decoding to 64 tokens; the second one is cut off earlier."""
+    backend = made()
+    text, treatment = await translated(backend, "爱 {y} ok")
+    assert (text, treatment.stand_ins) == ("爱 {y} ok", 0)
+    assert len(backend.step_rows) < steps
 
 
 @pytest.mark.parametrize(
