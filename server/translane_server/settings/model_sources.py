@@ -35,7 +35,7 @@ _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
 BUNDLED_MODEL = "zh-en"
 """The name of the model that comes with a clone."""
 
-_BUNDLED_DIGEST = "ef28436bdf2d7b1c3341a144bc505103de330c32a725d059d6146cc968236968"
+_BUNDLED_DIGEST = "f8abbc23f9e466713e0b4650c04d5028d3359afdd6c92d49257d0a00a8ce531d"
 BUNDLED_MODEL_URL = (
     f"https://github.com/translane/translane/releases/download/{BUNDLED_MODEL}-{_BUNDLED_DIGEST[:8]}"
     f"@sha256:{_BUNDLED_DIGEST}"

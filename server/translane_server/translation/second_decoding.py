@@ -42,15 +42,9 @@ class _Found:
     timing: Timing
 
     def take(self, other: _Found) -> None:
-        """Take what was decoded again, if the worst of its hypotheses, and then the second worst, lacks less.
-
-        What runs on until it is cut off is not taken for what ends.
-        """
+        """Take what was decoded again, if the worst of its hypotheses, and then the second worst, lacks less."""
         self.timing = Timing(*map(operator.add, self.timing, other.timing))
-        incomplete, other_incomplete = (
-            sum(not each.is_complete for each in found.hypotheses) for found in (self, other)
-        )
-        is_enough = len(other.hypotheses) >= len(self.hypotheses) and other_incomplete <= incomplete
+        is_enough = len(other.hypotheses) >= len(self.hypotheses)
         if is_enough and sorted(other.faults, reverse=True) < sorted(self.faults, reverse=True):
             self.decoded, self.hypotheses, self.faults = other.decoded, other.hypotheses, other.faults
 
@@ -155,8 +149,8 @@ class SecondDecoding:
         if segment.stand_ins:
             written = Counter(token for token in hypothesis.token_ids if token in self.plan.stand_ins)
             stand_ins = sum(written[token] != (token in segment.stand_ins) for token in {*segment.stand_ins, *written})
-            if not hypothesis.is_complete and self.plan.options.max_length is None:  # they have made it run on
-                stand_ins += len(segment.stand_ins)
+            if self.plan.options.max_length is None:  # what runs on until a default cuts it off is as bad as one
+                stand_ins += not hypothesis.is_complete
         if segment.spelled or segment.numbers:
             (text,) = self.plan.pair.tokenizer.decode([hypothesis.token_ids])
             stand_ins += sum(word not in text for word in segment.spelled)
