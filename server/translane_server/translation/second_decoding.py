@@ -101,10 +101,12 @@ class SecondDecoding:
         forced, again = hypothesis.token_ids[:-1], self._required(segment) if missing else None
         length = again.options.max_length - len(forced) + len(again.forced_ids) if again else 0
         if again and length >= 1:
-            options = replace(again.options, max_length=length, min_length=0)
+            most = len(forced) + sum(len(each.token_ids) for each in again.required_phrases) + _MORE_TOKENS
+            options = replace(again.options, max_length=min(length, most), min_length=0)
             again = again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)
             for found in await self._again([segment], [again]):
-                right = [each for each in found.hypotheses if missing.issubset(each.token_ids)]
+                ended = [each for each in found.hypotheses if each.is_complete or not hypothesis.is_complete]
+                right = [each for each in ended if missing.issubset(each.token_ids)]
                 timing = Timing(*map(operator.add, result.timing, found.timing))
                 result = SentenceResult(tuple(right[:1]) or result.hypotheses, timing)
         segment.missing = self._faults(segment, result.hypotheses[0])[1]

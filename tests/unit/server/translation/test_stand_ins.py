@@ -199,6 +199,13 @@ async def test_what_runs_on_for_a_stand_in_is_decoded_without(made, steps):
     assert len(backend.step_rows) < steps
 
 
+async def test_what_a_stream_lacks_comes_at_its_end_where_the_model_would_run_on_after_it():
+    backend = CarelessAndRambling()
+    text, treatment = await translated(backend, "爱 {y} ok", streamed=True)
+    assert (text, treatment.decoded_again) == ("爱 x ok {y}", 1)
+    assert len(backend.step_rows) < 40
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("爱 {y} ok 是", "爱 {y} ok 是"), ("爱 1987 ok 2047", "爱 x ok x 1987 2047")]
 )
