@@ -28,7 +28,10 @@ _Result = TypeVar("_Result")
 Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
 
 _Faults = tuple[int, int]
-"""How many stand-ins, or names and numbers in their place, a hypothesis lacks or has twice; and how many numbers."""
+"""How many stand-ins, or names and numbers in their place, a hypothesis lacks or has twice; and how many numbers.
+
+One that a default cuts off lacks one more.
+"""
 
 
 @dataclass(slots=True)
