@@ -30,7 +30,7 @@ Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
 _Faults = tuple[int, int]
 """How many stand-ins, or names and numbers in their place, a hypothesis lacks or has twice; and how many numbers.
 
-One that a default cuts off lacks one more.
+One that a default cuts off lacks one more: it runs on.
 """
 
 
@@ -154,12 +154,12 @@ class SecondDecoding:
         if segment.stand_ins:
             written = Counter(token for token in hypothesis.token_ids if token in self.plan.stand_ins)
             stand_ins = sum(written[token] != (token in segment.stand_ins) for token in {*segment.stand_ins, *written})
-            if self.plan.options.max_length is None:  # what runs on until a default cuts it off is as bad as one
-                stand_ins += not hypothesis.is_complete
         if segment.spelled or segment.numbers:
             (text,) = self.plan.pair.tokenizer.decode([hypothesis.token_ids])
             stand_ins += sum(word not in text for word in segment.spelled)
             numbers = len(missing_numbers(segment.numbers, text))
+        if (segment.stand_ins or segment.spelled) and self.plan.options.max_length is None:
+            stand_ins += not hypothesis.is_complete
         return stand_ins, numbers
 
     def _required(self, segment: Segment) -> Sentence | None:

@@ -154,6 +154,7 @@ async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
         ("a {a} b {b} c {c} e {e} f", 3),  # more than there are symbols
         ("<b>爱 {x} ok</b>", 1),
         ("爱 25 5 1 ok", 2),
+        ("爱 2nd ok", 0),
         ("{x}", 0),  # nothing to translate
         ("GPT-4 1987", 0),
         ("爱 ok! 北京 {x} 是.", 1),
