@@ -7,6 +7,7 @@ import json
 import logging
 import ssl
 from collections import Counter
+from functools import partial
 from typing import Any
 from urllib.request import urlopen
 
@@ -33,7 +34,7 @@ trustme = pytest.importorskip("trustme")
 
 @pytest.fixture(autouse=True)
 def _files_are_looked_at_often(monkeypatch):
-    monkeypatch.setattr(server, "INTERVAL", 0.02)
+    monkeypatch.setattr(server, "follow", partial(server.follow, interval=0.02))
 
 
 @pytest.fixture(scope="module")
