@@ -124,4 +124,5 @@ class RequiredPhrase:
 
     text: bytes
     token_ids: tuple[int, ...]
-    once: bool = False  # whether its last token, which is in no other phrase, must not come again
+    # whether its last token, which is in no other phrase, is banned as soon as the text has the phrase
+    once: bool = False

@@ -205,6 +205,7 @@ class RequiredPhrases:
             for phrase in self._phrases
         ]
         self._nested = any(self._inside)
+        # the last token of each phrase that is `once` -> the phrase's number
         self._once = {phrase.tokens[-1]: number for number, phrase in enumerate(self._phrases) if phrase.once}
 
     def progress(self, generated_ids: Sequence[int]) -> PhraseProgress:
@@ -227,9 +228,10 @@ class RequiredPhrases:
     ) -> tuple[list[Extension], list[Ending]]:
         """Choose the continuations of a sentence's B hypotheses.
 
-        A hypothesis ends only if it has all phrases, and has a phrase that is `once` no more than once. A hypothesis
-        with too few steps left for its phrases is chosen only if all have too few. If no hypothesis can complete all
-        phrases, the longest phrases are given up. If all hypotheses have their phrases, this is ordinary beam search.
+        A hypothesis ends only if it has all phrases. One that has a phrase that is `once` does not go on with the last
+        token of this phrase. A hypothesis with too few steps left for its phrases is chosen only if all have too few.
+        If no hypothesis can complete all phrases, the longest phrases are given up. If all hypotheses have their
+        phrases, this is ordinary beam search.
 
         Args:
             parents: the hypotheses, [B].

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 
 from translane_server.text.language_tags import language_of
 
-_SYMBOL = re.compile("⟨[0-9]⟩")
+_STAND_IN = re.compile("⟨[0-9]⟩")
 _NARROW = str.maketrans({chr(0xFEE0 + ord(sign)): sign for sign in string.digits + string.ascii_letters})
 WIDE_POINT = "．(?<=[０-９]．)(?=[０-９])"
 """Pattern of a point within a number in wide digits."""
@@ -25,10 +25,11 @@ _NUMBER = re.compile("[0-9]{1,3}(?:[,.'’\u00a0\u202f ][0-9]{3})+(?:[.,][0-9]+)
 UNIT = "(?:[万萬亿億兆千百十만억천백월月号號点點일]|日(?![元圆圓本]))"
 """Pattern of what makes another number of a number before it: 3.5万 is 35,000. But 500日元 is 500 yen."""
 
-# What makes another number of a number beside it, or is said in another way: 3.5万, 12月, 15:30, 第25, 1.2.3, A4, 25th.
+# What, right before or after a number, makes another number of it, or a word that people write otherwise: 3.5万, 12月,
+# 15:30, 第25, 1.2.3, A4, 25th.
 _BEFORE = re.compile(r"[\w.,:/第#+-]$", re.ASCII)
 _AFTER = re.compile(rf"[.,:/-]*[0-9A-Za-z]|\s*(?:{UNIT}|[時时分世年])", re.ASCII)
-_LONGEST = 20  # digits
+_LONGEST = 20  # characters of a number
 
 # Languages that write 1.000,5 for 1,000.5.
 _DECIMAL_COMMA = re.compile(
@@ -46,7 +47,7 @@ def same_separators(one: str, other: str) -> bool:
 def certain_numbers(source: str) -> dict[str, Set[str]]:
     """Return the numbers that a translation of `source` has in digits, each with what it may mean.
 
-    These are numbers of three digits or more that are not whole hundreds, years among them, and numbers with decimals.
+    These are numbers with decimals, and numbers of three digits or more but whole hundreds. A year, 2024年, is one.
     """
     text = _plain(source)
     found = {}
@@ -71,14 +72,14 @@ def missing_numbers(expected: Mapping[str, Set[str]], translation: str) -> list[
 
 
 def written_for(number: str, source_language: str, target_language: str) -> str:
-    """Return a number as the target language writes it."""
+    """Return a number of the source language as the target language writes it."""
     if same_separators(source_language, target_language):
         return number
     return number.translate(str.maketrans(",.", ".,"))
 
 
 def narrowed(text: str) -> str:
-    """Return a text with usual digits, letters and signs of numbers in the place of wide ones. Its length stays.
+    """Return a text with ASCII's digits, letters and signs of numbers in the place of wide ones. Its length stays.
 
     Unicode's own normalization would make 108 of 10⁸, and takes quadratic time for combining marks.
     """
@@ -86,7 +87,7 @@ def narrowed(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _SYMBOL.sub(" ", narrowed(text))
+    return _STAND_IN.sub(" ", narrowed(text))
 
 
 def _values(number: str) -> Set[str]:

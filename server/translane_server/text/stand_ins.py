@@ -55,7 +55,7 @@ class NamesAndNumbers:
     """Finds what a model need not spell, in texts of one language that are translated into another one."""
 
     def __init__(self, source_language: str, target_language: str, forbidden: Sequence[str] = ()) -> None:
-        """What overlaps a `forbidden` phrase is not found, so that the model sees it, and does not write the phrase."""
+        """What overlaps a `forbidden` phrase is not found: the model spells it, so that the search can forbid it."""
         self._forbidden = forbidden
         self._longest = max(map(len, forbidden), default=0)
         edges = [(phrase, edge.start()) for phrase in forbidden for edge in _EDGE_OF_WORD.finditer(phrase)]
@@ -69,7 +69,7 @@ class NamesAndNumbers:
         return "⟨" in text or bool(self.find(text))
 
     def find(self, text: str) -> list[Span]:
-        """Return names and numbers, from left to right. The time grows with the length of the text."""
+        """Return names and numbers, from left to right, in time that grows with the length of the text alone."""
         narrow = narrowed(text)
         names = [match.span() for match in _LATIN.finditer(narrow)] if self._finds_names else []
         taken = {place for span in names for place in range(*span)}
@@ -81,7 +81,10 @@ class NamesAndNumbers:
         return sorted(span for span in [*names, *numbers] if not self._is_forbidden(narrow[slice(*span)]))
 
     def _is_forbidden(self, word: str) -> bool:
-        """Whether a forbidden phrase and a word share a part, and neither goes on within a word after it."""
+        """Whether a forbidden phrase may overlap a name or a number.
+
+        One of the two holds the other, or one of them ends with whole words of the phrase with which the other begins.
+        """
         if any(phrase in word or word in phrase for phrase in self._forbidden):
             return True
         lengths = range(1, min(len(word), self._longest) + 1)
@@ -105,13 +108,13 @@ def numbered(
     span: Span,
     places: Container[int] = (),
 ) -> list[StandIn]:
-    """Return what symbols stand for in the sentence at `span`, as far as there are symbols; none if no word is left.
+    """Return what symbols stand for in a sentence; nothing if no letter would be left beside the symbols.
 
     Args:
         text: the text that the sentence is of.
         kept: the kept parts of the sentence.
-        others: names and numbers of the sentence, of which none overlaps a kept part. They come after what is kept.
-        symbols: the model's stand-ins.
+        others: names and numbers of the sentence. None of them overlaps a kept part.
+        symbols: the model's stand-ins. Where they are too few, kept parts get them first.
         span: where the sentence is.
         places: where marks start and end. No stand-in is for parts on both sides of one.
     """
@@ -145,9 +148,9 @@ def _is_word(text: str, part: Kept) -> bool:
 def with_stand_ins(
     block: MarkedText, kept: Sequence[Kept], spans: Sequence[Span], parts: Sequence[StandIn]
 ) -> tuple[MarkedText, list[Kept], list[Span]]:
-    """Return a block with symbols in the place of `parts`, what else is kept of it, and where its sentences are.
+    """Return a block with symbols in the place of `parts`, the other kept parts of it, and where its sentences are.
 
-    The parts are in order, and no mark starts or ends within one.
+    The `parts` are in order, and no mark starts or ends within one.
     """
     ends = [part.end for part in parts]
     growth = list(accumulate((len(part.symbol) - (part.end - part.start) for part in parts), initial=0))

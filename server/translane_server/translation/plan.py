@@ -72,7 +72,8 @@ class Segment:
     numbers: Mapping[str, Set[str]] = field(default_factory=dict)  # that its translation must have
     attempts: int = 1  # how often it was decoded
     missing: int = 0  # how many of the numbers its translation lacks
-    # whether each request would get this translation; not if it was to be decoded again, and could not be
+    # whether every such request gets this translation, so that the cache may keep it; not if a second decoding was
+    # refused, has failed, or had to go on from what a stream has sent
     is_settled: bool = True
 
     @property

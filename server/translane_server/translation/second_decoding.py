@@ -1,4 +1,4 @@
-"""Decodes sentences again whose translations lack what they must have."""
+"""Decodes a sentence again whose translation lacks stand-ins or numbers that it must have."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translations import generated_tokens
 
 _BEAMS = 4  # of a sentence that is decoded again
-# How many more tokens a sentence may get that is decoded again than twice its result's, or its own if that runs on, and
-# those of what it must have. A search that is forced to what the model does not want may run on, too.
+# A sentence that is decoded again may get twice the tokens of its first result, those of its required phrases, and so
+# many more. Where the first result runs on, the source's tokens count in its place. Without this bound, a search that
+# must write what the model does not want may run on, too.
 _MORE_TOKENS = 16
 
 _Item = TypeVar("_Item")
@@ -28,9 +29,11 @@ _Result = TypeVar("_Result")
 Decode = Callable[[Sequence[Sentence]], Awaitable[Sequence[SentenceResult]]]
 
 _Faults = tuple[int, int]
-"""How many stand-ins, or names and numbers in their place, a hypothesis lacks or has twice; and how many numbers.
+"""What is wrong with a hypothesis, as two counts.
 
-One that a default cuts off lacks one more: it runs on.
+The first counts stand-ins that are missing, are there twice or do not belong there, and names and numbers that the
+model spells itself and that are missing. A hypothesis that the default length cuts off has one more: it runs on. The
+second counts missing numbers.
 """
 
 
@@ -44,8 +47,16 @@ class _Found:
     faults: Sequence[_Faults]  # of each hypothesis
     timing: Timing
 
+    @property
+    def is_faulty(self) -> bool:
+        """Whether any of the hypotheses has a fault."""
+        return any(map(any, self.faults))
+
     def take(self, other: _Found) -> None:
-        """Take what was decoded again, if the worst of its hypotheses, and then the second worst, lacks less."""
+        """Take the hypotheses of `other` if they are as many, and the worst of them has fewer faults.
+
+        Where the worst ones are equal, the second worst decide, and so on.
+        """
         self.timing = Timing(*map(operator.add, self.timing, other.timing))
         is_enough = len(other.hypotheses) >= len(self.hypotheses)
         if is_enough and sorted(other.faults, reverse=True) < sorted(self.faults, reverse=True):
@@ -56,8 +67,8 @@ class _Found:
 class SecondDecoding:
     """Chooses the results of a request's sentences, and decodes again what lacks a number or a stand-in.
 
-    The `pool` looks at texts. Where a second decoding is refused or fails, the result stays, and its segment is not
-    settled.
+    Texts are made and searched in the `pool`. Where a second decoding is refused or fails, the first result stays, and
+    its segment is not settled.
     """
 
     plan: RequestPlan
@@ -66,16 +77,17 @@ class SecondDecoding:
     caller: str
     generated: int = 0  # tokens of what was decoded again
 
-    async def settled(self, segments: Sequence[Segment], results: Sequence[SentenceResult]) -> list[SentenceResult]:
-        """Return the results of sentences, of which those that lack a number or a stand-in are decoded again.
+    async def chosen(self, segments: Sequence[Segment], results: Sequence[SentenceResult]) -> list[SentenceResult]:
+        """Return, for each sentence, the result with the fewest faults: the given one, or that of a second decoding.
 
-        So are those that have a stand-in twice. The first time it is with beams that require both, and then, if it is
-        for stand-ins, without these: `segments` are changed to what their results are of.
+        A sentence with faults is decoded with beams that require its stand-ins and numbers. If a hypothesis still has
+        faults in its stand-ins, the sentence is then decoded without stand-ins. Each segment becomes the sentence that
+        its result is a translation of.
         """
         found = await self._read_results(segments, segments, results)
-        for required in (self._with_phrases, self._without_stand_ins):
-            size = sum(len(each.segment.ids) for each in found if any(map(any, each.faults)))
-            read = partial(_each, required, found)
+        for way in (self._with_phrases, self._without_stand_ins):
+            size = sum(len(each.segment.ids) for each in found if each.is_faulty)
+            read = partial(_each, way, found)
             again = {n: each for n, each in enumerate(await self.pool.build(size, read, self.caller)) if each}
             if not again:
                 continue
@@ -83,19 +95,20 @@ class SecondDecoding:
             results = await self._again(others, [sentence for _, sentence in again.values()])
             if not results:
                 break
-            chosen = await self._read_results(others, [decoded for decoded, _ in again.values()], results)
-            for number, new in zip(again, chosen, strict=True):
-                found[number].take(new)
+            others_found = await self._read_results(others, [decoded for decoded, _ in again.values()], results)
+            for number, other in zip(again, others_found, strict=True):
+                found[number].take(other)
         for each in found:
             each.segment.become(each.decoded)
             each.segment.missing = each.faults[0][1]
         return [SentenceResult(tuple(each.hypotheses), each.timing) for each in found]
 
     async def continued(self, segment: Segment, result: SentenceResult) -> SentenceResult:
-        """Return the result of a sentence that is sent already, but for its last token, with the stand-ins it lacks.
+        """Return the result of a streamed sentence, whose text is sent already but for the last token.
 
-        Where the model does not write them in what is left, the result stays. Numbers that it lacks are counted. A
-        sentence that lacked anything is not settled: it may be better where it is no stream's.
+        If stand-ins are missing, the sentence is decoded on from what is sent, with beams that require them. The result
+        stays if no hypothesis then writes them all and ends. Missing numbers are only counted. A segment whose result
+        had faults is not settled: outside a stream, its translation may be better.
         """
         hypothesis = result.hypotheses[0]
         result = result._replace(hypotheses=(hypothesis,))
@@ -116,7 +129,7 @@ class SecondDecoding:
         return result
 
     async def _again(self, segments: Sequence[Segment], sentences: Sequence[Sentence]) -> Sequence[SentenceResult]:
-        """Decode sentences of segments once more. Return nothing if there is no room for them, or if that fails."""
+        """Decode sentences of segments once more. Return nothing if there is no room for them, or decoding fails."""
         try:
             results = await self.decode(sentences)
         except RequestError:
@@ -131,19 +144,19 @@ class SecondDecoding:
     async def _read_results(
         self, segments: Sequence[Segment], decoded: Sequence[Segment], results: Sequence[SentenceResult]
     ) -> list[_Found]:
-        """Return what the request gets of results, which are of the segments, or of what was `decoded` instead."""
+        """Return what the request gets of each result. `decoded` are the segments that the results translate."""
         found = [*zip(segments, decoded, results, strict=True)]
         size = generated_tokens([result for _, each, result in found if each.has_to_keep])
         return await self.pool.build(size, partial(_each, self._best, found), self.caller)
 
     def _best(self, item: tuple[Segment, Segment, SentenceResult]) -> _Found:
-        """Return as many hypotheses of a sentence as the request wants: those that lack the least."""
+        """Return as many hypotheses of a sentence as the request wants: those with the fewest faults."""
         segment, decoded, result = item
         wanted = self.plan.options.num_hypotheses or 1
         faults: list[_Faults] = []
         for hypothesis in result.hypotheses:
             faults.append(self._faults(decoded, hypothesis))
-            if sum(not any(each) for each in faults) == wanted:  # nobody needs the others
+            if sum(not any(each) for each in faults) == wanted:  # so many have no faults
                 break
         places = sorted(sorted(range(len(faults)), key=faults.__getitem__)[:wanted])
         hypotheses = [result.hypotheses[place] for place in places]
@@ -163,14 +176,17 @@ class SecondDecoding:
         return stand_ins, numbers
 
     def _required(self, segment: Segment) -> Sentence | None:
-        """Return a sentence with beams that write each stand-in once; None for several samples or alternatives."""
+        """Return the sentence with beams that write each of its stand-ins once.
+
+        None: a sentence may have one beam only, or the request wants several samples or alternatives.
+        """
         plan, sentence = self.plan, self.plan.sentence(segment)
         options = sentence.options
         beams = min(_BEAMS, plan.most_beams)
         if beams < 2 or (options.num_hypotheses > 1 and options.beam_size == 1):
             return None
         beams = max(beams, options.beam_size)
-        # with the space before it, if the vocabulary has spaces as pieces of their own
+        # each with the space before it, if the vocabulary has spaces as pieces of their own
         symbols = [plan.spelling.phrase(plan.stand_ins[token]) for token in segment.stand_ins]
         phrases = [replace(symbol, once=True) for symbol in symbols if symbol]
         suppressed = (*options.suppressed_ids, *(token for token in plan.stand_ins if token not in segment.stand_ins))
@@ -179,9 +195,12 @@ class SecondDecoding:
         return sentence._replace(options=options, required_phrases=(*sentence.required_phrases, *phrases))
 
     def _with_phrases(self, found: _Found) -> tuple[Segment, Sentence] | None:
-        """Return what requires all that some of the hypotheses lack; None if none lacks anything."""
+        """Return the sentence with beams that require its stand-ins and numbers.
+
+        None: its hypotheses have no faults, or beams are not possible; see `_required`.
+        """
         plan, segment = self.plan, found.segment
-        if not any(map(any, found.faults)) or not (again := self._required(segment)):
+        if not found.is_faulty or not (again := self._required(segment)):
             return None
         languages = plan.source_language, plan.target_language
         numbers = [plan.spelling.phrase(written_for(number, *languages)) for number in segment.numbers]
@@ -196,12 +215,14 @@ class SecondDecoding:
         return segment, again._replace(options=options, required_phrases=required)
 
     def _without_stand_ins(self, found: _Found) -> tuple[Segment, Sentence] | None:
-        """Return the sentence without stand-ins; None if each hypothesis has each of them once."""
+        """Return the sentence without stand-ins; None if it has none, or if no hypothesis has faults in them."""
         other = found.segment.otherwise
-        return (other, self.plan.sentence(other)) if other and any(lacks for lacks, _ in found.faults) else None
+        has_faults = any(stand_ins for stand_ins, _ in found.faults)
+        return (other, self.plan.sentence(other)) if other and has_faults else None
 
 
 def _each(call: Callable[[_Item], _Result], items: Sequence[_Item], budget: Budget) -> list[_Result]:
+    """Return what a call returns for each item; the budget may end the work."""
     found = []
     for item in items:
         budget.check()

@@ -142,7 +142,7 @@ class Translator:
         segments = [segment for text in prepared.texts for segment in text.segments]
         if any(each.has_to_keep for each in segments):
             second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
-            results = await second.settled(segments, results)
+            results = await second.chosen(segments, results)
             generated += second.generated
         build, size = partial(prepared.translations, results), 0
         if recalled:
@@ -192,7 +192,7 @@ class Translator:
                     if is_live:
                         event = await second.continued(segment, event)
                     else:
-                        (event,) = await second.settled([segment], [event])
+                        (event,) = await second.chosen([segment], [event])
                 results.append(event)
                 build = partial(_sentence, plan, segment, event)
                 translations.append(await self._pool.build(work, build, ticket.caller))
