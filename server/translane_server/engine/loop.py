@@ -93,7 +93,8 @@ class EngineLoop:
         """Decode until the server closes the connection.
 
         If a step fails, its sentences are reported as failed, and the loop goes on. If the model does not run any more,
-        the loop ends. The server notices its end when the connection closes, and is told before if memory is lacking.
+        the loop ends, and the server notices this when the connection closes. If the loop ends for lack of memory, the
+        server is told so before.
 
         Returns:
             Whether the server has ended the loop.
@@ -161,7 +162,7 @@ class EngineLoop:
     def _fail(self, sequences: abc.Sequence[Sequence], error: Exception, *, decoder: bool) -> None:
         """Report the sequences of a step that has failed, and run the model over one that cannot be at fault.
 
-        Any error of this run shows that the device is broken, or that there is no memory.
+        Any error of that run shows that the device is broken, or that there is no memory, and ends the loop.
         """
         _log.error("a step of %d sentences has failed", len(sequences), exc_info=error)
         self._output.failed += [sequence.number for sequence in sequences]

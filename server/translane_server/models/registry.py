@@ -134,7 +134,7 @@ class Registry:
     # Requests
 
     def translator(self, request: Named) -> Translates:
-        """Return what translates a request: a model, two models for a pair that no model has, or what finds languages.
+        """Return a model, two models for a pair that no model has, or for the language `auto` what finds languages.
 
         The lengths of the names must be checked before; see `check_names`.
 

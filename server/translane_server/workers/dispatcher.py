@@ -38,7 +38,8 @@ _FAILURES_OF_SUSPECTS = 2
 _FEW_SUSPECTS = 8
 # A sentence that fails so often alone is at fault. A single such failure may be an accident.
 _MOST_FAILURES_ALONE = 2
-# A lack of memory is no sentence's fault. One for which there is none after so many failures is refused for now.
+# A lack of memory is no sentence's fault. But a sentence that has failed more often than this, and then for lack of
+# memory, is refused for now.
 _MOST_STARVED = 3
 
 # After a loss that no known suspect explains, nothing is sent for this time [seconds]. If several workers are lost
@@ -341,7 +342,7 @@ class Dispatcher:
             self._queue.charge(sequence.request.caller, sequence.priority, more)
 
     def _repeat(self, failed: abc.Sequence[AcceptedSequence], error: RequestError) -> None:
-        """Decode these sequences again, or refuse the sequence whose fault the failure is.
+        """Decode these sequences again, or refuse one whose fault the failure is, or for which memory lacks too often.
 
         Most failures are no sequence's fault, so after the first failure a sequence is decoded again as others are. A
         suspect is decoded alone, so that it cannot harm others.
