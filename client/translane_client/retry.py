@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from translane.errors import TranslaneError
 
 ATTEMPTS = logging.getLogger("translane.attempts")
-"""Has a line (INFO) for each attempt that failed and is followed by another one: why it failed. For debugging, it has
-the address as an attempt begins, and `ANSWERED` as an answer does."""
+"""Has a line (INFO) for each attempt that failed and is followed by another one: why it failed. At DEBUG it has the
+address when an attempt begins, and `ANSWERED` when its answer begins."""
 ANSWERED = "answered"
 
 _LONGEST_PAUSE = 86_400.0

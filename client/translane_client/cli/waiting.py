@@ -16,7 +16,10 @@ _SILENCE = 1.0
 
 @contextmanager
 def waiting_told(say: Callable[[str], None]) -> Iterator[None]:
-    """Says that the first answer of the block takes a second, and why later attempts fail: each reason once."""
+    """Says whom the block waits for, if its first answer takes a second, and after this second why attempts fail.
+
+    Each sentence is said once.
+    """
     handler = _Teller(say)
     before = ATTEMPTS.level
     ATTEMPTS.addHandler(handler)
@@ -36,23 +39,27 @@ class _Teller(logging.Handler):
         self._begun = time.monotonic()
         self._told = set[str]()
         self._is_answered = False
-        self._silence = threading.Timer(_SILENCE, say)
+        self._timer: threading.Timer | None = None  # ends the silence of the present attempt
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._silence.cancel()
+        self._stop_timer()
         text = record.getMessage()
         if text == ANSWERED:
             self._is_answered = True
         elif record.levelno == logging.DEBUG and not self._is_answered:
-            self._silence = threading.Timer(_SILENCE, self._tell, [f"no answer from {text} yet"])
-            self._silence.daemon = True
-            self._silence.start()
+            self._timer = threading.Timer(_SILENCE, self._tell, [f"no answer from {text} yet"])
+            self._timer.daemon = True
+            self._timer.start()
         elif record.levelno == logging.INFO and time.monotonic() - self._begun >= _SILENCE:
             self._tell(f"{text}; trying again")
 
     def close(self) -> None:
-        self._silence.cancel()
+        self._stop_timer()
         super().close()
+
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
 
     def _tell(self, sentence: str) -> None:
         if sentence not in self._told:
