@@ -26,9 +26,9 @@ def quality_report(folder: Path, text: Path, beam_size: int | None = None) -> di
     """Translate parallel text, TSV, with the bundle in `folder`, and return what came of it.
 
     Numbers and names count where source and reference share them. For placeholders, the first number or name that
-    either side has once becomes `{name}` on both sides; names that mean each other are learnt from the text itself. It
-    is in place if it has a neighbour that it has in the reference. Its BLEU is that of translations with the word put
-    back, beside that of the same sentences without a placeholder.
+    each side has once becomes `{name}` on both sides; names that mean each other are learnt from the text itself. A
+    placeholder is in place if it has a neighbour that it has in the reference. BLEU with placeholders is that of
+    translations in which the number or name is put back; BLEU of the same sentences without placeholders is beside it.
 
     Raises:
         DataError: the text cannot be read.

@@ -63,7 +63,11 @@ def bundle_signatures(
     alignment: bool = False,
     shortlist: bool = False,
 ) -> Graphs:
-    """Return the signatures of all graphs of a bundle that computes in `dtype`; see `decoder_signature`."""
+    """Return the signatures of all graphs of a bundle that computes in `dtype`.
+
+    Cross-attention's keys and values are of `cross_dtype`, which is `dtype` if it is not given. A bundle for CUDA has a
+    greedy graph, too, and no input that asks for log-probabilities.
+    """
     ending = "onnx" if form == "onnx" else "pt"
     cross_dtype = cross_dtype or dtype
     step: dict[str, Any] = {"cross_dtype": cross_dtype, "alignment_query": alignment}
@@ -74,7 +78,7 @@ def bundle_signatures(
             dtype,
             f"decoder.{ending}",
             **step,
-            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
+            # on a GPU all of a step is queued at once, and a branch would make the device wait for the CPU
             log_probs_on_request=form == "onnx" and not for_cuda,
             takes_blocks=vocabulary_blocks is not None,
         ),

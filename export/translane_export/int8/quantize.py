@@ -113,8 +113,9 @@ class _GraphQuantizer:
     def _replace_projection_of_rows(self, lookup: ir.Node, node: ir.Node) -> None:
         """Replace a projection by the rows of a weight that a node looks up.
 
-        With fixed units it multiplies whole numbers as floats: 8 bits are exact only with stored weights. Their sums
-        have no order, so the row that `ShortlistGraph` adds for the sake of it is left out.
+        The kernels of int8 multiply 8 bits exactly only with weights that are stored, not with rows that are looked up.
+        So with fixed units, whole numbers are multiplied as floats. Their sums are exact in any order, so the row that
+        `ShortlistGraph` adds to keep the order of sums is taken away.
         """
         x, name, ids = node.inputs[0], _initializer(lookup, 0), lookup.inputs[1]
         assert x is not None
@@ -159,7 +160,7 @@ class _GraphQuantizer:
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
 
     def _without_added_row(self, node: ir.Node, joined: ir.Node) -> ir.Value:
-        """Have a projection take its input as it was before a row was added, which is cut off its output again."""
+        """Take the row away that `ShortlistGraph` adds to a projection's input. Return the input that is left."""
         x, last = joined.inputs
         assert x is not None
         assert last is not None

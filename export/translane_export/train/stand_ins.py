@@ -60,9 +60,9 @@ Lexicon = Mapping[str, Meaning]
 def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
     """Find source words, cut from runs of Han characters, that nearly always mean the same target word.
 
-    A word of the source is any run of up to four characters: one that contains another, or is within it, and means the
-    same, gives way to the one that occurs more often with its meaning and less often without it. One that is nearly
-    always a part of the same longer one is found as the longer one: 汤 as 汤姆.
+    Any run of up to four characters may be a word of the source. Of runs that mean the same, where one contains the
+    other, the one stays that occurs more often with its meaning and less often without it. A run that nearly always is
+    a part of the same longer run counts as the longer one: 汤 as 汤姆.
     """
     source_counts: Counter[str] = Counter()
     target_counts: Counter[str] = Counter()
@@ -103,7 +103,7 @@ def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
 
 
 def _whole_words(counts: Mapping[str, int]) -> Callable[[str], str]:
-    """Return what makes a run longer as long as it nearly always stands within the same longer one."""
+    """Return a function from a run to the longest run that nearly always stands around it."""
     longer: dict[str, str] = {}
     for run, count in counts.items():
         for part in (run[:-1], run[1:]):
