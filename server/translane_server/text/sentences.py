@@ -288,7 +288,7 @@ def _cut(sentence: str) -> int:
         ends = [match.end() for match in pattern.finditer(sentence, middle - quarter, middle + quarter)]
         if near := [end for end in ends if is_boundary(sentence, end)]:
             return min(near, key=lambda end: abs(end - middle))
-    for match in _NUMBER.finditer(sentence, middle - quarter, middle + quarter):
+    for match in _NUMBER.finditer(sentence, middle - quarter, middle + quarter):  # beside a number in the middle
         for place in match.span() if match.start() < middle < match.end() else ():
             if middle - quarter < place < middle + quarter and is_boundary(sentence, place):
                 return place

@@ -279,7 +279,10 @@ class _Block:
             yield marked.text, marked if marked.marks or self._document else None
 
     def _with_stand_ins(self, segments: list[Segment], spans: Sequence[Span]) -> list[Segment]:
-        """Put stand-ins in the place of what is kept, of names and of numbers, in the sentences that still fit."""
+        """Put stand-ins in the place of what is kept, of names and of numbers.
+
+        A sentence that has too many tokens with stand-ins stays without.
+        """
         plan = self._plan
         parts = [self._stand_ins_of(span) for span in spans]
         if not any(parts):
@@ -312,9 +315,10 @@ class _Block:
                 (start, end)
                 for start, end in ((span[0] + one, span[0] + other) for one, other in found)
                 if taken.isdisjoint(range(start, end))
-                and bisect_right(self._places, start) == bisect_left(self._places, end)
+                and bisect_right(self._places, start) == bisect_left(self._places, end)  # no mark is within
                 and not any(part.start < start < part.end or part.start < end < part.end for part in unknown)
             ]
+        # An unknown part within a name or a number goes with it.
         inside = {place for start, end in others for place in range(start, end)}
         kept += [part for part in unknown if part.start not in inside]
         return numbered(text, kept, others, [*plan.stand_ins.values()], span, set(self._places))
