@@ -119,7 +119,7 @@ class OrtBackend(GraphBackend):
     ) -> IntArray:
         n = len(token_ids)
         limited = self._shortlists.limited(n) if self._shortlists else []
-        if 0 < len(limited) < n:
+        if 0 < len(limited) < n:  # some rows have a list, and some have none
             return super().decode_ahead(token_ids, positions, steps, eos, stops, keep)
         best_tokens = self._shortlists.best_tokens(n) if self._shortlists and limited else None
         self._buffers.write(token_ids, positions, 1)
@@ -127,7 +127,8 @@ class OrtBackend(GraphBackend):
         step = None
         while len(tokens) < steps:
             if best_tokens:
-                self._buffers.write_chosen(chosen := best_tokens())
+                chosen = best_tokens()
+                self._buffers.write_chosen(chosen)
             else:
                 if step is None or len(self._graphs) > 1:  # other threads may be free now, or not any more
                     step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)

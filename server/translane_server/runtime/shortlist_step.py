@@ -169,9 +169,9 @@ class ShortlistStep:
         return Candidates(tokens[bound.places], log_probs, self._whole(n, bound.logits) if needs.logits else None)
 
     def best_tokens(self, n: int) -> Callable[[], list[int]]:
-        """Return what runs the step over n rows with a list, as long as they stay, and returns each one's best token.
+        """Return a function that runs the step and returns the best token of each row, for n rows that all have a list.
 
-        As in `StepBuffers.write_next`, little of NumPy is used.
+        The function holds as long as these rows stay. As in `StepBuffers.write_next`, little of NumPy is used.
         """
         bound, run = self._bound(n, BEST_TOKEN_ALONE), self._session.run_with_iobinding
         tokens = bound.tokens.data
