@@ -102,8 +102,8 @@ class MultiHeadAttention(nn.Module):
     https://arxiv.org/abs/2305.13245). The projections are separate from the attention itself, so that an incremental
     decoder can project one position and attend over keys and values it has kept.
 
-    Unless they are given, d_v is d_k, G is H, outputs have the size of inputs, and scores are multiplied by 1/√d_k.
-    Positions, as vectors or rotary, are for self-attention.
+    By default, d_v is d_k, G is H, outputs have the size of inputs, and scores are multiplied by 1/√d_k. Relative
+    vectors and rotary positions are for self-attention.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ def attend_by_blocks(
 def attend_fused(
     formula: ScaledDotProduct, queries: Tensor, keys: Tensor, values: Tensor, view: View, dropout: float = 0.0
 ) -> Tensor:
-    """Attend by ``torch.nn.functional.scaled_dot_product_attention``, for formulas without relative embeddings."""
+    """Attend by ``torch.nn.functional.scaled_dot_product_attention``, for formulas without relative vectors."""
     assert formula.relative is None
     mask, bias, _, _ = view.whole
     if formula.one_in_denominator:  # one more key, whose score is 0 and whose value is 0
