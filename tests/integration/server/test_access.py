@@ -28,13 +28,14 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.access.keys import digest_of, make_token, write_keys
 from translane_server.app import healthcheck, server
+from translane_server.core.file_changes import follow
 
 trustme = pytest.importorskip("trustme")
 
 
 @pytest.fixture(autouse=True)
 def _files_are_looked_at_often(monkeypatch):
-    monkeypatch.setattr(server, "follow", partial(server.follow, interval=0.02))
+    monkeypatch.setattr(server, "follow", partial(follow, interval=0.02))
 
 
 @pytest.fixture(scope="module")
