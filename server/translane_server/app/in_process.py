@@ -345,6 +345,8 @@ class Stream:
 
 def _settings(model: str | Path | Sequence[str | Path], workers: int | None, given: dict[str, Any]) -> ServerSettings:
     places: Any = [model] if isinstance(model, str | Path) else list(model)  # the settings read them
+    if "replicas" in given:
+        raise SettingsError("replicas: a Translator has workers= in its place")
     try:
         return ServerSettings(model=places, replicas=workers, **given)
     except ValidationError as error:
