@@ -152,7 +152,7 @@ def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monk
         Translator("nowhere")
     with pytest.raises(CommandError, match=r"workers: .*, not 0"):
         Translator(BUNDLE, workers=0)
-    with pytest.raises(CommandError, match="replicas: .* workers="):
+    with pytest.raises(CommandError, match=r"replicas: .* workers="):
         Translator(BUNDLE, replicas=1)
     assert not processes("MARK=test_nothing")
     deadline = time.monotonic() + 10
