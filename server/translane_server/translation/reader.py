@@ -299,7 +299,8 @@ class _Block:
                 found.append(segment)
                 continue
             written = {tokens[part.symbol]: part.text for part in of_sentence}
-            segment.spelled = [part.text for part in of_sentence if part.text in narrowed(segment.text)]
+            without = narrowed(segment.text)
+            segment.spelled = [part.text for part in of_sentence if part.text in without]
             found.append(Segment(text, ids, marked=marked, escape=segment.escape, stand_ins=written, otherwise=segment))
         return found
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from translane_server.core.budget import Budget
 from translane_server.core.errors import RequestError
+from translane_server.engine.options import RequiredPhrase
 from translane_server.engine.sequence import Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.text.numbers import missing_numbers, written_for
 from translane_server.translation.plan import RequestPlan, Segment
@@ -117,7 +118,7 @@ class SecondDecoding:
         forced, again = hypothesis.token_ids[:-1], self._required(segment) if missing else None
         length = again.options.max_length - len(forced) + len(again.forced_ids) if again else 0
         if again and length >= 1:
-            most = len(forced) + sum(len(each.token_ids) for each in again.required_phrases) + _MORE_TOKENS
+            most = len(forced) + _room(again.required_phrases)
             options = replace(again.options, max_length=min(length, most), min_length=0)
             again = again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)
             for found in await self._again([segment], [again]):
@@ -190,8 +191,9 @@ class SecondDecoding:
         symbols = [plan.spelling.phrase(plan.stand_ins[token]) for token in segment.stand_ins]
         phrases = [replace(symbol, once=True) for symbol in symbols if symbol]
         suppressed = (*options.suppressed_ids, *(token for token in plan.stand_ins if token not in segment.stand_ins))
-        options = replace(options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True)
-        options = replace(options, suppressed_ids=suppressed)
+        options = replace(
+            options, beam_size=beams, num_hypotheses=beams, sampling=None, scores=True, suppressed_ids=suppressed
+        )
         return sentence._replace(options=options, required_phrases=(*sentence.required_phrases, *phrases))
 
     def _with_phrases(self, found: _Found) -> tuple[Segment, Sentence] | None:
@@ -208,7 +210,7 @@ class SecondDecoding:
         required = tuple(phrases)[:MAX_TERMS_OF_SENTENCE]
         ended = [len(each.token_ids) for each in found.hypotheses if each.is_complete]
         longest = max(ended, default=len(segment.ids))
-        length = 2 * longest + sum(len(each.token_ids) for each in required) + _MORE_TOKENS
+        length = 2 * longest + _room(required)
         options = replace(
             again.options, max_length=max(again.options.min_length, min(again.options.max_length, length))
         )
@@ -219,6 +221,11 @@ class SecondDecoding:
         other = found.segment.otherwise
         has_faults = any(stand_ins for stand_ins, _ in found.faults)
         return (other, self.plan.sentence(other)) if other and has_faults else None
+
+
+def _room(phrases: Sequence[RequiredPhrase]) -> int:
+    """How many tokens a sentence may get for phrases that it must have."""
+    return sum(len(each.token_ids) for each in phrases) + _MORE_TOKENS
 
 
 def _each(call: Callable[[_Item], _Result], items: Sequence[_Item], budget: Budget) -> list[_Result]:

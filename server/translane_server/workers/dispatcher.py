@@ -347,12 +347,12 @@ class Dispatcher:
         Most failures are no sequence's fault, so after the first failure a sequence is decoded again as others are. A
         suspect is decoded alone, so that it cannot harm others.
         """
+        is_starved = isinstance(error, UnavailableError)
         for sequence in failed:
             request = sequence.request
             if request.is_over or request.error:
                 continue
             sequence.failures += 1
-            is_starved = isinstance(error, UnavailableError)
             sequence.failures_alone += len(failed) == 1 and not is_starved
             if sequence.failures_alone >= _MOST_FAILURES_ALONE or (is_starved and sequence.failures > _MOST_STARVED):
                 name, facts = self._quarantine.name(sequence.sentence), self._first.connection.facts

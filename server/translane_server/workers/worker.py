@@ -209,9 +209,7 @@ class Worker:
         self._enter(State.RESTING)
         if self._watching:
             self._watching.cancel()
-        before, self.connection = self.connection, self._connect()
-        self._has_results = self._broke_early = self.is_starved = False
-        await before.stop()
+        await self._part_with_life().stop()
 
     async def stop(self) -> None:
         """End the worker at once. Its sequences are lost."""
@@ -267,8 +265,7 @@ class Worker:
                 self._dispatcher.changed()
             if self._losses > 1:
                 await asyncio.sleep(min(_FIRST_DELAY * 2 ** min(self._losses - 2, _MOST_DOUBLINGS), _LONGEST_DELAY))
-            before, self.connection = self.connection, self._connect()
-            self._has_results = self._broke_early = self.is_starved = False
+            before = self._part_with_life()
             try:
                 await before.stop()  # it has ended, so that two of them never take the memory of two
                 self._watch(self._patience)
@@ -288,6 +285,12 @@ class Worker:
         self._come_up()
         _log.warning("%s has been replaced", self.connection.name, extra=self.connection.facts)
         self._dispatcher.changed()
+
+    def _part_with_life(self) -> WorkerConnection:
+        """Have a connection for the next life, of which nothing is known. Return that of the present one."""
+        before, self.connection = self.connection, self._connect()
+        self._has_results = self._broke_early = self.is_starved = False
+        return before
 
     def _come_up(self) -> None:
         self._missed = 0
