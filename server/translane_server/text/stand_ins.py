@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from translane_server.text.characters import has_latin_letters
+from translane_server.text.language_tags import language_of
 from translane_server.text.marked_text import MarkedText
 from translane_server.text.numbers import UNIT, narrowed, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
@@ -35,10 +36,21 @@ _LATIN = re.compile(
 # which is sought in few characters, so that the time does not grow with the square of 1~1~1~…
 _NUMBER = re.compile(
     "(?<![\\w.,:/第-])(?<![0-9][~–])"
-    "(?:[0-9]{1,20}(?:[-–~][0-9]{1,20}){1,4}|[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\\.[0-9]{1,3})?|[0-9]{2,20}|[2-9](?![A-Za-z])|"
+    "(?:[0-9]{1,20}(?:[-–~][0-9]{1,20}){1,4}|[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\\.[0-9]{1,3})?|[0-9]{2,20}|[2-9]|"
     "[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
     f"(?![\\w.,:/~–-]{{0,64}}[0-9])(?!\\s*{UNIT})",
     re.ASCII,
+)
+_UNIT = re.compile("[A-Za-z]{1,8}(?![A-Za-z])")  # right after a number, such as that of 2.4GHz
+# A day, 2021年8月24日 or 8月24日, with or without spaces; in Japanese, too, and in Korean with 년, 월 and 일.
+_DAY = re.compile(
+    "(?<![\\w.,:/第-])(?:([0-9]{4})\\s?[年년]\\s?)?(1[0-2]|0?[1-9])\\s?[月월]\\s?(3[01]|[12][0-9]|0?[1-9])\\s?"
+    "[日号號일](?![元圆圓本])",
+    re.ASCII,
+)
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
 
 _EDGE_OF_WORD = re.compile("\\b", re.ASCII)
@@ -51,8 +63,19 @@ def own_symbols(text: str) -> Iterator[Kept]:
             yield Kept(*match.span())
 
 
+class Found(NamedTuple):
+    """A name, a number or a day in a text, and what the translation has in its place."""
+
+    start: int
+    end: int
+    text: str
+
+
 class NamesAndNumbers:
-    """Finds what a model need not spell, in texts of one language that are translated into another one."""
+    """Finds what a model need not spell, in texts of one language that are translated into another one.
+
+    Days, 8月24日, are found where the target is English, for which they are written out: August 24.
+    """
 
     def __init__(self, source_language: str, target_language: str, forbidden: Sequence[str] = ()) -> None:
         """What overlaps a `forbidden` phrase is not found: the model spells it, so that the search can forbid it."""
@@ -62,23 +85,33 @@ class NamesAndNumbers:
         self._starts = {phrase[:edge] for phrase, edge in edges}
         self._ends = {phrase[edge:] for phrase, edge in edges}
         self._finds_names = not has_latin_letters(source_language)
+        self._finds_days = language_of(target_language) == "en"
         self._same_separators = same_separators(source_language, target_language)
 
     def may_be_in(self, text: str) -> bool:
         """Whether a stand-in may take the place of a part of `text` that is not kept otherwise."""
         return "⟨" in text or bool(self.find(text))
 
-    def find(self, text: str) -> list[Span]:
-        """Return names and numbers, from left to right, in time that grows with the length of the text alone."""
+    def find(self, text: str) -> list[Found]:
+        """Return names, numbers and days, from left to right, in time that grows with the length of the text alone."""
         narrow = narrowed(text)
-        names = [match.span() for match in _LATIN.finditer(narrow)] if self._finds_names else []
-        taken = {place for span in names for place in range(*span)}
-        numbers = [
-            match.span()
-            for match in _NUMBER.finditer(narrow)
-            if match.start() not in taken and (self._same_separators or not re.search("[.,]", match.group()))
-        ]
-        return sorted(span for span in [*names, *numbers] if not self._is_forbidden(narrow[slice(*span)]))
+        found = (
+            [Found(*match.span(), _written_day(match)) for match in _DAY.finditer(narrow)] if self._finds_days else []
+        )
+        if self._finds_names:
+            found += [Found(*match.span(), match.group()) for match in _LATIN.finditer(narrow)]
+        taken = {place for each in found for place in range(each.start, each.end)}
+        for match in _NUMBER.finditer(narrow):
+            start, end = match.span()
+            if start in taken or (not self._same_separators and re.search("[.,]", match.group())):
+                continue
+            if unit := _UNIT.match(narrow, end):
+                if self._finds_names:
+                    end = unit.end()
+                elif end == start + 1:
+                    continue
+            found.append(Found(start, end, narrow[start:end]))
+        return sorted(each for each in found if not self._is_forbidden(each.text))
 
     def _is_forbidden(self, word: str) -> bool:
         """Whether a forbidden phrase may overlap a name or a number.
@@ -89,6 +122,12 @@ class NamesAndNumbers:
             return True
         lengths = range(1, min(len(word), self._longest) + 1)
         return any(word[:length] in self._ends or word[-length:] in self._starts for length in lengths)
+
+
+def _written_day(match: re.Match[str]) -> str:
+    year, month, day = match.groups()
+    written = f"{_MONTHS[int(month) - 1]} {int(day)}"
+    return f"{written}, {year}" if year else written
 
 
 class StandIn(NamedTuple):
@@ -103,7 +142,7 @@ class StandIn(NamedTuple):
 def numbered(
     text: str,
     kept: Iterable[Kept],
-    others: Sequence[Span],
+    others: Sequence[Found],
     symbols: Sequence[str],
     span: Span,
     places: Container[int] = (),
@@ -113,7 +152,7 @@ def numbered(
     Args:
         text: the text that the sentence is of.
         kept: the kept parts of the sentence.
-        others: names and numbers of the sentence. None of them overlaps a kept part.
+        others: names, numbers and days of the sentence. None of them overlaps a kept part.
         symbols: the model's stand-ins. Where they are too few, kept parts get them first.
         span: where the sentence is.
         places: where marks start and end. No stand-in is for parts on both sides of one.
@@ -125,16 +164,13 @@ def numbered(
                 chains.append([])
             chains[-1].append(part)
     words = [(chain[0].start, chain[-1].end) for chain in chains if any(_is_word(text, part) for part in chain)]
-    chosen = sorted([*words, *others][: len(symbols)])
-    bounds = [span[0], *(bound for part in chosen for bound in part), span[1]]
+    found = [*(Found(start, end, text[start:end]) for start, end in words), *others]
+    chosen = sorted(found[: len(symbols)])
+    bounds = [span[0], *(bound for part in chosen for bound in part[:2]), span[1]]
     left = "".join(text[one:other] for one, other in zip(bounds[::2], bounds[1::2], strict=True))
     if not any(map(str.isalpha, left)):
         return []
-    found = []
-    for (start, end), symbol in zip(chosen, symbols, strict=False):
-        written = text[start:end] if (start, end) in words else narrowed(text[start:end])
-        found.append(StandIn(start, end, symbol, written))
-    return found
+    return [StandIn(start, end, symbol, new) for (start, end, new), symbol in zip(chosen, symbols, strict=False)]
 
 
 def _is_word(text: str, part: Kept) -> bool:

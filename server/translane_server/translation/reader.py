@@ -28,7 +28,7 @@ from translane_server.text.sentences import (
     maybe_several,
     split_text,
 )
-from translane_server.text.stand_ins import StandIn, numbered, own_symbols, with_stand_ins
+from translane_server.text.stand_ins import Found, StandIn, numbered, own_symbols, with_stand_ins
 from translane_server.text.tokenizer import Tokenizer, tokenize
 from translane_server.text.unknown_parts import unknown_parts, with_left_out
 from translane_server.translation.limits import (
@@ -300,7 +300,9 @@ class _Block:
                 continue
             written = {tokens[part.symbol]: part.text for part in of_sentence}
             without = narrowed(segment.text)
-            segment.spelled = [part.text for part in of_sentence if part.text in without]
+            segment.spelled = [
+                part.text for part in of_sentence if narrowed(self._block.text[part.start : part.end]) in without
+            ]
             found.append(Segment(text, ids, marked=marked, escape=segment.escape, stand_ins=written, otherwise=segment))
         return found
 
@@ -308,19 +310,19 @@ class _Block:
         """Return what stand-ins stand for in a sentence."""
         plan, text = self._plan, self._block.text
         kept, unknown = list(self._unmarked.kept_in(*span)), self._unknown.get(span, [])
-        others: list[Span] = []
+        others: list[Found] = []
         has_terms = plan.terms and plan.terms.in_sentence(text[span[0] : span[1]])  # a name may be a part of one
         if plan.names_and_numbers and not has_terms and (found := plan.names_and_numbers.find(text[span[0] : span[1]])):
             taken = {place for part in kept for place in range(part.start, part.end)}
             others = [
-                (start, end)
-                for start, end in ((span[0] + one, span[0] + other) for one, other in found)
+                Found(start, end, new)
+                for start, end, new in ((span[0] + one, span[0] + other, new) for one, other, new in found)
                 if taken.isdisjoint(range(start, end))
                 and bisect_right(self._places, start) == bisect_left(self._places, end)  # no mark is within
                 and not any(part.start < start < part.end or part.start < end < part.end for part in unknown)
             ]
         # An unknown part within a name or a number goes with it.
-        inside = {place for start, end in others for place in range(start, end)}
+        inside = {place for each in others for place in range(each.start, each.end)}
         kept += [part for part in unknown if part.start not in inside]
         return numbered(text, kept, others, [*plan.stand_ins.values()], span, set(self._places))
 

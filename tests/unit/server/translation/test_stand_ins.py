@@ -154,7 +154,7 @@ async def test_what_is_kept_comes_back_at_its_stand_in(options, streamed):
         ("a {a} b {b} c {c} e {e} f", 3),  # more than there are symbols
         ("<b>爱 {x} ok</b>", 1),
         ("爱 25 5 1 ok", 2),
-        ("爱 2nd ok", 0),
+        ("爱 2nd ok", 1),
         ("{x}", 0),  # nothing to translate
         ("GPT-4 1987", 0),
         ("爱 ok! 北京 {x} 是.", 1),
@@ -381,25 +381,31 @@ def test_a_number_is_required_as_the_target_writes_it():
     [
         ("他用GPT-4和iPhone 15看RFC 9110", ["GPT-4", "iPhone 15", "RFC 9110"]),
         ("John Smith说ok，A和B", ["John Smith"]),
-        ("1987年有1,234.5元，１２３４", ["1987", "1,234.5", "１２３４"]),
+        ("1987年有1,234.5元，１２３４", ["1987", "1,234.5", "1234"]),
         ("3.5万，1000多，第100，12月，1.2.3，25，7，0，1", ["1000", "25", "7"]),
         ("8:30，25.50美元，1" + "0" * 30, ["8:30", "25.50"]),
         ("2-5天，35–40公里，2024-05-01，3-10万，第3-5章，4:41.30分", ["2-5", "35–40", "2024-05-01", "4:41.30"]),
         ("500日元，15日，10日本人", ["500", "10"]),
-        ("价格为１２，３４５元，１２３，４５６．７公斤", ["１２，３４５", "１２３，４５６．７"]),
-        ("１５：３０到16：45，他说：2024，１９８７", ["１５：３０", "16：45", "2024", "１９８７"]),
+        ("价格为１２，３４５元，１２３，４５６．７公斤", ["12,345", "123,456.7"]),
+        ("１５：３０到16：45，他说：2024，１９８７", ["15:30", "16:45", "2024", "1987"]),
         ("１．２．３，３．５万，在1234，5678之间", ["1234", "5678"]),
         ("2–3–4–5–6–7", []),
+        ("2.4Ghz的5G，802.11n，10KG", ["2.4Ghz", "5G", "802.11n", "10KG"]),
+        ("1950年4月3日，8 月 24 號，4月31号，2月30", ["April 3, 1950", "August 24", "April 31", "30"]),
+        ("13月5日，10月32日，5月5日元，11月１５日", ["5", "November 15"]),
     ],
 )
 def test_names_and_numbers(text, found):
-    assert [text[slice(*span)] for span in NamesAndNumbers("zh", "en").find(text)] == found
+    assert [each.text for each in NamesAndNumbers("zh", "en").find(text)] == found
 
 
 def test_names_are_not_found_among_latin_words_nor_numbers_that_the_other_language_writes_in_another_way():
     text = "GPT-4 hat 1.000 Leser und 2024 Seiten"
-    assert [text[slice(*span)] for span in NamesAndNumbers("de", "en").find(text)] == ["2024"]
-    assert [text[slice(*span)] for span in NamesAndNumbers("de", "fr").find(text)] == ["1.000", "2024"]
+    assert [each.text for each in NamesAndNumbers("de", "en").find(text)] == ["2024"]
+    assert [each.text for each in NamesAndNumbers("de", "fr").find(text)] == ["1.000", "2024"]
+    assert [each.text for each in NamesAndNumbers("de", "en").find("25km und 3D")] == ["25"]
+    assert [each.text for each in NamesAndNumbers("ko", "en-GB").find("2024년 9월 16일")] == ["September 16, 2024"]
+    assert [each.text for each in NamesAndNumbers("ja", "de").find("2024年9月16日")] == ["2024"]
 
 
 @pytest.mark.parametrize("part", ["1~", "1–", "~9x"])
