@@ -118,7 +118,7 @@ def _with_vocabulary(checkpoint: Checkpoint, languages: Languages, vocabulary: S
     return dataclasses.replace(
         checkpoint,
         config=smaller,
-        state_dict=_rows(checkpoint.state_dict, vocabulary),
+        state_dict=gathered(checkpoint.state_dict, vocabulary.source, vocabulary.target),
         tokenizer=vocabulary.tokenizer,
         languages=_renumbered(languages, source, target),
         metadata=_metadata(checkpoint.metadata) | {"pruned_from": sizes},
@@ -126,11 +126,11 @@ def _with_vocabulary(checkpoint: Checkpoint, languages: Languages, vocabulary: S
     )
 
 
-def _rows(state: dict[str, Tensor], vocabulary: SmallerVocabulary) -> dict[str, Tensor]:
-    """The weights, with the rows that stay. Tied tables stay one."""
+def gathered(state: dict[str, Tensor], source: tuple[int, ...], target: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return the weights, with these rows of the source's and of the target's tables. Tied tables stay one."""
     made: dict[tuple[int, tuple[int, ...]], Tensor] = {}
     found = dict(state)
-    for names, order in ((_SOURCE, vocabulary.source), (_TARGET, vocabulary.target)):
+    for names, order in ((_SOURCE, source), (_TARGET, target)):
         rows = torch.tensor(order)
         for name in names:
             if name in state:

@@ -1,9 +1,13 @@
-"""Fine-tuning: a run that starts from a checkpoint's weights and keeps its vocabularies, with stand-ins added."""
+"""Fine-tuning: a run that starts from a checkpoint's weights and keeps its vocabularies, with stand-ins added.
+
+Checkpoints of other projects number the pieces of their SentencePiece models in their own way. They are numbered anew,
+as training numbers them, so what comes of them is a checkpoint of ours.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +15,17 @@ import torch
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch import Tensor
 
-from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.checkpoint import Checkpoint, load_checkpoint
 from translane_export.core.languages import is_tag
 from translane_export.model import PRESETS, Transformer, TransformerConfig
+from translane_export.pruning.pruning import gathered
+from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings
-from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary, with_stand_ins
+from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, with_stand_ins
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.errors import SettingsError
+from translane_server.core.files import parse_json
 from translane_server.settings.loader import flag_name
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout"}
@@ -65,19 +73,20 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
         SettingsError: a flag contradicts the checkpoint; the message names the flag and both values.
         TrainError: training cannot use such a checkpoint.
     """
-    folder = own or init
-    checkpoint = load_checkpoint(folder)
-    config, name = checkpoint.config, _name(init)
-    ids = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
-    if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID):
-        raise TrainError(f"{folder}: a model with special ids of its own cannot be fine-tuned")
-    source_path, target_path = checkpoint.tokenizer.sentencepiece_models()
-    for path, size in ((source_path, config.source_vocab_size), (target_path, config.target_vocab_size)):
-        vocabulary = Vocabulary(path)
-        if len(vocabulary) != size:
-            raise TrainError(f"{path}: it has {len(vocabulary):,} pieces, and the model has {size:,}")
-        if settings.sampling_alpha and not vocabulary.is_unigram:
-            raise SettingsError(f"--sampling-alpha: {path} is no unigram vocabulary, and knows one segmentation only")
+    name = _name(init)
+    checkpoint = load_checkpoint(own) if own else read_checkpoint(find_reader(init), init)
+    if checkpoint.ranges:
+        raise TrainError(f"{init}: an int8 model cannot be fine-tuned; start from the checkpoint that it is from")
+    vocabularies, checkpoint = _own_numbering(checkpoint, own or init)
+    config, state = checkpoint.config, checkpoint.state_dict
+    if settings.sampling_alpha:
+        for side, vocabulary in zip(("source", "target"), vocabularies, strict=True):
+            trainer = ModelProto.FromString(vocabulary).trainer_spec
+            if trainer.model_type != trainer.UNIGRAM:
+                raise SettingsError(
+                    f"--sampling-alpha: the {side} vocabulary of {name} is no unigram vocabulary, and knows one"
+                    " segmentation only"
+                )
     taken: dict[str, Any] = {
         side: _agreed_language(settings, side, tags[0], name)
         for side, tags in (
@@ -93,12 +102,85 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
         flag = flag_name(TrainSettings, field) if field in given else f"--preset {settings.preset}: {field}"
         _require_equal(flag, asked, getattr(config, _RESOLVED.get(field, field)), name)
     taken |= {field: getattr(config, field) for field in fields - settings.model_fields_set}
-    vocabularies, state = (source_path.read_bytes(), target_path.read_bytes()), checkpoint.state_dict
     if settings.stand_ins:
         vocabularies = with_stand_ins(vocabularies[0]), with_stand_ins(vocabularies[1])
         config = config.changed(source_vocab_size=_pieces(vocabularies[0]), target_vocab_size=_pieces(vocabularies[1]))
         state = _grown(state, config)
     return Start(name, config, state, vocabularies, settings.model_copy(update=taken))
+
+
+def _own_numbering(checkpoint: Checkpoint, folder: Path) -> tuple[tuple[bytes, bytes], Checkpoint]:
+    """Return the SentencePiece models of a checkpoint, and the checkpoint with the ids that they give.
+
+    Raises:
+        TrainError: the checkpoint has no such models, or tells its languages by tokens.
+    """
+    config, entry, templates = checkpoint.config, checkpoint.tokenizer.entry, checkpoint.languages.templates
+    if not isinstance(entry, SentencePieceTokenizerEntry) or not entry.source_eos:
+        raise TrainError(f"{folder}: only models whose tokenizers are SentencePiece's can be fine-tuned")
+    if templates.source or templates.target or templates.text_prefix or templates.pair_prefixes:
+        raise TrainError(f"{folder}: a model of several languages cannot be fine-tuned")
+    models = checkpoint.tokenizer.read(entry.source), checkpoint.tokenizer.read(entry.target)
+    special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
+    sizes = config.source_vocab_size, config.target_vocab_size
+    if not (entry.source_ids or entry.target_ids) and special == (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID):
+        for model, side, size in zip(models, ("source", "target"), sizes, strict=True):
+            if _pieces(model) != size:
+                raise TrainError(
+                    f"{folder}: its {side} vocabulary has {_pieces(model):,} pieces, and the model has {size:,}"
+                )
+        return models, checkpoint
+    ids = [
+        parse_json(checkpoint.tokenizer.read(name)) if name else None for name in (entry.source_ids, entry.target_ids)
+    ]
+    source, source_rows = _numbered(models[0], ids[0], config, unknown=True)
+    target, target_rows = _numbered(models[1], ids[1], config, unknown=False)
+    new_ids = {old: new for new, old in reversed([*enumerate(target_rows)])}
+    tying = config.tie_embeddings
+    changed = config.changed(
+        source_vocab_size=len(source_rows),
+        target_vocab_size=len(target_rows),
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        decoder_start_id=None,
+        tie_embeddings="two-way" if tying == "three-way" and source_rows != target_rows else tying,
+        suppressed_ids=tuple(sorted({new_ids[old] for old in config.suppressed_ids if old in new_ids} - {BOS_ID})),
+    )
+    state = gathered(checkpoint.state_dict, source_rows, target_rows)
+    return (source, target), replace(checkpoint, config=changed, state_dict=state)
+
+
+def _numbered(
+    model: bytes, ids: Mapping[str, int] | None, config: TransformerConfig, *, unknown: bool
+) -> tuple[bytes, tuple[int, ...]]:
+    """Return a SentencePiece model with our special pieces first, and the old id of each piece.
+
+    A piece that the old model does not know has the id of what is unknown, or is left out.
+    """
+    proto = ModelProto.FromString(model)
+    kinds = proto.SentencePiece
+    old = [
+        (piece, number) for number, piece in enumerate(proto.pieces) if piece.type not in (kinds.CONTROL, kinds.UNKNOWN)
+    ]
+    known = [(piece, number if ids is None else ids.get(piece.piece)) for piece, number in old]
+    kept = [
+        (piece, config.unk_id if number is None else number) for piece, number in known if unknown or number is not None
+    ]
+    special = [("<pad>", kinds.CONTROL), ("<unk>", kinds.UNKNOWN), ("<s>", kinds.CONTROL), ("</s>", kinds.CONTROL)]
+    made = [kinds(piece=text, score=0.0, type=kind) for text, kind in special]
+    made += [piece for piece, _ in kept]
+    new = ModelProto()
+    new.CopyFrom(proto)
+    del new.pieces[:]
+    new.pieces.extend(made)
+    trainer = new.trainer_spec
+    trainer.vocab_size = len(made)
+    trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
+    trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = (text for text, _ in special)
+    rows = (config.pad_id, config.unk_id, config.start_id, config.eos_id, *(number for _, number in kept))
+    return bytes(new.SerializeToString()), rows
 
 
 def _pieces(vocabulary: bytes) -> int:

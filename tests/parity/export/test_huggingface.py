@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,17 @@ import pytest
 import torch
 import transformers
 
-from helpers import hugging_face
+from helpers import foreign_folders, hugging_face
 from helpers.commands import export as main
+from helpers.commands import train
 from helpers.driver import BundleDecoder
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.model import Transformer
+from translane_export.train.vocabulary import BOS_ID, Vocabulary
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
+from translane_server.text.stand_ins import STAND_INS
 from translane_server.text.tokenizer import load_tokenizer
 
 SENTENCES = 20
@@ -104,3 +110,51 @@ def test_a_folder_with_its_tokenizer(tmp_path, capsys):
     assert sources == [theirs(text)["input_ids"] for text in TEXTS]
     for beam_size in (1, 4):
         check(hugging_face.compare(bundle, model, sources, beam_size))
+
+
+def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
+    """Its pieces get other ids. For every piece that both know, the scores after any prefix are transformers'."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    foreign_folders.marian(folder)
+    pieces = json.loads((folder / "vocab.json").read_text())
+    pad, size = pieces["<pad>"], len(pieces)
+    ids = {"vocab_size": size, "pad_token_id": pad, "decoder_start_token_id": pad}
+    drawn = hugging_face.MODELS["Marian"]
+    model = hugging_face.draw(hugging_face.Model("Marian", {**drawn.config, **ids}))
+    model.generation_config.bad_words_ids = [[pad]]
+    model.save_pretrained(folder)
+    theirs = load_tokenizer_of(folder, tmp_path / "bundle")
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{text} ⟨1⟩\n" for text in TEXTS[:5]))
+    flags = [f"--{name}={tmp_path / 'pairs.tsv'}" for name in ("train", "valid")]
+    flags += [f"--init={folder}", f"--output={tmp_path / 'run'}", "--source-language=zh", "--target-language=en"]
+    flags += ["--max-steps=1", "--valid-every=1", "--average=1", "--learning-rate=1e-12", "--device=cpu"]
+    assert train([*flags, "--stand-ins=0.5", "--threads=1", "--dropout=0", "--precision=fp32"]) == 0
+    checkpoint = load_checkpoint(tmp_path / "run" / "best")
+    ours = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
+    assert set(ours.stand_ins(STAND_INS).values()) == set(STAND_INS)
+    known = {piece: pieces.get(piece) for piece in ours_target_pieces(checkpoint)}
+    new, old = zip(*[(place, id_) for place, id_ in enumerate(known.values()) if id_ is not None], strict=True)
+    assert len(new) > 200
+    net = Transformer(checkpoint.config).eval()
+    net.load_state_dict(checkpoint.state_dict)
+    for text in TEXTS[:5]:
+        (source,), (theirs_source,) = ours.encode([text]), theirs.encode([text])
+        target = [new[place] for place in range(5, 25)]
+        with torch.no_grad():
+            scores = net(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[BOS_ID, *target]]))
+            expected = model(
+                input_ids=torch.tensor([theirs_source]),
+                decoder_input_ids=torch.tensor([[pad, *(old[new.index(each)] for each in target)]]),
+            ).logits
+        torch.testing.assert_close(scores[..., list(new)], expected[..., list(old)], rtol=1e-4, atol=1e-4)
+
+
+def ours_target_pieces(checkpoint):
+    _, target = checkpoint.tokenizer.sentencepiece_models()
+    return Vocabulary(target).pieces()
+
+
+def load_tokenizer_of(folder, output):
+    assert main([str(folder), "-o", str(output), "--threads=1"]) == 0
+    return load_tokenizer(load_bundle(output))
