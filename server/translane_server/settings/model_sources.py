@@ -35,7 +35,7 @@ _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
 BUNDLED_MODEL = "zh-en"
 """The name of the model that comes with a clone."""
 
-_BUNDLED_DIGEST = "f8abbc23f9e466713e0b4650c04d5028d3359afdd6c92d49257d0a00a8ce531d"
+_BUNDLED_DIGEST = "e58b16a518293ad973cdc1850cdad26d3d205c16980cec2ac568e9239e0bafd9"
 BUNDLED_MODEL_URL = (
     f"https://github.com/translane/translane/releases/download/{BUNDLED_MODEL}-{_BUNDLED_DIGEST[:8]}"
     f"@sha256:{_BUNDLED_DIGEST}"
