@@ -32,10 +32,10 @@ _LATIN = re.compile(
     "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
     "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
 )
-# Numbers but 0 and 1, which many languages write as words; ranges such as 2-5; times. None is a part of a longer one,
-# which is sought in few characters, so that the time does not grow with the square of 1~1~1~…
+# Numbers but 0 and 1, which many languages write as words, with their minus; ranges such as 2-5; times. None is a part
+# of a longer one, which is sought in few characters, so that the time does not grow with the square of 1~1~1~…
 _NUMBER = re.compile(
-    "(?<![\\w.,:/第-])(?<![0-9][~–])"
+    "(?<![\\w.,:/第-])(?<![0-9][~–])(?:[-–−](?=[0-9]))?"
     "(?:[0-9]{1,20}(?:[-–~][0-9]{1,20}){1,4}|[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\\.[0-9]{1,3})?|[0-9]{2,20}|[2-9]|"
     "[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
     f"(?![\\w.,:/~–-]{{0,64}}[0-9])(?!\\s*{UNIT})",
