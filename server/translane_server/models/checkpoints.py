@@ -29,7 +29,7 @@ from translane_server.core.errors import BundleError
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
 from translane_server.models.cache import Hold, ModelCache, model_cache
 from translane_server.models.firefox import FirefoxModel, look_up
-from translane_server.models.remote_model import remote_models
+from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.settings.model_sources import (
     BUNDLED_MODEL,
     BUNDLED_MODEL_URL,
@@ -106,10 +106,7 @@ def _with_bundle(
     if isinstance(place, RemotePlace):
         return place
     if is_bundled(place):
-        clone = _installed_from()
-        if clone and _is_bundled_model(clone / "models" / BUNDLED_MODEL):
-            return ModelPlace(clone / "models" / BUNDLED_MODEL, place.name)
-        return RemotePlace(ModelUrl.parse(settings.bundled_model), place.name)
+        return _bundled(settings, place.name)
     title = str(place.folder)
     if named := hub_name(place):
         name, asked = named
@@ -141,6 +138,33 @@ def _cache(settings: ServerSettings) -> ModelCache:
 def _fetched(model: FirefoxModel, cache: ModelCache) -> Path:
     _held[model.state] = cache.keep(model.folder(cache.firefox))
     return model.fetched(cache.firefox)
+
+
+def _bundled(settings: ServerSettings, name: str) -> ModelPlace | RemotePlace:
+    """The place of the bundled model: in a clone, or else in the model cache, where its release is downloaded to."""
+    for clone in _clones():
+        folder = clone / "models" / BUNDLED_MODEL
+        if _is_bundled_model(folder):
+            return ModelPlace(folder.resolve(), name)
+    url = ModelUrl.parse(settings.bundled_model)
+    try:
+        # Whoever tries Translane out is told at once that nothing comes.
+        RemoteModel(url, _cache(settings), attempts=1).refresh()
+    except BundleError as error:
+        advice = "run this within a clone of Translane, or give the folder of a model, such as CLONE/models/zh-en"
+        raise BundleError(
+            f"{BUNDLED_MODEL} is in no clone here: {advice}. Its release does not come: {error}"
+        ) from None
+    return RemotePlace(url, name)
+
+
+def _clones() -> Iterator[Path]:
+    """Folders that may be a clone: what the package was installed from, the current folder, and those above it."""
+    if clone := _installed_from():
+        yield clone
+    with suppress(FileNotFoundError):  # the current folder is removed
+        here = Path.cwd()
+        yield from (here, *here.parents)
 
 
 def _installed_from() -> Path | None:

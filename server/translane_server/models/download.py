@@ -109,7 +109,7 @@ def download(
             return
         except _PassingError as error:
             if attempt + 1 == attempts:
-                raise DownloadError(f"{error}, {attempts} times") from None
+                raise DownloadError(f"{error}, {attempts} times" if attempts > 1 else str(error)) from None
             _log.info("%s: %s; trying again", title, error)
             pause = min(PAUSE * 2**attempt, _LONGEST_PAUSE)
             stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  so that many servers do not come at once

@@ -21,7 +21,7 @@ from translane_server.bundle.manifest import FileEntry, Manifest
 from translane_server.core.errors import BundleError
 from translane_server.core.files import flush
 from translane_server.models.cache import Hold, ModelCache, model_cache
-from translane_server.models.download import DownloadError, Link, download, links_of
+from translane_server.models.download import ATTEMPTS, DownloadError, Link, download, links_of
 from translane_server.settings.model_sources import ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
 
@@ -34,13 +34,15 @@ class RemoteModel:
     """A model at a URL. Its methods block, but for `close`, and any thread may call them.
 
     A URL with a digest has one version. A URL without a digest is asked for its version by each `refresh`.
+    `attempts` are those of its manifest.
     """
 
-    def __init__(self, url: ModelUrl, cache: ModelCache) -> None:
+    def __init__(self, url: ModelUrl, cache: ModelCache, attempts: int = ATTEMPTS) -> None:
         # the newest version, once it is in the cache. Without a digest this is a link, which moves
         self.folder = cache.bundle(url.digest) if url.digest else cache.link(url.key)
         self._url = url
         self._cache = cache
+        self._attempts = attempts
         self._stop = threading.Event()
         self._link: Callable[[str], Link] | None = None  # gives the address of a file
         self._newest: Hold | None = None
@@ -109,7 +111,7 @@ class RemoteModel:
             if url.digest and not again and (hold := cache.hold(url.digest)):
                 return hold
             file = BytesIO()
-            self._download(MANIFEST, file)
+            self._download(MANIFEST, file, attempts=self._attempts)
             content = file.getvalue()
             digest = hashlib.sha256(content).hexdigest()
             if url.digest and digest != url.digest:
@@ -171,11 +173,17 @@ class RemoteModel:
         )
 
     def _download(
-        self, name: str, file: BinaryIO, size: int | None = None, tell: Callable[[], None] = lambda: None
+        self,
+        name: str,
+        file: BinaryIO,
+        size: int | None = None,
+        tell: Callable[[], None] = lambda: None,
+        attempts: int = ATTEMPTS,
     ) -> None:
+        title = f"model bundle {self._url}: {name}"
         with self._errors(f"{name}: "):
             self._link = self._link or links_of(self._url)
-            download(f"model bundle {self._url}: {name}", partial(self._link, name), file, size, self._stop, tell)
+            download(title, partial(self._link, name), file, size, self._stop, tell, attempts)
 
     @contextmanager
     def _errors(self, about: str = "") -> Iterator[None]:

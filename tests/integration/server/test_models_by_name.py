@@ -74,11 +74,11 @@ def environ(tmp_path, hub):
     return kept | places | {"HF_ENDPOINT": hub.url, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def check(environ, *arguments, prelude=""):
+def check(environ, *arguments, prelude="", folder=None):
     """Look at models as `translane serve --check` does. `prelude` is Python that runs before."""
     program = f"import sys\n{prelude}\nfrom translane.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "serve", "--check", *arguments]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=folder)
 
 
 @pytest.mark.slow
@@ -167,20 +167,31 @@ def test_what_the_page_says_to_those_who_come_from_ctranslate2_and_libretranslat
     assert len(translation["hypotheses"]) == 1
 
 
-def test_the_bundled_model_is_that_of_the_clone_or_comes_from_the_release(environ, tmp_path):
+def test_the_bundled_model_is_that_of_a_clone_or_comes_from_the_release(environ, tmp_path):
     digest = hashlib.sha256((ROOT / "models/zh-en/manifest.json").read_bytes()).hexdigest()
     assert BUNDLED_MODEL_URL.endswith(f"/zh-en-{digest[:8]}@sha256:{digest}")
-    found = check(environ, "zh-en")
-    assert "model zh-en: version 1@" in found.stdout, found.stderr
-    assert not (tmp_path / "cache").exists()
-    shutil.copytree(TINY, tmp_path / "other/models/zh-en")  # what somebody has put where the clone was
+
+    def checked(installed_from, folder, *arguments):
+        place = f"from pathlib import Path; c._installed_from = lambda: {installed_from!r} and Path({installed_from!r})"
+        prelude = f"from translane_server.models import checkpoints as c; {place}"
+        return check(environ, "zh-en", *arguments, prelude=prelude, folder=folder)
+
+    other = tmp_path / "other"
+    shutil.copytree(TINY, other / "models/zh-en")  # what somebody has put where a clone was
+    (other / "inside").mkdir()
+    for installed_from, folder in ((str(ROOT), other), (None, ROOT / "docs"), (str(other), ROOT)):
+        found = checked(installed_from, folder)
+        assert "model zh-en: version 1@" in found.stdout, found.stderr
+        assert not (tmp_path / "cache").exists()
+
+    gone = checked(None, other / "inside", "--bundled-model", f"http://127.0.0.1:9/gone@sha256:{digest}")
+    assert re.match("translane serve: zh-en is in no clone here: run this within a clone .*the connection", gone.stderr)
+    assert "times" not in gone.stderr
     with serving_files() as release:
         release.put(ROOT / "models/zh-en", "release")
         url = f"{release.url}/release@sha256:{digest}"
-        for clone in (None, str(tmp_path / "other"), "/dev/null"):
-            place = f"from pathlib import Path; c._installed_from = lambda: {clone!r} and Path({clone!r})"
-            prelude = f"from translane_server.models import checkpoints as c; {place}"
-            downloaded = check(environ, "zh-en", "--bundled-model", url, prelude=prelude)
+        for installed_from in (None, str(other), "/dev/null"):
+            downloaded = checked(installed_from, other / "inside", "--bundled-model", url)
             assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.stdout, downloaded.stderr
 
 
