@@ -27,7 +27,7 @@ _Failure = Literal["within", "at its end"]  # of a capture
 
 
 class CpuRuntime(CpuDevice):
-    """Stands for `translane_server.runtime.cuda.runtime.CudaRuntime`.
+    """Stands for `translane_server.runtime.cuda_runtime.CudaRuntime`.
 
     Attributes:
         counts: how often each call was made.

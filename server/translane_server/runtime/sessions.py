@@ -27,7 +27,7 @@ from translane_server.bundle.manifest import Graph
 from translane_server.bundle.shortlist import Shortlist, load_shortlist
 from translane_server.core.cpus import adds_int8_exactly
 from translane_server.core.errors import BundleError, DeviceError, first_line
-from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 _MAPPINGS = Path("/proc/self/maps")
 # Of mmap(2), on Linux.

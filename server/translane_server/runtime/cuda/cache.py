@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, Staged
 from translane_server.runtime.cuda.kernels import Blocks, Kernels
-from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 
 class CudaCache:

@@ -10,8 +10,8 @@ import numpy as np
 
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.runtime.cuda.cache import CudaCache
-from translane_server.runtime.cuda.runtime import CudaRuntime
 from translane_server.runtime.cuda.step_memory import Mirrored
+from translane_server.runtime.cuda_runtime import CudaRuntime
 from translane_server.runtime.graph_backend import Group
 from translane_server.runtime.sessions import Sessions
 

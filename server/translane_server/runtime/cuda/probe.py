@@ -24,7 +24,7 @@ import numpy as np
 from translane_server.core.errors import DeviceError
 from translane_server.runtime import sessions
 from translane_server.runtime.cuda.kernels import NAMES, load_ptx
-from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 # The graph m = ReduceMax(MatMul(a, b) - c) over each line: a, b and c are float16 [8, 8], m is [8]. It is written as
 # bytes, because the server does not depend on the package onnx. A test compares the bytes with the graph.

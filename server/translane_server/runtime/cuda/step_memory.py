@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.cache import CacheShape
-from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 STEPS_AT_ONCE = 4  # greedy steps that run before the host looks at their tokens
 QUERIES_AT_ONCE = 16  # queries of a hypothesis that are compared at once with the keys of its source

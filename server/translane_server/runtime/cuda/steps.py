@@ -14,8 +14,8 @@ from functools import partial
 from translane_server.core.errors import first_line
 from translane_server.runtime.backend import BEST_TOKEN, StepNeeds
 from translane_server.runtime.cuda.bindings import BoundStep, StepBindings
-from translane_server.runtime.cuda.runtime import CudaRuntime
 from translane_server.runtime.cuda.step_memory import CandidateMemory
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 _log = logging.getLogger(__name__)
 

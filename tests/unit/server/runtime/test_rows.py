@@ -15,7 +15,7 @@ from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels
-from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda_runtime import CudaRuntime
 from translane_server.runtime.graph_backend import group_sources
 from translane_server.runtime.shortlist_step import RowShortlists, log_normalisers
 
