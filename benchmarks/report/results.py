@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,10 @@ TITLES = {
     "mixed": "Plain rows beside a row of another kind",
     "soak": "Memory over many requests",
 }
+ENGINES = ("translane", "ctranslate2")
 ON_CUDA = ("offline", "growth")  # what is measured there
 BUSY = 0.05  # share of the processors: readers are warned where other programs used more
+LOST = 0.995  # ratios below are less than 1 to two decimals
 
 Record = Mapping[str, Any]
 
@@ -79,11 +83,34 @@ def read(folder: Path, device: str = "cpu") -> Results:
     return Results(records, missing)
 
 
-def models_of(growth: Record) -> dict[str, Record]:
-    """What `growth.json` has of each model: {"demo, fp32": {…}}."""
-    return {
-        name.replace("-", ", "): found for name, found in growth.items() if isinstance(found, dict) and "rows" in found
-    }
+def name_of(cell: Record) -> str:
+    """What a cell compares, such as "demo int8 greedy"."""
+    return f"{cell['model']} {cell['precision']} {cell['search']}"
+
+
+def alone(cell: Record) -> tuple[float, float]:
+    """The median latency of a sentence alone, over the rounds, of both engines [ms]; infinite without an answer."""
+    ours, theirs = (_median([each["latency_seconds"]["p50"] for each in cell["grid"][0][name]]) for name in ENGINES)
+    return 1000 * ours, 1000 * theirs
+
+
+def _median(values: Sequence[float | None]) -> float:
+    return statistics.median(math.inf if value is None else value for value in values)
+
+
+def over(more: float, less: float) -> float:
+    """A quotient; infinite where only the divisor is 0, and 1 where both are 0 or both are infinite times."""
+    if math.isinf(less):
+        return 1.0 if math.isinf(more) else 0.0
+    return more / less if less else math.inf if more else 1.0
+
+
+def told(value: float | None) -> str:
+    """A ratio with two decimals, above 1 where Translane is faster or takes less; bold where it is lost."""
+    if value is None:
+        return "–"
+    text = "∞" if math.isinf(value) else f"{value:.2f}"
+    return f"**{text}**" if value < LOST else text
 
 
 def told_machine(record: Record) -> str:
@@ -97,14 +124,9 @@ def told_machine(record: Record) -> str:
 
 def circumstances(record: Record) -> str:
     """When something was measured, and how busy the machine was, in a sentence or two."""
-    machine, usage = record["machine"], record.get("usage")
-    told = f"Measured {machine['time']}"
-    if usage is None:
-        return (
-            f"{told}; load average {machine['load']:.1f} on {machine['cores']} cores. What others used of the"
-            " processors was not recorded."
-        )
-    told += f" in {usage['seconds'] / 60:.0f} minutes; others used {usage['others']:.0%} of the processors' time."
+    usage = record["usage"]
+    told = f"Measured {record['machine']['time']} in {usage['seconds'] / 60:.0f} minutes; others used"
+    told += f" {usage['others']:.0%} of the processors' time."
     if usage["others"] > BUSY:
         told += (
             " **The machine was in use**: ratios of what took turns still tell something, times and rates by themselves"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.report.ratios import over, told
-from benchmarks.report.results import Record, circumstances, models_of
+from benchmarks.report.results import ENGINES, Record, alone, circumstances, name_of, over, told
 
-ENGINES = ("translane", "ctranslate2")
 _MILLI, _MEGA = 1e3, 1e6
 
 
@@ -25,11 +22,11 @@ def offline(record: Record) -> Iterator[str]:
     yield f"|---|{'---:|' * len(batches)}"
     rows: dict[str, dict[int, str]] = {}
     for cell in record["cells"]:
-        rows.setdefault(_name(cell), {})[cell["batch"]] = _both(*(cell[name]["rate"] for name in ENGINES), decimals=0)
+        rows.setdefault(name_of(cell), {})[cell["batch"]] = _both(*(cell[name]["rate"] for name in ENGINES), decimals=0)
     for name, cells in rows.items():
         yield f"| {name} | {' | '.join(cells.get(batch, '–') for batch in batches)} |"
     others = [
-        f"{_name(cell)} batch {cell['batch']} {cell['hugging_face']['rate']:,.0f}"
+        f"{name_of(cell)} batch {cell['batch']} {cell['hugging_face']['rate']:,.0f}"
         for cell in record["cells"]
         if cell.get("hugging_face")
     ]
@@ -44,20 +41,13 @@ def serving(record: Record) -> Iterator[str]:
     yield from ("", "| model, precision, search | highest rate [1/s] | p50 alone [ms] |", "|---|---:|---:|")
     for cell in record["cells"]:
         highest = _both(*(cell["highest_rate"][name] for name in ENGINES), decimals=1)
-        low = cell["grid"][0]
-        alone = _both(*(median_of(low[name], "p50") for name in ENGINES), decimals=1, less=True)
-        yield f"| {_name(cell)} | {highest} | {alone} |"
-
-
-def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The median of a quantile of the latency over the rounds [ms]; infinite where nothing was answered."""
-    found = [each["latency_seconds"][name] for each in measurements]
-    return 1000 * statistics.median(math.inf if value is None else value for value in found)
+        yield f"| {name_of(cell)} | {highest} | {_both(*alone(cell), decimals=1, less=True)} |"
 
 
 def growth(record: Record) -> Iterator[str]:
     """How steps, memory and start-up grow, and how they compare."""
-    models = models_of(record)
+    found = {name.replace("-", ", "): each for name, each in record.items() if isinstance(each, dict)}
+    models = {title: each for title, each in found.items() if "rows" in each}  # {"demo, fp32": {…}}
     if not models:
         return
     yield circumstances(record)
@@ -158,10 +148,6 @@ def _both(ours: float, theirs: float, *, decimals: int, less: bool = False) -> s
 def _middle(values: Sequence[float]) -> float:
     middle: float = sorted(values)[len(values) // 2]
     return middle
-
-
-def _name(cell: Record) -> str:
-    return f"{cell['model']} {cell['precision']} {cell['search']}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -48,8 +48,7 @@ from benchmarks.models.benchmarked import (
     prepare,
 )
 from benchmarks.models.workload import LONGEST, SEARCHES, Load, Pair, make_load, random_ids, read_pairs
-from benchmarks.report.ratios import told
-from benchmarks.report.results import write
+from benchmarks.report.results import told, write
 from translane_server.bundle.bundle import load_bundle
 
 BATCHES = (1, 8, 32, 64, 128)
