@@ -13,26 +13,11 @@ from benchmarks.models.workload import Load
 
 
 class CTranslate2Decoder:
-    """CTranslate2 on a converted model. Close it.
-
-    Args:
-        model: folder of the converted model.
-        workers: batches that are decoded at once.
-        threads: of each worker.
-        compute_type: CTranslate2's name of it: float32, int8 or float16.
-        device: cpu or cuda.
-    """
+    """CTranslate2 on a converted model, which decodes as many batches at once as it has `workers`. Close it."""
 
     def __init__(self, model: Path, *, workers: int, threads: int, compute_type: str, device: str = "cpu") -> None:
-        import ctranslate2
-
-        self._translator = ctranslate2.Translator(
-            str(model),
-            device=device,
-            inter_threads=workers,
-            intra_threads=threads,
-            compute_type=compute_type,
-            max_queued_batches=-1,
+        self._translator = translator_of(
+            model, workers=workers, threads=threads, compute_type=compute_type, device=device
         )
         self._source_tokens, target_tokens = vocabularies(Path(model))
         self._ids = {token: number for number, token in enumerate(target_tokens)}
@@ -66,6 +51,20 @@ class CTranslate2Decoder:
 
     def close(self) -> None:
         self._translator.unload_model()
+
+
+def translator_of(model: Path, *, workers: int, threads: int, compute_type: str, device: str = "cpu") -> Any:
+    """CTranslate2 on a converted model. A compute type is float32, int8 or float16; `threads` are those of a worker."""
+    import ctranslate2
+
+    return ctranslate2.Translator(
+        str(model),
+        device=device,
+        inter_threads=workers,
+        intra_threads=threads,
+        compute_type=compute_type,
+        max_queued_batches=-1,
+    )
 
 
 def vocabularies(model: Path) -> tuple[list[str], list[str]]:

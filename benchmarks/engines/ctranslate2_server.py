@@ -3,8 +3,8 @@
     python -m benchmarks.engines.ctranslate2_server \\
         --model runs/bench/models/demo-fp32-ctranslate2 --bundle models/zh-en
 
-A server as one would write it around the library: the server gathers requests into batches (see `dynamic_batcher`),
-and several batches are under way at a time. The tokenizers are those of the bundle that the model was converted from.
+A server as one would write it around the library: the server gathers requests into batches (see `DynamicBatcher`), and
+several batches are under way at a time. The tokenizers are those of the bundle that the model was converted from.
 The server answers `Translate` with the options beam_size and max_length; other options have no effect.
 
 CTranslate2 knows one max_length for a whole batch. In greedy search, a callback ends each sentence at the sentence's
@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import grpc
 
-from benchmarks.engines.ctranslate2_decoder import vocabularies
-from benchmarks.engines.dynamic_batcher import DynamicBatcher, Entry
+from benchmarks.engines.ctranslate2_decoder import translator_of, vocabularies
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle.bundle import load_bundle
@@ -35,18 +36,94 @@ from translane_server.text.tokenizer import load_tokenizer
 WAITING_LIMIT = 1024  # as Translane's
 
 
+@dataclass(eq=False)
+class Entry:
+    """A sentence that waits, and where its result goes."""
+
+    source: list[str]
+    max_length: int
+    beam_size: int
+    since: float
+    result: asyncio.Future[Any] = field(repr=False)
+
+
+class DynamicBatcher:
+    """Hands batches of one beam size to `translate`, which blocks, on as many threads as batches may be under way.
+
+    A batch goes as soon as there is room for it and either `size` sentences wait or the oldest has waited for `wait`
+    seconds. While there is no room, sentences gather. Where there is room for several batches, what waits is shared
+    among them, sorted by length, so that all workers have work and a batch's sentences end together.
+    """
+
+    def __init__(
+        self, translate: Callable[[Sequence[Entry]], Sequence[Any]], *, size: int, wait: float, under_way: int
+    ) -> None:
+        self._translate = translate
+        self._size = size
+        self._wait = wait
+        self._room = under_way
+        self._threads = ThreadPoolExecutor(under_way)
+        self._waiting: list[Entry] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Take sentences, whose futures get the results."""
+        self._waiting += entries
+        self._go()
+
+    def _go(self) -> None:
+        """Begin the batches that can begin now, and see to it that the others begin in time."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting = [entry for entry in self._waiting if not entry.result.done()]  # the caller has gone
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._room:
+            left = self._waiting[0].since + self._wait - loop.time()
+            if len(self._waiting) < self._size and left > 0:
+                self._timer = loop.call_later(left, self._go)
+                return
+            for batch in self._cut():
+                self._room -= 1
+                task = loop.create_task(self._run(batch))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _cut(self) -> list[list[Entry]]:
+        """Take out the oldest waiting sentences of one beam size, as a batch for each free place."""
+        beam_size = self._waiting[0].beam_size
+        taken = [entry for entry in self._waiting if entry.beam_size == beam_size][: self._size * self._room]
+        gone = set(map(id, taken))
+        self._waiting = [entry for entry in self._waiting if id(entry) not in gone]
+        taken.sort(key=lambda entry: (entry.max_length, len(entry.source)), reverse=True)
+        count = min(self._room, len(taken))
+        bounds = [len(taken) * number // count for number in range(count + 1)]
+        return [taken[first:last] for first, last in itertools.pairwise(bounds)]
+
+    async def _run(self, batch: list[Entry]) -> None:
+        try:
+            results = await asyncio.get_running_loop().run_in_executor(self._threads, self._translate, batch)
+        except Exception as error:  # noqa: BLE001 - the callers are told of any error
+            for entry in batch:
+                if not entry.result.done():
+                    entry.result.set_exception(error)
+        else:
+            for entry, result in zip(batch, results, strict=True):
+                if not entry.result.done():
+                    entry.result.set_result(result)
+        self._room += 1
+        self._go()
+
+
 class BatchTranslator:
     """CTranslate2 on a converted model: batches of token ids to token ids."""
 
     def __init__(self, model: Path, *, workers: int, threads: int, compute_type: str) -> None:
-        self._translator = ctranslate2.Translator(
-            str(model),
-            device="cpu",
-            inter_threads=workers,
-            intra_threads=threads,
-            compute_type=compute_type,
-            max_queued_batches=-1,
-        )
+        self._translator = translator_of(model, workers=workers, threads=threads, compute_type=compute_type)
         self.source_tokens, target_tokens = vocabularies(model)
         self._ids = {token: number for number, token in enumerate(target_tokens)}
 

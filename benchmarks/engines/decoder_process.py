@@ -51,9 +51,7 @@ class Decoder(Protocol):
 class DecoderProcess:
     """Opens and runs one decoder at a time in another process; a `with` statement ends the process.
 
-    Args:
-        decoder: "module.Class" of the decoder, imported in the process.
-        environment: variables to set in the process before the import.
+    The decoder is "module.Class", imported in the process, where the variables of `environment` are set before.
     """
 
     def __init__(self, decoder: str, environment: Mapping[str, str] | None = None) -> None:

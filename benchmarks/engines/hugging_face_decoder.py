@@ -14,10 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 class HuggingFaceDecoder:
     """`generate` on a folder of Hugging Face's, batch after batch, for loads of fixed lengths.
 
-    Args:
-        model: the folder.
-        threads: of PyTorch's operators.
-        device: cpu, in float32, or cuda, in float16.
+    It computes in float32 on the device cpu, and in float16 on cuda.
     """
 
     def __init__(self, model: Path, *, threads: int, device: str = "cpu") -> None:

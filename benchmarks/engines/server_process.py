@@ -27,12 +27,7 @@ class BenchError(Exception):
 
 
 class ServerProcess:
-    """A server on a free port of this machine; a `with` statement ends it.
-
-    Args:
-        command: starts the server; the port is added.
-        environment: variables that are set for the server.
-    """
+    """A server on a free port of this machine, which is added to its command; a `with` statement ends it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         port = free_port()
@@ -83,9 +78,9 @@ class ServerProcess:
                 time.sleep(0.2)
 
 
-def translane(bundle: Path, flags: Sequence[str] = ()) -> ServerProcess:
-    """Translane as it is shipped, but for `flags`."""
-    return ServerProcess(["-m", "translane", "serve", str(bundle.resolve()), "--metrics-port", "0", *flags])
+def translane(bundle: Path) -> ServerProcess:
+    """Translane as it is shipped."""
+    return ServerProcess(["-m", "translane", "serve", str(bundle.resolve()), "--metrics-port", "0"])
 
 
 def ctranslate2(model: Path, bundle: Path, flags: Sequence[str], environment: Mapping[str, str]) -> ServerProcess:

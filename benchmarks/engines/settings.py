@@ -14,7 +14,6 @@ LIBRARIES = {
     "MKL packed": {"CT2_USE_MKL": "1", "CT2_PACKED_GEMM": "1"},
 }
 
-
 # Classes of decoders, as `DecoderProcess` takes them.
 TRANSLANE = "benchmarks.engines.translane_decoder.TranslaneDecoder"
 CTRANSLATE2 = "benchmarks.engines.ctranslate2_decoder.CTranslate2Decoder"
@@ -23,25 +22,13 @@ HUGGING_FACE = "benchmarks.engines.hugging_face_decoder.HuggingFaceDecoder"
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One way to run an engine.
-
-    Attributes:
-        engine: its name.
-        name: of the setting.
-        workers: how many batches decode at once.
-        threads: of each worker.
-        decoder: "module.Class" of the decoder.
-        options: arguments of the decoder's constructor.
-        environment: variables of the decoder's process.
-    """
+    """One way to run an engine."""
 
     engine: str
     name: str
-    workers: int
-    threads: int
-    decoder: str
-    options: Mapping[str, Any]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    decoder: str  # "module.Class"
+    options: Mapping[str, Any]  # of the decoder's constructor
+    environment: Mapping[str, str] = field(default_factory=dict)  # of the decoder's process
 
 
 def splits(cores: int) -> list[tuple[int, int]]:
@@ -49,48 +36,26 @@ def splits(cores: int) -> list[tuple[int, int]]:
     return [(workers, cores // workers) for workers in range(cores, 0, -1) if cores % workers == 0]
 
 
-def settings_of_translane(cores: int) -> list[Setting]:
-    return [
-        Setting(
-            "translane",
-            f"{replicas} × {threads}",
-            replicas,
-            threads,
-            TRANSLANE,
-            {"replicas": replicas, "threads": threads},
-        )
-        for replicas, threads in splits(cores)
-    ]
-
-
-def settings_of_ctranslate2(cores: int) -> list[Setting]:
-    return [
-        Setting(
-            "ctranslate2",
-            f"{workers} × {threads} {library}",
-            workers,
-            threads,
-            CTRANSLATE2,
-            {"workers": workers, "threads": threads},
-            environment,
-        )
-        for library, environment in LIBRARIES.items()
-        for workers, threads in splits(cores)
-    ]
-
-
-def settings_of_hugging_face(cores: int) -> list[Setting]:
-    return [Setting("hugging_face", f"1 × {cores}", 1, cores, HUGGING_FACE, {"threads": cores})]
-
-
-def settings_on_cuda(cores: int) -> dict[str, list[Setting]]:
-    """The settings of all engines on a GPU: one batch at a time, or for CTranslate2 two."""
-    ours = [setting for setting in settings_of_translane(cores) if setting.workers == 1]
+def settings_of(cores: int, device: str) -> dict[str, list[Setting]]:
+    """The settings of all engines: all that use all cores, or on a GPU one batch at a time, and for CTranslate2 two."""
+    split = splits(cores) if device == "cpu" else [(1, cores)]
+    of_ctranslate2 = split if device == "cpu" else [(1, 1), (2, 1)]
+    libraries = LIBRARIES if device == "cpu" else {"": {}}
     return {
-        "translane": ours,
-        "ctranslate2": [
-            Setting("ctranslate2", f"{workers} × 1", workers, 1, CTRANSLATE2, {"workers": workers, "threads": 1})
-            for workers in (1, 2)
+        "translane": [
+            Setting("translane", f"{replicas} × {threads}", TRANSLANE, {"replicas": replicas, "threads": threads})
+            for replicas, threads in split
         ],
-        "hugging_face": settings_of_hugging_face(cores),
+        "ctranslate2": [
+            Setting(
+                "ctranslate2",
+                f"{workers} × {threads} {library}".rstrip(),
+                CTRANSLATE2,
+                {"workers": workers, "threads": threads},
+                environment,
+            )
+            for library, environment in libraries.items()
+            for workers, threads in of_ctranslate2
+        ],
+        "hugging_face": [Setting("hugging_face", f"1 × {cores}", HUGGING_FACE, {"threads": cores})],
     }

@@ -23,15 +23,8 @@ NEVER = -1  # an end-of-sentence id that no model predicts
 class TranslaneDecoder:
     """A server's replicas, in processes of their own, and their dispatcher. Close it.
 
-    Args:
-        model: folder of the bundle.
-        replicas: how many there are.
-        threads: of ONNX Runtime in each replica.
-        rows: of each replica: the sentences of a batch, times the beams.
-        source_tokens: most tokens of a source.
-        target_tokens: most tokens of a translation.
-        ends: whether the model ends sentences, or only their lengths do.
-        device: what decodes.
+    `rows` of each replica are the sentences of a batch, times the beams. `ends` says whether the model ends sentences,
+    or only their lengths do.
 
     Raises:
         StartupError: a replica does not start.

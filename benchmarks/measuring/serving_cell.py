@@ -70,19 +70,12 @@ class ServerSetting:
 
 @dataclass(frozen=True)
 class CellLoad:
-    """The sentences and the search of a cell.
+    """The sentences and the search of a cell."""
 
-    Attributes:
-        sentences: file of what is sent, a sentence on each line.
-        beam_size: 1 is greedy search.
-        fixed: whether a tab and the length of its translation follow each sentence.
-        warm_up: seconds before each measurement.
-    """
-
-    sentences: Path
+    sentences: Path  # file of what is sent, a sentence on each line
     beam_size: int
-    fixed: bool
-    warm_up: float
+    fixed: bool  # whether a tab and the length of its translation follow each sentence
+    warm_up: float  # seconds before each measurement
 
     def measure(self, server: ServerProcess, *flags: str, duration: float, seed: int = 0) -> dict[str, Any]:
         """What `translane bench` reports. BenchError: there is no measurement."""
@@ -103,29 +96,13 @@ class ServingCell:
 
 
 class CellBenchmark:
-    """The measurements of one cell.
-
-    Args:
-        cell: to measure.
-        model: as both engines read it.
-        sentences: file of what is sent.
-        plan: how long and how often.
-        bound: the latency that 95% of the answers are to keep [s].
-        flags: further flags of Translane's server.
-    """
+    """The measurements of one cell. The `bound` is the latency that 95% of the answers are to keep [s]."""
 
     def __init__(
-        self,
-        cell: ServingCell,
-        model: BenchmarkedModel,
-        sentences: Path,
-        plan: ServingPlan,
-        bound: float,
-        flags: Sequence[str],
+        self, cell: ServingCell, model: BenchmarkedModel, sentences: Path, plan: ServingPlan, bound: float
     ) -> None:
         self._cell, self._model, self._plan = cell, model, plan
         self._bound = bound
-        self._flags = flags
         self._splits = splits(len(os.sched_getaffinity(0)))
         self._load = CellLoad(sentences, SEARCHES[cell.search], cell.model in RANDOM, plan.warm_up)
 
@@ -133,7 +110,7 @@ class CellBenchmark:
         trials: dict[str, float] = {}
         setting = self._choose(trials)
         quickest = self._quickest(setting, trials)
-        with translane(self._model.bundle, self._flags) as ours:
+        with translane(self._model.bundle) as ours:
             with quickest.start(self._model, self._cell.precision) as peer:
                 agreed = self._agreed(ours, peer)
                 grid = self._grid({"translane": ours, "ctranslate2": peer}, [LOW_RATE])

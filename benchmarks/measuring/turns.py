@@ -36,11 +36,7 @@ class Outcome:
 
 
 class Contest:
-    """Runs engines in their settings, each in a process of its own; a `with` statement ends these.
-
-    Args:
-        engines: the settings of each.
-    """
+    """Runs engines in their settings, each in a process of its own; a `with` statement ends these."""
 
     def __init__(self, engines: Mapping[str, Sequence[Setting]]) -> None:
         self._engines = engines
@@ -57,13 +53,9 @@ class Contest:
             process.__exit__()
 
     def hold(self, opening: Opening, trial: Load, load: Callable[[float], Load], rounds: int) -> dict[str, Outcome]:
-        """Choose settings on a short load, and let those that are near the best of their engine take turns.
+        """Choose settings on a short load, `trial`, and let those that are near the best of their engine take turns.
 
-        Args:
-            opening: opens the decoder of a setting.
-            trial: the short load.
-            load: the load of the rounds, given how many sentences/s the fastest setting decoded.
-            rounds: how many.
+        `load` makes the load of the rounds, given how many sentences/s the fastest setting decoded.
         """
         trials: dict[str, dict[str, float]] = {}
         contenders: dict[Setting, list[Decoded]] = {}

@@ -42,12 +42,7 @@ _NEVER = -100.0  # is added to the logit of the sentence's end
 
 @dataclass(frozen=True)
 class BenchmarkedModel:
-    """A model as each engine reads it.
-
-    Attributes:
-        bundle: folder of Translane's bundle.
-        converted: folder of the same model, converted for CTranslate2.
-    """
+    """A model as each engine reads it: the folders of Translane's bundle, and of what CTranslate2's converter makes."""
 
     bundle: Path
     converted: Path
@@ -57,17 +52,14 @@ class Unavailable(Exception):  # noqa: N818 - a reason, not an error
     """A model that cannot be had, and why."""
 
 
-def prepare(name: str, precision: str, folder: Path, bundle: Path | None = None) -> BenchmarkedModel:
-    """The model in this precision, made in `folder` where it is not there yet; `bundle` is Translane's, if given.
+def prepare(name: str, precision: str, folder: Path) -> BenchmarkedModel:
+    """The model in this precision, made in `folder` where it is not there yet.
 
     Raises:
         Unavailable: the exporter has no such precision, or CTranslate2 is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    bundle = bundle or own_bundle(name, precision, folder)
-    if not (bundle / "manifest.json").is_file():
-        raise Unavailable(f"there is no model bundle {bundle}")
-    return BenchmarkedModel(bundle, convert(name, precision, folder))
+    return BenchmarkedModel(own_bundle(name, precision, folder), convert(name, precision, folder))
 
 
 def convert(name: str, precision: str, folder: Path) -> Path:
@@ -168,10 +160,7 @@ def _export(name: str, precision: str, folder: Path, output: Path) -> None:
 def export_random(config: Any, output: Path, **settings: Any) -> None:
     """Export a model of random weights that ends no sentence, and whose pieces are letters.
 
-    Args:
-        config: `TransformerConfig` of the model.
-        output: folder of the new bundle.
-        settings: further `ExportSettings`.
+    `config` is its `TransformerConfig`, and `settings` are further `ExportSettings`.
     """
     import torch
 

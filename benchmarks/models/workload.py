@@ -28,20 +28,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Load:
-    """Sentences to decode.
+    """Sentences to decode."""
 
-    Attributes:
-        sources: token ids, the longest sentences first.
-        lengths: how many tokens each translation has, the same within a batch; None: the model ends them.
-        max_length: most tokens of a translation.
-        batch: how many sentences are decoded together.
-        beam_size: 1 is greedy search.
-    """
-
-    sources: tuple[tuple[int, ...], ...]
-    lengths: tuple[int, ...] | None
-    max_length: int
-    batch: int
+    sources: tuple[tuple[int, ...], ...]  # token ids, the longest sentences first
+    lengths: tuple[int, ...] | None  # of the translations, the same within a batch [tokens]; None: the model ends them
+    max_length: int  # most tokens of a translation
+    batch: int  # how many sentences are decoded together
     beam_size: int
 
 

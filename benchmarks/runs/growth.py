@@ -18,29 +18,20 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import places
 from benchmarks.engines.decoder_process import DecoderProcess
 from benchmarks.engines.settings import CTRANSLATE2, LIBRARIES, TRANSLANE
 from benchmarks.machine import Usage, describe
-from benchmarks.models.benchmarked import (
-    COMPUTE_TYPES,
-    NAMES,
-    ON_CUDA,
-    PRECISIONS,
-    BenchmarkedModel,
-    Unavailable,
-    prepare,
-)
+from benchmarks.models.benchmarked import COMPUTE_TYPES, BenchmarkedModel
 from benchmarks.models.workload import Load
 from benchmarks.report import tables
-from benchmarks.report.results import write
+from benchmarks.report.results import ENGINES, write
+from benchmarks.runs.flags import parsed, parser_of, prepared
 
 SOURCE_LENGTH = 12  # tokens, the last of which ends the sentence
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -105,7 +96,7 @@ def measure_memory(runner_of: RunnerOf, rows: Sequence[int], length: int) -> Ite
     """Bytes that each engine takes for so many rows, each in a new process."""
     for count in rows:
         taken = {}
-        for name in ("translane", "ctranslate2"):
+        for name in ENGINES:
             with ExitStack() as processes:
                 runner = runner_of(name, processes)
                 runner.open(count, length)
@@ -118,7 +109,7 @@ def measure_start(runner_of: RunnerOf, rounds: int) -> dict[str, float]:
     """Seconds from opening the model to the first translation of one sentence, each time in a new process."""
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
-        for name in ("translane", "ctranslate2"):
+        for name in ENGINES:
             with ExitStack() as processes:
                 runner = runner_of(name, processes)
                 seconds = runner.open(64, 64)
@@ -145,7 +136,7 @@ def measure(model: BenchmarkedModel, precision: str, arguments: argparse.Namespa
 
     rows = arguments.rows
     with ExitStack() as processes:
-        runners = [runner_of(name, processes) for name in ("translane", "ctranslate2")]
+        runners = [runner_of(name, processes) for name in ENGINES]
         by_rows = measure_steps(
             runners, [(count, length) for count in rows for length in (SHORT, LONG)], arguments.rounds, clock
         )
@@ -160,37 +151,25 @@ def measure(model: BenchmarkedModel, precision: str, arguments: argparse.Namespa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--precisions", nargs="+", choices=COMPUTE_TYPES, help="fp32 and int8, or fp16 on CUDA")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="1: processor time is counted"
     )
     parser.add_argument("--library", choices=LIBRARIES, default="oneDNN", help="what CTranslate2 multiplies with")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
-    parser.add_argument("-o", "--output", type=Path, help="runs/bench/growth.json by default")
-    arguments = parser.parse_args()
-    on_cuda = arguments.device == "cuda"
-    output = arguments.output or places.result("growth", arguments.device)
+    arguments = parsed(parser, "growth")
     record: dict[str, Any] = {"machine": describe(), "device": arguments.device, "threads": arguments.threads}
-    if not on_cuda:
+    if arguments.device == "cpu":
         record["library"] = arguments.library
     usage = Usage()
-    for name in arguments.models:
-        for precision in arguments.precisions or (ON_CUDA if on_cuda else PRECISIONS):
-            try:
-                model = prepare(name, precision, arguments.folder)
-            except Unavailable as reason:
-                print(f"skipped: {reason}", file=sys.stderr)
-                continue
-            record[f"{name}-{precision}"] = measure(model, precision, arguments)
-            record["usage"] = usage.so_far()
-            write(output, record)
-            print(f"{name}-{precision}: measured", flush=True)
-    print("\n".join(tables.growth(record)))
+    for name, precision, model in prepared(arguments):
+        record[f"{name}-{precision}"] = measure(model, precision, arguments)
+        record["usage"] = usage.so_far()
+        write(arguments.output, record)
+        print(f"{name}-{precision}: measured", flush=True)
+    if "usage" in record:
+        print("\n".join(tables.growth(record)))
 
 
 if __name__ == "__main__":

@@ -17,38 +17,21 @@ has as many ended translations as beams. Hugging Face's `generate` takes part at
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import places
-from benchmarks.engines.settings import (
-    Setting,
-    settings_of_ctranslate2,
-    settings_of_hugging_face,
-    settings_of_translane,
-    settings_on_cuda,
-)
+from benchmarks.engines.settings import Setting, settings_of
 from benchmarks.machine import Usage, describe
 from benchmarks.measuring.turns import Contest, Outcome
-from benchmarks.models.benchmarked import (
-    COMPUTE_TYPES,
-    NAMES,
-    ON_CUDA,
-    PRECISIONS,
-    RANDOM,
-    BenchmarkedModel,
-    Unavailable,
-    base_folder,
-    prepare,
-)
+from benchmarks.models.benchmarked import COMPUTE_TYPES, RANDOM, BenchmarkedModel, base_folder
 from benchmarks.models.workload import LONGEST, SEARCHES, Load, Pair, make_load, random_ids, read_pairs
 from benchmarks.report.results import told, write
+from benchmarks.runs.flags import parsed, parser_of, prepared
 from translane_server.bundle.bundle import load_bundle
 
 BATCHES = (1, 8, 32, 64, 128)
@@ -81,33 +64,13 @@ FULL, QUICK = Plan(4.0, 5, 4), Plan(1.0, 3, 2)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, searches=True)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, and batches of 1, 32 and 128")
-    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--precisions", nargs="+", choices=COMPUTE_TYPES, help="fp32 and int8, or fp16 on CUDA")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
     parser.add_argument("--batches", nargs="+", type=int)
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
-    parser.add_argument("--sentences", type=Path, default=places.SENTENCES, help="source, tab, reference on each line")
-    parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
-    parser.add_argument("-o", "--output", type=Path, help="runs/bench/offline.json by default")
-    arguments = parser.parse_args()
-    on_cuda = arguments.device == "cuda"
-    output = arguments.output or places.result("offline", arguments.device)
-    precisions = arguments.precisions or (ON_CUDA if on_cuda else PRECISIONS)
+    arguments = parsed(parser, "offline")
     plan = QUICK if arguments.quick else FULL
-    if arguments.rounds:
-        plan = Plan(plan.seconds, arguments.rounds, plan.batches)
     batches = arguments.batches or ((1, 32, 128) if arguments.quick else BATCHES)
-    bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
-    models: dict[tuple[str, str], BenchmarkedModel] = {}
-    for name, precision in itertools.product(arguments.models, precisions):
-        try:
-            models[name, precision] = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
-        except Unavailable as reason:
-            print(f"skipped: {reason}", file=sys.stderr)
+    models = {(name, precision): model for name, precision, model in prepared(arguments)}
     cells = [
         Cell(*model, search, batch) for model, search, batch in itertools.product(models, arguments.searches, batches)
     ]
@@ -120,12 +83,7 @@ def main() -> None:
         "cells": [],
     }
     started, usage = time.monotonic(), Usage()
-    cores = len(os.sched_getaffinity(0))
-    engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
-    if on_cuda:
-        engines = settings_on_cuda(cores)
-    else:
-        engines["hugging_face"] = settings_of_hugging_face(cores)
+    engines = settings_of(len(os.sched_getaffinity(0)), arguments.device)
     if "base" not in arguments.models:
         del engines["hugging_face"]
     with Contest(engines) as contest:
@@ -137,8 +95,8 @@ def main() -> None:
             ratio = told(outcomes["translane"].rate / outcomes["ctranslate2"].rate)
             print(f"{time.monotonic() - started:5.0f} s  {cell}: {rates} tokens/s, {ratio}", flush=True)
             record["usage"] = usage.so_far()
-            write(output, record)
-    print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {output}")
+            write(arguments.output, record)
+    print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {arguments.output}")
 
 
 def pairs_of(model: BenchmarkedModel, name: str, sentences: Path) -> list[Pair]:
@@ -161,13 +119,10 @@ def measure(
 
     def opening(setting: Setting) -> dict[str, Any] | None:
         if setting.engine == "hugging_face":
-            if (
-                cell.model == "base"
-                and cell.precision == HUGGING_FACE_PRECISIONS[device]
-                and cell.batch in HUGGING_FACE_BATCHES
-            ):
-                return {"model": base_folder(model.converted.parent), "device": device}
-            return None
+            takes_part = cell.model == "base" and cell.precision == HUGGING_FACE_PRECISIONS[device]
+            if not takes_part or cell.batch not in HUGGING_FACE_BATCHES:
+                return None
+            return {"model": base_folder(model.converted.parent), "device": device}
         if setting.engine == "ctranslate2":
             return {"model": model.converted, "compute_type": COMPUTE_TYPES[cell.precision], "device": device}
         return {

@@ -21,8 +21,6 @@ Both engines stop a beam search as soon as it has as many ended translations as 
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import random
 import signal
 import sys
@@ -34,10 +32,11 @@ from typing import Any
 from benchmarks import places
 from benchmarks.machine import Usage, describe
 from benchmarks.measuring.serving_cell import CellBenchmark, ServingCell, ServingPlan
-from benchmarks.models.benchmarked import NAMES, PRECISIONS, RANDOM, Unavailable, prepare
-from benchmarks.models.workload import SEARCHES, read_pairs, read_texts
+from benchmarks.models.benchmarked import RANDOM
+from benchmarks.models.workload import read_pairs, read_texts
 from benchmarks.report import tables
 from benchmarks.report.results import write
+from benchmarks.runs.flags import parsed, parser_of, prepared
 from translane_server.bundle.bundle import load_bundle
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -67,35 +66,18 @@ def write_sentences(path: Path, model: str, sentences: Path) -> Path:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, searches=True, devices=["cpu"])
     parser.add_argument("--plan", choices=PLANS, default="full", help="how long and how often everything is measured")
-    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["fp32"])
-    parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
-    parser.add_argument("--rounds", type=int)
     parser.add_argument("--bound", type=float, default=0.5, help="what 95%% of the answers are to keep [s]")
-    parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
-    parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane serve")
-    parser.add_argument("--sentences", type=Path, default=places.SENTENCES, help="source, tab, reference on each line")
-    parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
-    parser.add_argument("-o", "--output", type=Path, default=places.result("serving"))
-    arguments = parser.parse_args()
+    arguments = parsed(parser, "serving")
     plan = PLANS[arguments.plan]
-    if arguments.rounds:
-        plan = ServingPlan(**asdict(plan) | {"rounds": arguments.rounds})
-    bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
     record: dict[str, Any] = {"machine": describe(), "plan": asdict(plan), "bound": arguments.bound, "cells": []}
     started, usage = time.monotonic(), Usage()
-    for name, precision in itertools.product(arguments.models, arguments.precisions):
-        try:
-            model = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
-        except Unavailable as reason:
-            print(f"skipped: {reason}", file=sys.stderr)
-            continue
+    for name, precision, model in prepared(arguments):
         sentences = write_sentences(arguments.output.parent / f"serving-{name}.txt", name, arguments.sentences)
         for search in arguments.searches:
             cell = ServingCell(name, precision, search)
-            found = CellBenchmark(cell, model, sentences, plan, arguments.bound, arguments.server_flag).run()
+            found = CellBenchmark(cell, model, sentences, plan, arguments.bound).run()
             record["cells"].append(found)
             record["usage"] = usage.so_far()
             write(arguments.output, record)
@@ -105,7 +87,8 @@ def main() -> None:
                 f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']}), {alike}",
                 flush=True,
             )
-    print("\n".join(["", *tables.serving(record), "", f"all measurements are in {arguments.output}"]))
+    if record["cells"]:
+        print("\n".join(["", *tables.serving(record), "", f"all measurements are in {arguments.output}"]))
 
 
 if __name__ == "__main__":

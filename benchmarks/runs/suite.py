@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import signal
@@ -23,12 +24,12 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import places
 from benchmarks.machine import has_vnni, processor
-from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, prepare
+from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, own_bundle
 from translane_client.bench.requests import BUILT_IN
 from translane_server.bundle.devices import choose_precision
 from translane_server.core.errors import DeviceError
@@ -38,28 +39,15 @@ ENDED = 124  # the exit code of what was ended at its limit
 MINUTES = {"quick": 20.0, "usual": 90.0, "full": 600.0}  # of all benchmarks together
 
 
-@dataclass(frozen=True)
-class Part:
-    """A benchmark to run.
+class Part(NamedTuple):
+    """A benchmark to run."""
 
-    Attributes:
-        name: of what it measures.
-        arguments: of the module.
-        minutes: after which it is ended.
-        module: that is run; by default that of its name.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    minutes: float
-    run: str = ""
-
-    @property
-    def module(self) -> str:
-        return f"benchmarks.runs.{self.run or self.name}"
+    name: str  # of what it measures
+    words: tuple[str, ...]  # its module, and the module's arguments
+    minutes: float  # after which it is ended
 
     def __str__(self) -> str:
-        return " ".join((self.module, *self.arguments))
+        return " ".join(self.words)
 
 
 # The arguments of each benchmark, and its minutes, by how long all may take.
@@ -83,7 +71,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
     "full": {
         "offline": ("", 180),
         "without_vnni": ("--quick --batches 1 8 32 64", 60),
-        "serving": (f"--precisions {' '.join(PRECISIONS)}", 150),
+        "serving": ("", 150),
         "growth": ("", 45),
         "products": ("--rounds 9", 10),
         "mixed": ("--rounds 25", 3),
@@ -94,40 +82,32 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
 def parts(
     length: str, device: str, sentences: Path, bundles: Mapping[str, Path], *, vnni: bool = False
 ) -> Iterator[Part]:
-    """What is run, in order.
-
-    Args:
-        length: one of `PARTS`.
-        device: cpu or cuda.
-        sentences: file of what is translated.
-        bundles: of the models whose steps are measured, by name and precision.
-        vnni: whether the processor has VNNI.
-    """
+    """What is run, in order. `length` is one of `PARTS`; the `bundles` are those whose steps are measured."""
     on_cuda = device == "cuda"
     texts = () if sentences == places.SENTENCES else ("--sentences", str(sentences))
-    for name, (words, minutes) in PARTS[length].items():
-        part = Part(name, tuple(words.split()), minutes)
+    for name, (flags, minutes) in PARTS[length].items():
+        words: tuple[str, ...] = (f"benchmarks.runs.{name}", *flags.split())
         if name in ("offline", "growth"):
-            part = replace(part, arguments=(*part.arguments, *(("--device", device) if on_cuda else ())))
+            words += ("--device", device) if on_cuda else ()
         elif on_cuda or (name == "without_vnni" and not vnni):
             continue
-        if name in ("offline", "serving", "without_vnni"):
-            part = replace(part, arguments=(*part.arguments, *texts))
         if name == "without_vnni":
-            hidden = ("python", "-m", "benchmarks.runs.offline", *part.arguments)
-            part = replace(part, run="avx2", arguments=(*hidden, "-o", str(places.result(name))))
+            words = ("benchmarks.runs.avx2", "python", "-m", "benchmarks.runs.offline", *words[1:])
+            words += ("-o", str(places.result(name)))
+        if name in ("offline", "serving", "without_vnni"):
+            words += texts
         if name != "products":
-            yield part
+            yield Part(name, words, minutes)
             continue
         for model, bundle in bundles.items():
             output = ("-o", str(places.result(f"products-{model}")))
-            yield replace(part, arguments=(str(bundle), *part.arguments, *output))
+            yield Part(name, (words[0], str(bundle), *words[1:], *output), minutes)
 
 
 def run(part: Part, environment: Mapping[str, str]) -> int:
     """Run it to its end or its limit; return its exit code. KeyboardInterrupt: Ctrl-C ended it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", part.module, *part.arguments],
+        [sys.executable, "-m", *part.words],
         cwd=places.ROOT,
         env=environment,
         start_new_session=True,  # so that Ctrl-C reaches the process once, from here
@@ -157,7 +137,7 @@ def run_all(
             continue
         print(f"\nsuite: {part}", flush=True)
         try:
-            codes[str(part)] = code = run(replace(part, minutes=min(part.minutes, left)), environment)
+            codes[str(part)] = code = run(part._replace(minutes=min(part.minutes, left)), environment)
         except KeyboardInterrupt:
             codes[str(part)] = 130
             break
@@ -205,25 +185,18 @@ def sentences_of(path: Path | None, folder: Path) -> Path:
         file.writelines(
             f"{source}\t{reference}\n" for source, reference in zip(BUILT_IN["zh"], BUILT_IN["en"], strict=True)
         )
-    print(
-        f"suite: there is no {places.SENTENCES}; {len(BUILT_IN['zh'])} sentences are translated again and again instead"
-    )
+    print(f"suite: there is no {places.SENTENCES}; {len(BUILT_IN['zh'])} sentences are translated again and again")
     return own
 
 
-def bundles_of(*, make: bool) -> dict[str, Path]:
-    """The bundles whose steps are measured, by name and precision; made where they are not there, if `make` is set."""
+def bundles_of() -> dict[str, Path]:
+    """The bundles whose steps are measured, by name and precision; made where they are not there."""
     bundles = {}
-    for name in NAMES:
-        for precision in PRECISIONS:
-            try:
-                bundles[f"{name}-{precision}"] = (
-                    prepare(name, precision, places.MODELS).bundle
-                    if make
-                    else places.MODELS / f"{name}-{precision}-bundle"
-                )
-            except Unavailable as reason:
-                print(f"suite: skipped: {reason}", file=sys.stderr)
+    for name, precision in itertools.product(NAMES, PRECISIONS):
+        try:
+            bundles[f"{name}-{precision}"] = own_bundle(name, precision, places.MODELS)
+        except Unavailable as reason:
+            print(f"suite: skipped: {reason}", file=sys.stderr)
     return bundles
 
 
@@ -235,7 +208,6 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", nargs="+", choices=PARTS["usual"])
     parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
-    parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the benchmark that runs is ended, too
     if arguments.device == "cuda":
@@ -245,15 +217,13 @@ def main() -> None:
             print(f"suite: skipped: {error}")
             return
     wanted = arguments.only or list(PARTS["usual"])
-    bundles = bundles_of(make=not arguments.list) if "products" in wanted else {}
+    bundles = bundles_of() if "products" in wanted and arguments.device == "cpu" else {}
     sentences = sentences_of(arguments.sentences, places.RESULTS)
     vnni = has_vnni(processor())
     length = arguments.length or "usual"
     chosen = [part for part in parts(length, arguments.device, sentences, bundles, vnni=vnni) if part.name in wanted]
     print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen))
     print(f"suite: {MINUTES[length]:g} minutes at most, all together", flush=True)
-    if arguments.list:
-        return
     remove({part.name for part in chosen}, arguments.device)
     environment = dict(os.environ)
     if arguments.device == "cuda":
