@@ -1,43 +1,35 @@
 """The models that are benchmarked, as each engine reads them: made once, and kept in a folder.
 
-*base* is Marian's base size with random weights, *demo* the bundled model, *tiny* two layers on either side of 128
-units with random weights.
+Tokens are ids in Translane and strings in CTranslate2: `tokens` names the string of each id.
+
+*base* is Marian's base size with random weights, *demo* the bundled model, *tiny* a Marian of two layers on either side
+of 128 units, with random weights.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import random
+import math
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.places import DEMO
-from translane_server.bundle.manifest import SCHEMA_VERSION
+from translane_server.bundle.bundle import read_manifest
+from translane_server.core.errors import BundleError
 
 PRECISIONS = ("fp32", "int8")
 ON_CUDA = ("fp16",)
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTranslate2's names
 NAMES = ("base", "demo", "tiny")
 RANDOM = ("base", "tiny")  # have random weights, which end no sentence
-# As opus-mt-zh-en.
-BASE: dict[str, Any] = {
-    **{"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8},
-    **{"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "vocab_size": 65001},
-    **{"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 65000, "decoder_start_token_id": 65000},
-    **{"max_position_embeddings": 512, "activation_function": "swish", "scale_embedding": True},
-}
-TINY: dict[str, Any] = {
-    **{"source_vocab_size": 2_841, "target_vocab_size": 2_841, "d_model": 128},
-    **{"encoder_layers": 2, "decoder_layers": 2, "heads": 4, "ffn_size": 512},
-}
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_SPREAD = 0.02  # of biases and of the weights of norms
-_SAMPLES = 24  # that int8 is calibrated with
-_CHECKED = 32  # tokens of a translation that the exporter verifies the tiny model with
-_NEVER = -100.0  # is added to the logit of the sentence's end
+# The random models are Marian's, base as opus-mt-zh-en: width, layers on either side, heads, pieces and activation, and
+# what is added to the logit of the sentence's end.
+SIZES = {"base": (512, 6, 8, 65_001, "swish", 3.0), "tiny": (128, 2, 4, 2_841, "relu", -100.0)}
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,6 @@ def prepare(name: str, precision: str, folder: Path) -> BenchmarkedModel:
     Raises:
         Unavailable: the exporter has no such precision, or CTranslate2 is not installed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     return BenchmarkedModel(own_bundle(name, precision, folder), convert(name, precision, folder))
 
 
@@ -72,38 +63,36 @@ def convert(name: str, precision: str, folder: Path) -> Path:
     if (output / "model.bin").is_file():
         return output
     try:
-        import ctranslate2  # noqa: F401
+        from ctranslate2.converters import TransformersConverter
     except ImportError:
         raise Unavailable("ctranslate2 is not installed (pip install --group bench)") from None
-    from benchmarks.models.ctranslate2_conversion import convert_bundle, convert_marian
-
     print(f"converting {output.name} …", flush=True)
-    if name == "base":
-        convert_marian(base_folder(folder), output, COMPUTE_TYPES[precision])
-    else:  # from the fp32 bundle of the tiny model, because int8 weights are rounded twice otherwise
-        source = DEMO if name == "demo" else own_bundle(name, "fp32", folder)
-        convert_bundle(source, output, COMPUTE_TYPES[precision])
+    converter = converter_of_demo() if name == "demo" else TransformersConverter(str(random_folder(name, folder)))
+    converter.convert(str(output), quantization=COMPUTE_TYPES[precision], force=True)
     return output
 
 
-def base_folder(folder: Path) -> Path:
-    """The random Marian as a Hugging Face folder, with a tokenizer of numbered pieces."""
-    output = folder / "base-huggingface"
+def random_folder(name: str, folder: Path) -> Path:
+    """A random Marian as a Hugging Face folder, with a tokenizer of numbered pieces."""
+    output = folder / f"{name}-huggingface"
     if (output / "vocab.json").is_file():
         return output
     import torch
 
-    from benchmarks.models.ctranslate2_conversion import tokens
     from helpers import hugging_face
 
     print(f"drawing {output.name} …", flush=True)
-    model = hugging_face.draw(hugging_face.Model("Marian", BASE, {"bad_words_ids": [[65000]]}, ends=3.0, spread=0.03))
-    config = model.config
+    width, layers, heads, pieces, activation, ends = SIZES[name]
+    config: dict[str, Any] = {"d_model": width, "vocab_size": pieces, "activation_function": activation}
+    for side in ("encoder", "decoder"):
+        config |= {f"{side}_layers": layers, f"{side}_attention_heads": heads, f"{side}_ffn_dim": 4 * width}
+    config |= {"bos_token_id": 0, "eos_token_id": 0, "max_position_embeddings": 512, "scale_embedding": True}
+    config |= {"pad_token_id": (pad := pieces - 1), "decoder_start_token_id": pad}
+    model = hugging_face.draw(hugging_face.Model("Marian", config, {"bad_words_ids": [[pad]]}, ends=ends, spread=0.03))
     with torch.no_grad():  # as Marian's: CTranslate2 starts from zero whatever is there
-        model.get_input_embeddings().weight[config.pad_token_id] = 0
+        model.get_input_embeddings().weight[pad] = 0
     model.save_pretrained(output)
-    specials = {config.eos_token_id: "</s>", 1: "<unk>", config.pad_token_id: "<pad>"}
-    vocabulary = {token: number for number, token in enumerate(tokens(config.vocab_size, specials))}
+    vocabulary = {token: number for number, token in enumerate(tokens(pieces, {0: "</s>", 1: "<unk>", pad: "<pad>"}))}
     for side in ("source", "target"):
         (output / f"{side}.spm").write_bytes(hugging_face._spm())
     (output / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
@@ -117,103 +106,94 @@ def own_bundle(name: str, precision: str, folder: Path) -> Path:
     Raises:
         Unavailable: the exporter has no such precision.
     """
-    from translane_export.core.errors import ExportError
-
-    if name == "demo" and precision == json.loads((DEMO / "manifest.json").read_text(encoding="utf-8"))["precision"]:
+    if name == "demo" and precision == read_manifest(DEMO).precision:
         return DEMO
     output = folder / f"{name}-{precision}-bundle"
-    if (output / "manifest.json").is_file() and _is_current(output):
+    with suppress(BundleError):  # there is none, or one of another version
+        read_manifest(output)
         return output
+    from helpers import hugging_face
+    from translane_export.bundle_writer import export_checkpoint
+    from translane_export.core.errors import ExportError
+    from translane_export.core.settings import ExportSettings
+
     shutil.rmtree(output, ignore_errors=True)
     print(f"exporting {output.name} …", flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        _export(name, precision, folder, output)
+        if name == "demo":
+            export_checkpoint(ExportSettings(checkpoint=DEMO, output=output, precision=precision))
+        else:
+            hugging_face.export(random_folder(name, folder), output, precision=precision)
     except (ExportError, ValueError) as error:
         shutil.rmtree(output, ignore_errors=True)
         raise Unavailable(f"{name} in {precision} cannot be exported: {error}") from None
     return output
 
 
-def _is_current(bundle: Path) -> bool:
-    """Whether the exporter writes bundles of the same version; CUDA refuses older versions."""
-    manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
-    return bool(manifest["schema_version"] == SCHEMA_VERSION)
+def tokens(size: int, specials: dict[int, str]) -> list[str]:
+    """The strings of `size` ids: `specials` by their names, the others by their numbers."""
+    return [specials.get(number, f"t{number}") for number in range(size)]
 
 
-def _export(name: str, precision: str, folder: Path, output: Path) -> None:
-    if name == "base":
-        from helpers import hugging_face
+def converter_of_demo() -> Any:
+    """CTranslate2's converter of the bundled model, read back as the checkpoint that it was exported from."""
+    from ctranslate2.converters.converter import Converter
+    from ctranslate2.specs import common_spec, transformer_spec
 
-        hugging_face.export(base_folder(folder), output, precision=precision)
-        return
-    if name == "tiny":
-        from translane_export.model import TransformerConfig
+    from translane_export.model.positions import sinusoid_table
+    from translane_export.sources.bundle import BundleReader
 
-        export_random(TransformerConfig(**TINY), output, precision=precision, default_max_length=_CHECKED)
-        return
-    from translane_export.bundle_writer import export_checkpoint
-    from translane_export.core.settings import ExportSettings
+    checkpoint = BundleReader().read(DEMO)
+    config, state = checkpoint.config, checkpoint.state_dict
 
-    export_checkpoint(ExportSettings(checkpoint=DEMO, output=output, precision=precision))
+    def numbers(name: str) -> Any:
+        return state[name].detach().float().contiguous().numpy()
 
+    def linear(place: Any, *names: str) -> None:
+        """Join several projections into one, whose outputs are theirs, one after the other."""
+        place.weight = np.concatenate([numbers(f"{name}.weight") for name in names])
+        place.bias = np.concatenate([numbers(f"{name}.bias") for name in names])
 
-def export_random(config: Any, output: Path, **settings: Any) -> None:
-    """Export a model of random weights that ends no sentence, and whose pieces are letters.
+    def norm(place: Any, name: str) -> None:
+        place.gamma, place.beta = numbers(f"{name}.weight"), numbers(f"{name}.bias")
 
-    `config` is its `TransformerConfig`, and `settings` are further `ExportSettings`.
-    """
-    import torch
+    def fill_layer(layer: Any, name: str) -> None:
+        packed, projected = layer.self_attention.linear
+        linear(packed, *(f"{name}.self_attention.{part}" for part in ("q_proj", "k_proj", "v_proj")))
+        linear(projected, f"{name}.self_attention.out_proj")
+        norm(layer.self_attention.layer_norm, f"{name}.self_attention_residual.norm")
+        if hasattr(layer, "attention"):
+            queries, keys_values, projected = layer.attention.linear
+            linear(queries, f"{name}.cross_attention.q_proj")
+            linear(keys_values, *(f"{name}.cross_attention.{part}" for part in ("k_proj", "v_proj")))
+            linear(projected, f"{name}.cross_attention.out_proj")
+            norm(layer.attention.layer_norm, f"{name}.cross_attention_residual.norm")
+        linear(layer.ffn.linear_0, f"{name}.feed_forward.up_proj")
+        linear(layer.ffn.linear_1, f"{name}.feed_forward.down_proj")
+        norm(layer.ffn.layer_norm, f"{name}.feed_forward_residual.norm")
 
-    from translane_export.bundle_writer import export_checkpoint
-    from translane_export.core.checkpoint import save_checkpoint
-    from translane_export.core.settings import ExportSettings
-    from translane_export.model import Transformer
+    sizes = (config.encoder_layers, config.decoder_layers), config.heads
+    relu = common_spec.Activation.RELU
+    specification = transformer_spec.TransformerSpec.from_config(*sizes, pre_norm=True, activation=relu)
+    for side, stack in (("encoder", specification.encoder), ("decoder", specification.decoder)):
+        vectors = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        vectors.weight = numbers(f"{side}.embedding.tokens.weight")
+        stack.scale_embeddings = math.sqrt(config.d_model)
+        stack.position_encodings.encodings = sinusoid_table(config.max_positions, config.d_model).numpy()
+        for number, layer in enumerate(stack.layer):
+            fill_layer(layer, f"{side}.layers.{number}")
+        norm(stack.layer_norm, f"{side}.final_norm")
+    linear(specification.decoder.projection, "output_projection")
+    specials = {config.unk_id: "<unk>", config.start_id: "<s>", config.eos_id: "</s>"}
+    specification.register_source_vocabulary(tokens(config.source_vocab_size, specials))
+    specification.register_target_vocabulary(tokens(config.target_vocab_size, specials))
+    settings = specification.config
+    settings.unk_token, settings.bos_token, settings.eos_token = specials.values()
+    settings.decoder_start_token, settings.layer_norm_epsilon = "<s>", config.layer_norm_eps
 
-    checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    vocabulary.write_bytes(_pieces())
-    draw = random.Random(0)
-    torch.manual_seed(0)
-    model = Transformer(config)
-    with torch.no_grad():
-        for weights in model.parameters():  # as trained ones: the exporter keeps equal tensors once
-            if weights.ndim == 1:
-                weights.add_(torch.randn_like(weights) * _SPREAD)
-        model.output_projection.bias[config.eos_id] += _NEVER
-    save_checkpoint(
-        checkpoint,
-        config=config,
-        state_dict=model.state_dict(),
-        source_tokenizer=vocabulary,
-        target_tokenizer=vocabulary,
-        source_language="en",
-        target_language="en",
-        samples=tuple("".join(draw.choices(_LETTERS, k=draw.randint(4, 24))) for _ in range(_SAMPLES)),
-        metadata={},
-    )
-    try:
-        export_checkpoint(ExportSettings(checkpoint=checkpoint, output=output, **settings))
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        vocabulary.unlink()
+    class Demo(Converter):  # type: ignore[misc]
+        def _load(self) -> Any:
+            return specification
 
-
-def _pieces() -> bytes:
-    """A SentencePiece model of the letters: most ids of the model have no piece, and no benchmark asks for one."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([f"{_LETTERS} {_LETTERS.upper()}"]),
-        model_writer=model,
-        model_type="char",
-        vocab_size=1000,
-        hard_vocab_limit=False,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=2,
-    )
-    return model.getvalue()
+    return Demo()

@@ -28,7 +28,7 @@ from benchmarks import places
 from benchmarks.engines.settings import Setting, settings_of
 from benchmarks.machine import Usage, describe
 from benchmarks.measuring.turns import Contest, Outcome
-from benchmarks.models.benchmarked import COMPUTE_TYPES, RANDOM, BenchmarkedModel, base_folder
+from benchmarks.models.benchmarked import COMPUTE_TYPES, RANDOM, BenchmarkedModel, random_folder
 from benchmarks.models.workload import LONGEST, SEARCHES, Load, Pair, make_load, random_ids, read_pairs
 from benchmarks.report.results import told, write
 from benchmarks.runs.flags import parsed, parser_of, prepared
@@ -122,7 +122,7 @@ def measure(
             takes_part = cell.model == "base" and cell.precision == HUGGING_FACE_PRECISIONS[device]
             if not takes_part or cell.batch not in HUGGING_FACE_BATCHES:
                 return None
-            return {"model": base_folder(model.converted.parent), "device": device}
+            return {"model": random_folder("base", model.converted.parent), "device": device}
         if setting.engine == "ctranslate2":
             return {"model": model.converted, "compute_type": COMPUTE_TYPES[cell.precision], "device": device}
         return {

@@ -17,7 +17,7 @@ from benchmarks.engines.decoder_process import Decoded, DecoderProcess
 from benchmarks.engines.settings import TRANSLANE
 from benchmarks.engines.translane_decoder import TranslaneDecoder
 from benchmarks.measuring.turns import outcome, turns
-from benchmarks.models.ctranslate2_conversion import convert_bundle
+from benchmarks.models.benchmarked import converter_of_demo
 from benchmarks.models.workload import Load, make_load, read_pairs
 from benchmarks.places import DEMO
 from benchmarks.runs import suite
@@ -112,7 +112,7 @@ SENTENCES = [("今天天气很好。", "It is a fine day."), ("我是学生。",
 def converted(tmp_path_factory):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed (pip install --group bench)")
     output = tmp_path_factory.mktemp("ctranslate2") / "demo"
-    convert_bundle(DEMO, output, "float32")
+    converter_of_demo().convert(str(output), quantization="float32")
     return output
 
 
