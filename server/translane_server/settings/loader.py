@@ -103,7 +103,7 @@ def load_settings(
 
 def flag_name(cls: type[Settings], name: str) -> str:
     """The field `name` on the command line: ``--metrics-port``, or ``CHECKPOINT`` for a positional argument."""
-    return name.upper() if _flag(cls.model_fields[name]).positional else "--" + name.replace("_", "-")
+    return name.upper() if flag_of(cls.model_fields[name]).positional else "--" + name.replace("_", "-")
 
 
 class SettingsParser(Parser):
@@ -115,7 +115,7 @@ class SettingsParser(Parser):
 
 def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, str]:
     others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
-    settings = [name for name, setting in cls.model_fields.items() if not _flag(setting).in_file]
+    settings = [name for name, setting in cls.model_fields.items() if not flag_of(setting).in_file]
     names = {_variable(env_prefix, name): name for name in (*settings, _CONFIG)}
     values: dict[str, str] = {}
     for variable, value in sorted(environ.items()):
@@ -145,7 +145,7 @@ def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
 
 def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
     """A parser with a flag for each setting, and one for the settings file."""
-    fields = {name: (setting, _flag(setting)) for name, setting in cls.model_fields.items()}
+    fields = {name: (setting, flag_of(setting)) for name, setting in cls.model_fields.items()}
     named = [name for name, (setting, flag) in fields.items() if setting.is_required() or flag.in_usage]
     usage = [f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in named if not fields[name][1].positional]
     usage.append("[options]")
@@ -186,7 +186,7 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
 
 def _metavar(cls: type[Settings], name: str) -> str:
     setting = cls.model_fields[name]
-    flag = _flag(setting)
+    flag = flag_of(setting)
     if flag.metavar or flag.positional:
         return flag.metavar or flag_name(cls, name)
     kind = _kinds(setting.annotation)[0]
@@ -201,7 +201,8 @@ def _help(setting: FieldInfo) -> str:
     return f"{description} (required)" if setting.is_required() else with_default(description, setting.default)
 
 
-def _flag(setting: FieldInfo) -> Flag:
+def flag_of(setting: FieldInfo) -> Flag:
+    """How a setting looks on the command line."""
     return next((each for each in setting.metadata if isinstance(each, Flag)), Flag())
 
 
@@ -210,7 +211,7 @@ def _items(setting: FieldInfo, value: Any) -> Any:
     if not _is_list(setting):
         return value
     parts = [value] if isinstance(value, str) else value
-    return [item for part in parts for item in re.split(_flag(setting).separator, part)]
+    return [item for part in parts for item in re.split(flag_of(setting).separator, part)]
 
 
 def _is_list(setting: FieldInfo) -> bool:
@@ -232,7 +233,7 @@ def _sentence(cls: type[Settings], problem: ErrorDetails, origins: Mapping[str, 
     name = str(problem["loc"][0])
     if problem["type"] == "missing":
         return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
-    if name in cls.model_fields and _flag(cls.model_fields[name]).unquoted:
+    if name in cls.model_fields and flag_of(cls.model_fields[name]).unquoted:
         problem["type"] = UNQUOTED
     return f"{origins.get(name, name)}: {_what_is_wrong(problem)}"
 
