@@ -23,7 +23,7 @@ from translane_server.models.remote_model import RemoteModel
 from translane_server.models.served_model import LoadedModel
 from translane_server.observation.logs import data, logged_always
 from translane_server.observation.metrics import ModelMetrics, Pids
-from translane_server.settings.server_settings import ModelSettings
+from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.translation.cache import TranslationCache
@@ -108,7 +108,7 @@ class ModelLoader:
 
     name: str  # the name under which the model is served
     folder: Path  # see `folders`
-    settings: ModelSettings
+    settings: ServerSettings
     metrics: ModelMetrics
     cpus: Callable[[], int]  # returns the number of CPUs of this model
     shared: SharedCpus  # the CPUs of all models
@@ -278,7 +278,7 @@ class ModelLoader:
             _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self.name))
 
 
-def placement_of(settings: ModelSettings, model: ModelDescription, cpus: int, all_cpus: int) -> Placement:
+def placement_of(settings: ServerSettings, model: ModelDescription, cpus: int, all_cpus: int) -> Placement:
     """The replicas of a model that has so many CPUs for itself, of all CPUs that models lend to each other."""
     return place_replicas(
         model.manifest.architecture.parameters,
@@ -311,7 +311,7 @@ def estimated_memory(model: ModelDescription, plan: Placement) -> int:
 
 
 def make_dispatcher(
-    settings: ModelSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int, shared: SharedCpus
+    settings: ServerSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int, shared: SharedCpus
 ) -> tuple[Dispatcher, Pids]:
     """Make the dispatcher of a version, with replicas on so many CPUs, and return it and their processes.
 
@@ -357,7 +357,7 @@ def _pid(worker: Worker) -> int:
 
 
 def translation_cache(
-    settings: ModelSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
+    settings: ServerSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
 ) -> TranslationCache | None:
     """Make the cache of a version's translations by the settings of its model; None without one."""
     if not settings.cache_bytes:

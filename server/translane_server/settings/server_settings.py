@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -60,66 +59,11 @@ def _origin(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class ModelSettings:
-    """The settings of one model; `ServerSettings` describes each. The first ones may be in the table of a model.
-
-    Raises:
-        ValueError: the values contradict each other.
-    """
-
-    device: Literal["auto", "cpu", "cuda"]
-    model_version: str
-    strict_reload: bool
-    replicas: int | None
-    threads: int | None
-    max_batch_size: int | None
-    max_beam_size: int | None
-    max_source_tokens: int | None
-    max_target_tokens: int | None
-    max_queue_size: int
-    decoding_defaults: bool
-    cache_bytes: int
-    cache_shared: bool
-    max_request_texts: int
-    max_priority: int
-    replica_timeout: float
-    log_format: Literal["plain", "json"]
-    log_level: Literal["debug", "info", "warning", "error"]
-
-    def __post_init__(self) -> None:
-        if self.max_queue_size < self.max_request_texts:
-            raise ValueError(
-                f"--max-queue-size ({self.max_queue_size}) must be at least --max-request-texts"
-                f" ({self.max_request_texts}), or a request of that many texts could never be accepted"
-            )
-        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
-        if replicas > rows:
-            raise ValueError(
-                f"--replicas ({replicas}) must be at most --max-batch-size ({rows}), or one would have no row"
-            )
-        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
-            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
-            raise ValueError(
-                f"--max-beam-size ({self.max_beam_size}) must be at most --max-batch-size ({rows}){divided}:"
-                " a beam takes a row"
-            )
-
-    def rows_of(self, replicas: int) -> int:
-        """The setting `max_batch_size`, or its default for this number of replicas."""
-        return self.max_batch_size or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
-
-    @property
-    def beam_limit(self) -> int:
-        """The setting `max_beam_size`, or its default for the number of rows."""
-        replicas = self.replicas or 1
-        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
-
-
-_OF_MODELS = tuple(field.name for field in fields(ModelSettings))
-
 # The settings that the table of a model may change for that model.
-PER_MODEL = _OF_MODELS[: _OF_MODELS.index("cache_bytes") + 1]
+PER_MODEL = (
+    *("device", "model_version", "strict_reload", "replicas", "threads", "max_batch_size", "max_beam_size"),
+    *("max_source_tokens", "max_target_tokens", "max_queue_size", "decoding_defaults", "cache_bytes"),
+)
 
 
 class ServerSettings(Settings):
@@ -300,7 +244,23 @@ class ServerSettings(Settings):
                 f" must be at least --max-message-bytes ({self.max_message_bytes}),"
                 " or a message of that size could never be accepted"
             )
-        for name in ("", *self.model_settings):
+        if self.max_queue_size < self.max_request_texts:
+            raise ValueError(
+                f"--max-queue-size ({self.max_queue_size}) must be at least --max-request-texts"
+                f" ({self.max_request_texts}), or a request of that many texts could never be accepted"
+            )
+        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
+        if replicas > rows:
+            raise ValueError(
+                f"--replicas ({replicas}) must be at most --max-batch-size ({rows}), or one would have no row"
+            )
+        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
+            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
+            raise ValueError(
+                f"--max-beam-size ({self.max_beam_size}) must be at most --max-batch-size ({rows}){divided}:"
+                " a beam takes a row"
+            )
+        for name in self.model_settings:
             self.of_model(name)
         return self
 
@@ -309,7 +269,17 @@ class ServerSettings(Settings):
         """Where the metrics are: `metrics_host`, or `host` without it."""
         return self.metrics_host or self.host
 
-    def of_model(self, name: str) -> ModelSettings:
+    def rows_of(self, replicas: int) -> int:
+        """The setting `max_batch_size`, or its default for this number of replicas."""
+        return self.max_batch_size or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
+
+    @property
+    def beam_limit(self) -> int:
+        """The setting `max_beam_size`, or its default for the number of rows."""
+        replicas = self.replicas or 1
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
+
+    def of_model(self, name: str) -> Self:
         """The settings of the model `name`: these settings, with the values of the model's table.
 
         Raises:
@@ -317,12 +287,11 @@ class ServerSettings(Settings):
         """
         table = self.model_settings.get(name)
         if table is None:
-            return ModelSettings(**{field: getattr(self, field) for field in _OF_MODELS})
+            return self
         for key in table:
             if key not in PER_MODEL:
                 raise ValueError(f"model_settings.{name}: unknown key {key}{hint(key, PER_MODEL)}")
         try:
-            changed = type(self).model_validate(dict(self) | {"model_settings": {}} | dict(table))
+            return self.model_validate(dict(self) | {"model_settings": {}} | dict(table))
         except ValidationError as error:
             raise ValueError(f"model_settings.{name}: {first_problem(error)}") from None
-        return changed.of_model(name)

@@ -11,7 +11,7 @@ from translane.requests import ScoringRequest, TranslationRequest
 from translane_server.bundle.manifest import LONGEST_MODEL_NAME, Manifest, SearchDefaults
 from translane_server.core.budget import Budget
 from translane_server.core.errors import FieldViolation, InvalidRequestError, SettingsError
-from translane_server.settings.server_settings import ModelSettings
+from translane_server.settings.server_settings import ServerSettings
 from translane_server.text.language_tags import LONGEST_TAG
 
 # The options that are lists: the most entries, and the longest text of an entry [characters]. Each entry costs time in
@@ -59,7 +59,7 @@ class RequestLimits:
     search: SearchDefaults = field(default_factory=SearchDefaults)
 
 
-def limits_of(settings: ModelSettings, manifest: Manifest) -> RequestLimits:
+def limits_of(settings: ServerSettings, manifest: Manifest) -> RequestLimits:
     """The limits of requests to a model, and its search defaults.
 
     Raises:
