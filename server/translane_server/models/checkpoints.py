@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import importlib.metadata
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -274,9 +275,12 @@ def _exported(checkpoint: _Checkpoint, precision: Sequence[str], cache: ModelCac
 def _run(command: list[str], held: int) -> int:
     """Run a program, which keeps a file open and is ended with this one. Return its exit code.
 
-    What it prints is no output of this one, so it goes to standard error.
+    What it prints is no output of this one, so it goes to standard error. Settings of exports in the environment are
+    not meant for it: the name of its bundle has those of its arguments alone.
     """
-    with _interruptible(), subprocess.Popen(command, pass_fds=[held], stdout=2) as process:  # noqa: S603  this program's own
+    given = os.environ.items()  # noqa: TID251  for a program
+    own = {name: value for name, value in given if not name.startswith("TRANSLANE_EXPORT_")}
+    with _interruptible(), subprocess.Popen(command, pass_fds=[held], stdout=2, env=own) as process:  # noqa: S603  this program's own
         try:
             return process.wait()
         except BaseException:

@@ -16,8 +16,9 @@ DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="without PyTorch nothing is exported")
 def test_an_export_removes_no_bundle_that_its_start_is_about_to_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSLANE_EXPORT_PRECISION", "-fp32")  # is not meant for the exports of a start
     exporter = tmp_path / "exporter"
-    exporter.write_text(f'#!/bin/sh\necho "$4" >> {tmp_path}/exports\ncp -r {TINY} "$6"\n')
+    exporter.write_text(f'#!/bin/sh\necho "$4$TRANSLANE_EXPORT_PRECISION" >> {tmp_path}/exports\ncp -r {TINY} "$6"\n')
     exporter.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(exporter))
     checkpoints = [tmp_path / name for name in ("a", "b", "c")]
