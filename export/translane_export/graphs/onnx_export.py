@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator
@@ -15,127 +16,83 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from translane_export.core.errors import ExportError
-from translane_export.graphs.alignment_graph import AlignmentGraph
-from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
-from translane_export.graphs.head_padding import padded_config
-from translane_export.graphs.signatures import NUM_BLOCKS, WITH_LOG_PROBS, own_caches
-from translane_export.model import TransformerConfig
-from translane_server.bundle.manifest import Graph
+from translane_export.graphs.signatures import WITH_LOG_PROBS
+from translane_server.bundle.manifest import Graph, GraphTensor
 
 OPSET = 21
 
-_ROWS, _SOURCE, _TARGET = Dim("rows"), Dim("source"), Dim("target")
-# Whatever differs at run time differs in the examples too, or the exporter would take it for the same number.
-_EXAMPLE_ROWS, _EXAMPLE_SOURCE, _EXAMPLE_TARGET, _EXAMPLE_TOKENS = 3, 5, 11, 7
+_ROWS, _SOURCE, _TARGET, _TOKENS = Dim("rows"), Dim("source"), Dim("target"), Dim("tokens")
+# Of what differs at run time, and its size in the examples: it differs there too, or the exporter would take two sizes
+# for the same number.
+_DYNAMIC: dict[str, tuple[Dim, int]] = {
+    "batch": (_ROWS, 3),
+    "rows": (_ROWS, 3),
+    "source": (_SOURCE, 5),
+    "source_capacity": (_SOURCE, 5),
+    "target_capacity": (_TARGET, 11),
+    "tokens": (_TOKENS, 7),
+}
 
 
-def encoder_example(config: TransformerConfig) -> tuple[Tensor, ...]:
-    """Inputs to capture an encoder with."""
-    source_ids = torch.full((_EXAMPLE_ROWS, _EXAMPLE_SOURCE), config.eos_id)
-    return source_ids, torch.tensor([5, 2, 4], dtype=torch.int32)
-
-
-def decoder_example(config: TransformerConfig, dtype: torch.dtype, counts: int = 1) -> tuple[Tensor, ...]:
-    """Inputs to capture a decoder step with; `counts` says how many of them are numbers of candidates or blocks."""
-    own, shape = own_caches(config, _EXAMPLE_TARGET)
-    cross = (config.key_value_heads, _EXAMPLE_SOURCE, padded_config(config).head_dim)
-    shapes = [shape] * own + [cross] * (2 * config.decoder_layers)
-    caches = [torch.zeros(_EXAMPLE_ROWS, *each, dtype=dtype) for each in shapes]
-    return (
-        torch.full((_EXAMPLE_ROWS,), config.eos_id),
-        torch.tensor([0, 6, 2], dtype=torch.int32),
-        torch.tensor([5, 2, 4], dtype=torch.int32),
-        *(torch.tensor([1]) for _ in range(counts)),  # the exporter would take one tensor for one input
-        *caches,
+def example_inputs(signature: Graph) -> tuple[Tensor, ...]:
+    """Return inputs to capture a graph of this signature with."""
+    return tuple(
+        torch.ones([_DYNAMIC[size][1] if isinstance(size, str) else size for size in each.shape], dtype=_dtype(each))
+        for each in signature.inputs
     )
 
 
-def export_encoder(graph: EncoderGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
-    """Export the encoder; its weights are inside the model."""
-    return _export(graph, encoder_example(config), ({0: _ROWS, 1: _SOURCE}, {0: _ROWS}), signature)
-
-
-def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
-    """Export the decoder step; its weights are inside the model."""
-    inputs = [tensor.name for tensor in signature.inputs]
-    counts = 2 if NUM_BLOCKS in inputs else 1
-    example, dynamic_shapes = decoder_example(config, graph.dtype, counts), _decoder_shapes(config, counts)
-    if WITH_LOG_PROBS not in inputs:
-        return _export(graph, example, dynamic_shapes, signature)
-    position = inputs.index(WITH_LOG_PROBS)
+def export_graph(graph: nn.Module, signature: Graph) -> ir.Model:
+    """Export a graph; its weights are inside the model."""
+    if not any(tensor.name == WITH_LOG_PROBS for tensor in signature.inputs):
+        return _export(graph, signature)
+    position = [tensor.name for tensor in signature.inputs].index(WITH_LOG_PROBS)
     captured = (*signature.inputs[:position], *signature.inputs[position + 1 :])
-    without = signature.model_copy(update={"inputs": captured})
-    model = _export(graph, example, dynamic_shapes, without)
+    model = _export(graph, signature.model_copy(update={"inputs": captured}))
     compute_on_request(model, "candidate_log_probs", WITH_LOG_PROBS, position)
     return model
 
 
-def export_greedy(graph: GreedyGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
-    """Export the greedy step; its weights are inside the model."""
-    return _export(graph, decoder_example(config, graph.step.dtype, 0), _decoder_shapes(config, 0), signature)
-
-
-def export_shortlist(graph: ShortlistGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
-    """Export the step over a shortlist; its weights are inside the model."""
-    *state, count, caches = _decoder_shapes(config, 1)
-    plain, tokens = decoder_example(config, graph.step.dtype), Dim("tokens")
-    added = (torch.arange(_EXAMPLE_TOKENS), torch.zeros(_EXAMPLE_ROWS, _EXAMPLE_TOKENS))
-    example = (*plain[:4], *added, *plain[4:])
-    return _export(graph, example, (*state, count, {0: tokens}, {0: _ROWS, 1: tokens}, caches), signature)
-
-
-def _decoder_shapes(config: TransformerConfig, counts: int) -> tuple[Any, ...]:
-    """Return the dynamic shapes of `decoder_example`; what follows the named parameters of `forward` is one tuple."""
-    rows = {0: _ROWS}
-    count, (_, capacity, _) = own_caches(config, _TARGET)
-    own = {0: _ROWS, 2: _TARGET} if capacity is _TARGET else rows
-    caches = [own] * count + [{0: _ROWS, 2: _SOURCE}] * (2 * config.decoder_layers)
-    others = (*([None] * (counts - 1)), *caches)
-    return (rows, rows, rows, *([None] * min(counts, 1)), others)
-
-
-def export_alignment(
-    graph: AlignmentGraph,
-    config: TransformerConfig,
-    dtype: torch.dtype,
-    signature: Graph,
-    key_dtype: torch.dtype | None = None,
-) -> ir.Model:
-    """Export the alignment graph, which has no weights, for queries of `dtype` and keys of that or another type."""
-    head_size = padded_config(config).head_dim
-    example = (
-        torch.zeros(_EXAMPLE_ROWS, config.heads * head_size, dtype=dtype),
-        torch.tensor([5, 2, 4], dtype=torch.int32),
-        torch.zeros(_EXAMPLE_ROWS, config.key_value_heads, _EXAMPLE_SOURCE, head_size, dtype=key_dtype or dtype),
-    )
-    rows = {0: _ROWS}
-    return _export(graph, example, (rows, rows, {0: _ROWS, 2: _SOURCE}), signature)
-
-
-def _export(graph: nn.Module, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...], names: Graph) -> ir.Model:
+def _export(graph: nn.Module, signature: Graph) -> ir.Model:
     with torch.no_grad(), _quiet(), exporter_shortcuts():
         try:
             program = torch.onnx.export(
                 graph.eval(),
-                example,
+                example_inputs(signature),
                 dynamo=True,
                 opset_version=OPSET,
-                dynamic_shapes=dynamic_shapes,
-                input_names=[tensor.name for tensor in names.inputs],
-                output_names=[tensor.name for tensor in names.outputs],
+                dynamic_shapes=_dynamic_shapes(graph, signature),
+                input_names=[tensor.name for tensor in signature.inputs],
+                output_names=[tensor.name for tensor in signature.outputs],
                 verbose=False,
             )
         except torch.onnx.OnnxExporterError as error:
             reason = str(error).strip().splitlines()[0]
-            raise ExportError(f"PyTorch cannot capture {names.file}: {reason}") from error
+            raise ExportError(f"PyTorch cannot capture {signature.file}: {reason}") from error
     assert program is not None
     model: ir.Model = program.model
     _strip(model)
-    for values, tensors in ((model.graph.inputs, names.inputs), (model.graph.outputs, names.outputs)):
+    for values, tensors in ((model.graph.inputs, signature.inputs), (model.graph.outputs, signature.outputs)):
         for value, tensor in zip(values, tensors, strict=True):
             value.shape = ir.Shape(tensor.shape)
     return model
+
+
+def _dynamic_shapes(graph: nn.Module, signature: Graph) -> tuple[Any, ...]:
+    """Return the dynamic axes of each input; those of what `forward` takes as ``*caches`` are one tuple."""
+    shapes = tuple(
+        {axis: _DYNAMIC[size][0] for axis, size in enumerate(tensor.shape) if isinstance(size, str)}
+        for tensor in signature.inputs
+    )
+    parameters = inspect.signature(graph.forward).parameters.values()
+    named = sum(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
+    return (*shapes[:named], shapes[named:]) if named < len(parameters) else shapes
+
+
+def _dtype(tensor: GraphTensor) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    return dtype
 
 
 def _strip(model: ir.Model) -> None:

@@ -16,23 +16,21 @@ from torch import Tensor, nn
 
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.head_padding import padded_config
-from translane_export.graphs.onnx_export import decoder_example, encoder_example
+from translane_export.graphs.onnx_export import example_inputs
 from translane_export.graphs.signatures import own_caches
 from translane_export.model import TransformerConfig
+from translane_server.bundle.manifest import Graphs
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 ENCODER, DECODER = "encoder.pt", "decoder.pt"
 
 
-def save_torchscript(encoder: EncoderGraph, decoder: DecoderGraph, config: TransformerConfig, folder: Path) -> None:
+def save_torchscript(encoder: EncoderGraph, decoder: DecoderGraph, graphs: Graphs, folder: Path) -> None:
     """Write both graphs as TorchScript files into `folder`."""
     with torch.no_grad(), _no_deprecations():
-        for graph, example, name in (
-            (encoder, encoder_example(config), ENCODER),
-            (decoder, decoder_example(config, decoder.dtype), DECODER),
-        ):
-            _trace(graph, example).save(str(folder / name))
+        for graph, signature in ((encoder, graphs.encoder), (decoder, graphs.decoder)):
+            _trace(graph, example_inputs(signature)).save(str(folder / signature.file))
 
 
 class TorchScriptBackend:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 import torch
+from torch import nn
 
 from translane_export.core.settings import Format
 from translane_export.graphs import torchscript
@@ -15,17 +16,11 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
 from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.numerics import Numerics
-from translane_export.graphs.onnx_export import (
-    export_alignment,
-    export_decoder,
-    export_encoder,
-    export_greedy,
-    export_shortlist,
-)
+from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.shared_weights import share_weights
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import Transformer
-from translane_server.bundle.manifest import Alignment, Graphs
+from translane_server.bundle.manifest import Alignment, Graph, Graphs
 
 WEIGHTS = "weights.bin"
 
@@ -64,24 +59,24 @@ def write_graphs(
     )
     if form == "torchscript":
         log("tracing the encoder and the decoder step")
-        torchscript.save_torchscript(encoder, decoder, config, folder)
+        torchscript.save_torchscript(encoder, decoder, graphs, folder)
         return graphs
     models: dict[str, ir.Model] = {}  # by file
-    log("capturing the encoder")
-    models[graphs.encoder.file] = export_encoder(encoder, config, graphs.encoder)
-    log("capturing the decoder step")
-    models[graphs.decoder.file] = export_decoder(decoder, config, graphs.decoder)
-    if graphs.greedy:
-        log("capturing the greedy step")
-        models[graphs.greedy.file] = export_greedy(GreedyGraph(decoder), config, graphs.greedy)
-    if graphs.shortlist:
-        log("capturing the step over shortlists")
-        models[graphs.shortlist.file] = export_shortlist(ShortlistGraph(decoder), config, graphs.shortlist)
+    captured: tuple[tuple[str, nn.Module, Graph | None], ...] = (
+        ("the encoder", encoder, graphs.encoder),
+        ("the decoder step", decoder, graphs.decoder),
+        ("the greedy step", GreedyGraph(decoder), graphs.greedy),
+        ("the step over shortlists", ShortlistGraph(decoder), graphs.shortlist),
+    )
+    for what, graph, signature in captured:
+        if signature:
+            log(f"capturing {what}")
+            models[signature.file] = export_graph(graph, signature)
     log("storing the weights")
     share_weights(models.values(), folder / WEIGHTS, numerics.storage)
     if alignment and graphs.alignment:
-        graph = AlignmentGraph(config, alignment.heads, for_cuda=for_cuda)
-        models[graphs.alignment.file] = export_alignment(graph, config, numerics.dtype, graphs.alignment)
+        aligning = AlignmentGraph(config, alignment.heads, for_cuda=for_cuda)
+        models[graphs.alignment.file] = export_graph(aligning, graphs.alignment)
     for name, model_of_graph in models.items():
         ir.save(model_of_graph, folder / name)
     return graphs

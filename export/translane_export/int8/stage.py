@@ -18,7 +18,7 @@ from translane_export.core.ranges import Ranges
 from translane_export.core.torch_model import release_memory
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import STEP
-from translane_export.graphs.onnx_export import export_alignment
+from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.shared_weights import share_weights
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.int8.calibration import measure_ranges
@@ -154,6 +154,5 @@ def _quantize_keys_values(
     )
     if alignment and quantized.alignment:
         graph = AlignmentGraph(config, alignment.heads, float(scales[f"cross_key_{alignment.layer}"]))
-        aligned = export_alignment(graph, config, floats, quantized.alignment, units)
-        ir.save(aligned, bundle.folder / quantized.alignment.file)
+        ir.save(export_graph(graph, quantized.alignment), bundle.folder / quantized.alignment.file)
     return quantized

@@ -11,6 +11,7 @@ from helpers.sessions import open_session
 from translane_export.checks.verify import passes, verification_sources
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.numerics import choose_numerics
+from translane_export.graphs.signatures import bundle_signatures
 from translane_export.graphs.torchscript import TorchScriptBackend, save_torchscript
 from translane_export.model import TransformerConfig
 from translane_export.sources.bundle import BundleReader
@@ -155,8 +156,9 @@ def test_a_bundle_reads_back_as_the_model(bundles, name):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_torchscript(tmp_path, name):
     model = model_of(name)
+    graphs = bundle_signatures(model.config, torch.float32, form="torchscript")
     with torch.no_grad():
-        save_torchscript(EncoderGraph(model), DecoderGraph(model), model.config, tmp_path)
+        save_torchscript(EncoderGraph(model), DecoderGraph(model), graphs, tmp_path)
     backend = TorchScriptBackend(tmp_path, model.config, rows=8, source_capacity=12, target_capacity=20)
     parity = check_parity(backend, model, verification_sources([], model.config, 12), choose_numerics("fp32", None))
     assert passes(parity), parity

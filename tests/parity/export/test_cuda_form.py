@@ -13,7 +13,7 @@ from helpers.sessions import open_session
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.numerics import choose_numerics
-from translane_export.graphs.onnx_export import export_alignment
+from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import alignment_signature
 from translane_export.graphs.writer import write_graphs
 from translane_export.model import TransformerConfig
@@ -72,8 +72,7 @@ def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dty
         source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8, d_model=32, attention_scale=scaled
     )
     signature = alignment_signature(config, dtype, "alignment.onnx")
-    exported = export_alignment(AlignmentGraph(config, heads, for_cuda=for_cuda), config, dtype, signature)
-    session = open_session(exported)
+    session = open_session(export_graph(AlignmentGraph(config, heads, for_cuda=for_cuda), signature))
     draw = torch.Generator().manual_seed(0)
     lengths = torch.tensor([6, 1, 4], dtype=torch.int32)
     query = torch.randn(3, 32, generator=draw).to(dtype)

@@ -20,7 +20,7 @@ from translane_export.graphs import exporter_shortcuts
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.numerics import choose_numerics, verified_as
-from translane_export.graphs.onnx_export import export_alignment, export_decoder, export_encoder
+from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.model import TransformerConfig
 from translane_export.sources.readers import find_reader
@@ -147,15 +147,15 @@ CONFIG = TransformerConfig(**{**SMALL_SIZES, "decoder_layers": 1, **ARCHITECTURE
 
 
 def encoder():
-    return export_encoder(EncoderGraph(random_model(CONFIG)), CONFIG, encoder_signature(CONFIG, FLOAT, "graph"))
+    return export_graph(EncoderGraph(random_model(CONFIG)), encoder_signature(CONFIG, FLOAT, "graph"))
 
 
 def decoder():
-    return export_decoder(DecoderGraph(random_model(CONFIG)), CONFIG, decoder_signature(CONFIG, FLOAT, "graph"))
+    return export_graph(DecoderGraph(random_model(CONFIG)), decoder_signature(CONFIG, FLOAT, "graph"))
 
 
 def alignment():
-    return export_alignment(AlignmentGraph(CONFIG, (1,)), CONFIG, FLOAT, alignment_signature(CONFIG, FLOAT, "graph"))
+    return export_graph(AlignmentGraph(CONFIG, (1,)), alignment_signature(CONFIG, FLOAT, "graph"))
 
 
 @pytest.fixture
