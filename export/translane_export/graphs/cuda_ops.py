@@ -12,13 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from translane_export.graphs import candidates, onnx_ops
-from translane_export.graphs.onnx_nodes import HeadForm, emit, epsilon, group_query_attention, multiply, scalar
+from translane_export.graphs import candidates
+from translane_export.graphs.onnx_nodes import HeadForm, emit, group_query_attention, multiply, scalar
 from translane_export.model.attention import normalize_scores
-from translane_export.model.config import Activation
 from translane_export.model.fast_attention import for_each_head
-from translane_export.model.layers import ACTIVATIONS, FeedForward
-from translane_export.model.norms import BatchNorm, Norm
 
 
 def self_attention(packed: nn.Linear, x: Tensor, lengths: Tensor, form: HeadForm, bias: Tensor | None = None) -> Tensor:
@@ -35,12 +32,12 @@ def self_attention(packed: nn.Linear, x: Tensor, lengths: Tensor, form: HeadForm
         attributes: dict[str, Any] = {"num_heads": form.heads}
         if form.unusual_scale is not None:
             attributes["scale"] = form.unusual_scale
-        qkv = multiply(packed, flat).view(rows, size, packed.out_features)
+        qkv = multiply(flat, packed.weight).view(rows, size, packed.out_features)
         queries, keys, values = _split(qkv, 3)
-        inputs = (queries, keys, values, bias_of(packed), lengths)
+        inputs = (queries, keys, values, packed.bias, lengths)
         shape = (rows, size, form.width)
         return emit("com.microsoft::MultiHeadAttention", inputs, x.dtype, shape, attributes)
-    qkv = onnx_ops.project(packed, flat).view(rows, size, packed.out_features)
+    qkv = packed(flat).view(rows, size, packed.out_features)
     return grouped_self_attention(qkv, lengths, form, bias)
 
 
@@ -76,41 +73,6 @@ def weights_of_step(query: Tensor, keys: Tensor, lengths: Tensor, form: HeadForm
     """
     query = query.view(-1, form.heads, 1, form.size)
     return _weights(query, keys, lengths, form, bias).squeeze(2)
-
-
-def add_and_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
-    """Return norm(x + bias + residual) and x + bias + residual: all [B, M], but for the bias [M]."""
-    if isinstance(norm, BatchNorm):
-        return onnx_ops.add_and_norm(x if bias is None else x + bias, residual, norm)
-    inputs: tuple[Tensor | None, ...] = (x, residual, *norm.parameters())
-    operator = "SkipSimplifiedLayerNormalization" if isinstance(norm, nn.RMSNorm) else "SkipLayerNormalization"
-    if bias is not None:
-        inputs = (*inputs, bias)
-    # mean and inverse deviation are outputs 1 and 2 of the operator; nothing computes them on inference
-    normed, _, _, total = torch.onnx.ops.symbolic_multi_out(
-        f"com.microsoft::{operator}",
-        inputs,
-        {"epsilon": epsilon(norm)},
-        dtypes=[x.dtype] * 4,
-        shapes=[x.shape] * 4,
-        version=1,
-    )
-    return normed, total
-
-
-def feed_forward(layer: FeedForward, activation: Activation, x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the feed-forward network's output [B, M] less its last bias, and that bias."""
-    first = layer.up_proj if layer.gate_proj is None else layer.gate_proj
-    hidden = _activated(first, activation, x)
-    if layer.gate_proj is not None:
-        hidden = hidden * onnx_ops.project(layer.up_proj, x)
-    return multiply(layer.down_proj, hidden), bias_of(layer.down_proj)
-
-
-def bias_of(layer: nn.Linear) -> Tensor | None:
-    """Return a projection's bias, where it has one."""
-    bias: Tensor | None = getattr(layer, "bias", None)  # annotated as if it were always there
-    return bias
 
 
 def best_id(logits: Tensor) -> Tensor:
@@ -181,22 +143,6 @@ def _weights(
     scores = torch.where(visible[:, None, None], scores, lowest)
     weights = normalize_scores(scores, one_in_denominator=form.one_in_denominator)
     return weights if exact else weights.to(queries.dtype)
-
-
-def _activated(layer: nn.Linear, activation: Activation, x: Tensor) -> Tensor:
-    """Return activation(x W + b), the bias in one kernel with the activation where there is one for both."""
-    bias = bias_of(layer)
-    match activation:
-        case "silu":
-            projected = onnx_ops.project(layer, x)
-            return emit("com.microsoft::QuickGelu", (projected,), x.dtype, projected.shape, {"alpha": 1.0})
-        case "gelu" if bias is not None:
-            projected = multiply(layer, x)
-            return emit("com.microsoft::BiasGelu", (projected, bias), x.dtype, projected.shape)
-        case "gelu_tanh":
-            projected = multiply(layer, x)
-            return emit("com.microsoft::FastGelu", (projected, bias), x.dtype, projected.shape)
-    return ACTIVATIONS[activation](onnx_ops.project(layer, x))
 
 
 def _split(x: Tensor, parts: int) -> tuple[Tensor, ...]:

@@ -15,7 +15,7 @@ V vocabulary, K candidates. Heads have the sizes that `head_padding` gives them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,21 +25,44 @@ from torch import Tensor, nn
 from translane_export.graphs import candidates, cuda_ops, onnx_ops
 from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.onnx_nodes import HeadForm, emit
-from translane_export.graphs.parts import (
-    Sublayer,
-    TokenAndPosition,
-    decoder_layers,
-    encoder_layers,
-    feed_forward,
-    project_out,
-    run_stack,
-    suppress,
-)
-from translane_export.graphs.recurrence import CellPlaces, run_step
-from translane_export.graphs.self_attention import SentenceAttention, StackBias, StepAttention
+from translane_export.graphs.self_attention import CellPlaces, SentenceAttention, StackBias, StepAttention, run_cell
 from translane_export.model import Transformer
 from translane_export.model.attention import KeysValues, MultiHeadAttention
-from translane_export.model.norms import Residual
+from translane_export.model.layers import DecoderLayer, EncoderLayer
+from translane_export.model.norms import Residual, apply_norm
+from translane_export.model.transformer import Embedding
+
+
+class TokenAndPosition(nn.Module):
+    """`Embedding` at any positions, without its bound check: whoever runs the graph checks positions."""
+
+    table: Tensor | None
+
+    def __init__(self, embedding: Embedding) -> None:
+        super().__init__()
+        self.tokens = embedding.tokens
+        self.scale = embedding.scale
+        self.norm = embedding.norm
+        table: Tensor | None = None
+        if embedding.positions is not None:
+            with torch.no_grad():
+                table = embedding.positions(embedding.limit).clone()
+        self.register_buffer("table", table, persistent=False)
+
+    def first(self, count: int) -> Tensor | None:
+        """Return the vectors of positions 0..count-1, [count, M], where there are positions."""
+        return None if self.table is None else self.table[:count]
+
+    def at(self, positions: Tensor) -> Tensor | None:
+        """Return the vectors of positions [...], [..., M], where there are positions."""
+        return None if self.table is None else nn.functional.embedding(positions, self.table)
+
+    def forward(self, ids: Tensor, position_vectors: Tensor | None) -> Tensor:
+        """[...] and vectors of the table that broadcast to [..., M] -> [..., M]."""
+        output: Tensor = self.tokens(ids) * self.scale
+        if position_vectors is not None:
+            output = output + position_vectors
+        return output if self.norm is None else apply_norm(self.norm, output, None)
 
 
 class EncoderGraph(nn.Module):
@@ -48,18 +71,15 @@ class EncoderGraph(nn.Module):
     def __init__(self, model: Transformer, *, for_cuda: bool = False) -> None:
         super().__init__()
         model = pad_heads(model)
-        self.for_cuda = for_cuda
-        self.activation = model.config.activation
         self.stack = model.encoder
         self.embedding = TokenAndPosition(model.encoder.embedding)
-        self._layers = encoder_layers(model)
+        self._layers = _encoder_layers(model)
         self._attentions = [SentenceAttention(layer.self_attention, for_cuda=for_cuda) for layer in self._layers]
-        self._cross = [layer.cross_attention for layer in decoder_layers(model)]
+        self._cross = [layer.cross_attention for layer in _decoder_layers(model)]
         self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
         self.relative = nn.ModuleList(each.tables for each in self._attentions if each.tables is not None)
         self.cross = nn.ModuleList(self._cross)
         self.bias = StackBias(model.encoder, model.output_projection.weight.dtype)
-        self.placement = model.config.norm
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
         """See the class."""
@@ -68,17 +88,14 @@ class EncoderGraph(nn.Module):
         keys = onnx_ops.ordinals(source_ids[0])  # [S]
         bias = self.bias.between(keys[:, None], keys[None, :])  # [H or 1, S, S]
         bias = None if bias is None else bias[None]
-        sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, attention in zip(self._layers, self._attentions, strict=True):
-            sublayers += [
-                (layer.self_attention_residual, partial(attention.run, rows, source_lengths, keys, bias)),
-                (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
-            ]
-        memory = run_stack(x, sublayers, self.stack.final_norm, self.placement, for_cuda=self.for_cuda)  # [B * S, M]
+            x = layer.self_attention_residual(x, partial(attention.run, rows, source_lengths, keys, bias))
+            x = layer.feed_forward_residual(x, layer.feed_forward)
+        memory = apply_norm(self.stack.final_norm, x, None)  # [B * S, M]
         outputs: list[Tensor] = []
         for cross in self._cross:
             for projection in (cross.k_proj, cross.v_proj):
-                split = onnx_ops.project(projection, memory).view(rows, size, cross.kv_heads, cross.head_size)
+                split = projection(memory).view(rows, size, cross.kv_heads, cross.head_size)
                 outputs.append(split.transpose(1, 2).contiguous())  # [B, G, S, D]
         return tuple(outputs)
 
@@ -87,7 +104,7 @@ class DecoderGraph(nn.Module):
     """One token per row in, the best next tokens out, keys and values kept in caches the caller owns.
 
     Where the decoder has a recurrent unit in place of self-attention, each layer has one cache of cells [B, 1, 2, M]
-    in place of self-attention's two: see `translane_export.graphs.recurrence`.
+    in place of self-attention's two: see `translane_export.graphs.self_attention`.
 
     token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
     layer's self-attention caches [B, G, T, D], each layer's cross-attention keys and values [B, G, S, D]
@@ -104,12 +121,11 @@ class DecoderGraph(nn.Module):
         super().__init__()
         model = pad_heads(model)
         self.for_cuda = for_cuda
-        self.activation = model.config.activation
         self.alignment_layer = alignment_layer
         self.stack = model.decoder
         self.embedding = TokenAndPosition(model.decoder.embedding)
         self.bias = StackBias(model.decoder, model.output_projection.weight.dtype)
-        self._layers = decoder_layers(model)
+        self._layers = _decoder_layers(model)
         self._attentions = [
             StepAttention(layer.self_attention, self.bias.window, for_cuda=for_cuda)
             for layer in self._layers
@@ -117,9 +133,8 @@ class DecoderGraph(nn.Module):
         ]
         self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
         self.relative = nn.ModuleList(each.tables for each in self._attentions if each.tables is not None)
-        self.output_projection, self.suppressed = suppress(model)
+        self.output_projection, self.suppressed = _suppress(model)
         self.logit_scale = model.config.logit_scale
-        self.placement = model.config.norm
 
     @property
     def dtype(self) -> torch.dtype:
@@ -154,28 +169,25 @@ class DecoderGraph(nn.Module):
         split = len(caches) - 2 * len(self._layers)
         present: list[Tensor] = []
         queries: list[Tensor] = []
-        sublayers: list[tuple[Residual, Sublayer]] = []
         earlier = self._earlier_tokens(positions, caches[:split], present)
-        for layer, layer_earlier, layer_cross in zip(self._layers, earlier, _pairs(caches[split:]), strict=True):
-            look = partial(self._cross_attention, layer.cross_attention, layer_cross, source_lengths, queries)
-            sublayers += [
-                layer_earlier,
-                (layer.cross_attention_residual, look),
-                (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
-            ]
-        x = run_stack(x, sublayers, self.stack.final_norm, self.placement, for_cuda=self.for_cuda)  # [B, M]
+        for layer, (residual, remember), cross in zip(self._layers, earlier, _pairs(caches[split:]), strict=True):
+            x = residual(x, remember)
+            look = partial(self._cross_attention, layer.cross_attention, cross, source_lengths, queries)
+            x = layer.cross_attention_residual(x, look)
+            x = layer.feed_forward_residual(x, layer.feed_forward)
+        x = apply_norm(self.stack.final_norm, x, None)  # [B, M]
         if self.logit_scale != 1:
             x = x * self.logit_scale
-        return DecoderRun(x, onnx_ops.project(self.output_projection, x), queries, present)
+        return DecoderRun(x, self.output_projection(x), queries, present)
 
     def _earlier_tokens(
         self, positions: Tensor, caches: Sequence[Tensor], present: list[Tensor]
-    ) -> list[tuple[Residual, Sublayer]]:
+    ) -> list[tuple[Residual, Callable[[Tensor], Tensor]]]:
         """Return each layer's self-attention, or its recurrent unit; the updated caches will join `present`."""
         if not self._attentions:
             units = [layer.ssru for layer in self._layers if layer.ssru is not None]
             places = CellPlaces.at(positions, caches[0])
-            steps = [partial(run_step, unit, past, places, present) for unit, past in zip(units, caches, strict=True)]
+            steps = [partial(run_cell, unit, past, places, present) for unit, past in zip(units, caches, strict=True)]
             return [(layer.ssru_residual, step) for layer, step in zip(self._layers, steps, strict=True)]
         keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
         bias = self.bias.between(positions.long()[:, None, None], keys)  # [B, H or 1, 1, T]
@@ -191,10 +203,12 @@ class DecoderGraph(nn.Module):
         source_lengths: Tensor,
         queries: list[Tensor],
         x: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
-        queries.append(onnx_ops.project(attention.q_proj, x))
-        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, HeadForm.of(attention))
-        return project_out(attention.out_proj, context, for_cuda=self.for_cuda)
+    ) -> Tensor:
+        queries.append(attention.q_proj(x))
+        output: Tensor = attention.out_proj(
+            onnx_ops.attend(queries[-1], keys_values, source_lengths, HeadForm.of(attention))
+        )
+        return output
 
     def _log_probs(self, x: Tensor, logits: Tensor, ids: Tensor) -> Tensor:
         """Return the log-probabilities of `ids` [B, K]; those of suppressed ids are no candidates' to share.
@@ -207,9 +221,43 @@ class DecoderGraph(nn.Module):
             return log_probs
         best = ids[:, :1]
         normaliser = logits.gather(1, best) - log_probs[:, :1]  # [B, 1], of the ids that are not suppressed
-        left_out = onnx_ops.project(self.suppressed, x).float()  # [B, N]
+        left_out = self.suppressed(x).float()  # [B, N]
         # LogSoftmax again: ONNX Runtime's Log rounds a number as its place among the others has it
         return log_probs + torch.cat((normaliser, left_out), dim=1).log_softmax(-1)[:, :1]
+
+
+def _suppress(model: Transformer) -> tuple[nn.Linear, nn.Linear | None]:
+    """Return the output projection with -inf as the bias of suppressed ids, and one to these ids' own logits.
+
+    The second one is None where suppressed ids have no share of the probability. A bias costs nothing, where adding
+    -inf to logits takes a pass over all of them.
+    """
+    projection, ids = model.output_projection, list(model.config.suppressed_ids)
+    if not ids:
+        return projection, None
+    bias = (
+        projection.bias.detach() if projection.bias is not None else projection.weight.new_zeros(len(projection.weight))
+    )
+    suppressing, suppressed = (nn.Linear(projection.in_features, 1, device="meta") for _ in range(2))
+    suppressing.weight = projection.weight
+    suppressing.bias = nn.Parameter(bias.index_fill(0, torch.tensor(ids), -torch.inf), requires_grad=False)
+    suppressing.out_features = len(projection.weight)
+    if not model.config.suppressed_share:
+        return suppressing, None
+    suppressed.weight = nn.Parameter(projection.weight.detach()[ids], requires_grad=False)
+    suppressed.bias = None if projection.bias is None else nn.Parameter(bias[ids], requires_grad=False)
+    suppressed.out_features = len(ids)
+    return suppressing, suppressed
+
+
+def _encoder_layers(model: Transformer) -> list[EncoderLayer]:
+    """Return the layers of the encoder."""
+    return [layer for layer in model.encoder.layers if isinstance(layer, EncoderLayer)]
+
+
+def _decoder_layers(model: Transformer) -> list[DecoderLayer]:
+    """Return the layers of the decoder."""
+    return [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
 
 
 def _pairs(caches: Sequence[Tensor]) -> list[KeysValues]:

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from translane_export.core.errors import ExportError
+from translane_export.graphs.cuda_fusion import join_nodes
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
+from translane_export.graphs.onnx_nodes import RuntimeOperators
 from translane_export.graphs.signatures import WITH_LOG_PROBS
 from translane_server.bundle.manifest import Graph, GraphTensor
 
@@ -43,19 +45,19 @@ def example_inputs(signature: Graph) -> tuple[Tensor, ...]:
     )
 
 
-def export_graph(graph: nn.Module, signature: Graph) -> ir.Model:
-    """Export a graph; its weights are inside the model."""
+def export_graph(graph: nn.Module, signature: Graph, *, for_cuda: bool = False) -> ir.Model:
+    """Export a graph, in the CUDA form or not; its weights are inside the model."""
     if not any(tensor.name == WITH_LOG_PROBS for tensor in signature.inputs):
-        return _export(graph, signature)
+        return _export(graph, signature, for_cuda=for_cuda)
     position = [tensor.name for tensor in signature.inputs].index(WITH_LOG_PROBS)
     captured = (*signature.inputs[:position], *signature.inputs[position + 1 :])
-    model = _export(graph, signature.model_copy(update={"inputs": captured}))
+    model = _export(graph, signature.model_copy(update={"inputs": captured}), for_cuda=for_cuda)
     compute_on_request(model, "candidate_log_probs", WITH_LOG_PROBS, position)
     return model
 
 
-def _export(graph: nn.Module, signature: Graph) -> ir.Model:
-    with torch.no_grad(), _quiet(), exporter_shortcuts():
+def _export(graph: nn.Module, signature: Graph, *, for_cuda: bool) -> ir.Model:
+    with torch.no_grad(), _quiet(), exporter_shortcuts(), RuntimeOperators(for_cuda=for_cuda):
         try:
             program = torch.onnx.export(
                 graph.eval(),
@@ -72,6 +74,8 @@ def _export(graph: nn.Module, signature: Graph) -> ir.Model:
             raise ExportError(f"PyTorch cannot capture {signature.file}: {reason}") from error
     assert program is not None
     model: ir.Model = program.model
+    if for_cuda:
+        join_nodes(model.graph)
     _strip(model)
     for values, tensors in ((model.graph.inputs, signature.inputs), (model.graph.outputs, signature.outputs)):
         for value, tensor in zip(values, tensors, strict=True):

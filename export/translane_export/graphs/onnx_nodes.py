@@ -6,10 +6,13 @@ A node here computes nothing: only its outputs' types and shapes are known, as f
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.positions import Rotary
@@ -87,9 +90,9 @@ def emit(
     return output
 
 
-def multiply(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Apply a projection to ``x`` [B, M] and leave its bias out: a Gemm on the weight as PyTorch stores it."""
-    return emit("Gemm", (x, layer.weight), x.dtype, (x.shape[0], layer.out_features), {"transB": 1})
+def multiply(x: Tensor, weight: Tensor) -> Tensor:
+    """Write the product of ``x`` [B, M] with a projection's weight as PyTorch stores it [N, M]: -> [B, N]."""
+    return emit("Gemm", (x, weight), x.dtype, (x.shape[0], weight.shape[0]), {"transB": 1})
 
 
 def group_query_attention(
@@ -133,7 +136,48 @@ def scalar(size: int | torch.SymInt) -> Tensor:
     return torch.scalar_tensor(size, dtype=torch.int32)  # type: ignore[arg-type]  # SymInt is meant
 
 
-def epsilon(norm: nn.LayerNorm | nn.RMSNorm) -> float:
-    """Return what a norm adds to the variance."""
-    assert norm.eps is not None  # RMSNorm's own default depends on the type of its input
-    return norm.eps
+class RuntimeOperators(TorchFunctionMode):
+    """Has the model's own layers write operators that ONNX Runtime has, where PyTorch's exporter would choose others.
+
+    A projection is a Gemm without a bias, too. RMSNorm is an operator of ONNX Runtime in its own right, outside the
+    standard's versions up to 22:
+    https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/graph/contrib_ops/contrib_defs.cc
+    For CUDA, an activation is one kernel.
+    """
+
+    def __init__(self, *, for_cuda: bool) -> None:
+        super().__init__()
+        self._written: dict[Any, Callable[..., Tensor]] = {functional.linear: _linear, functional.rms_norm: _rms_norm}
+        self._written[functional.batch_norm] = _batch_norm
+        if for_cuda:
+            self._written |= {functional.gelu: _gelu, functional.silu: _silu}
+
+    def __torch_function__(
+        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Write the operator of a function that has one here."""
+        return self._written.get(function, function)(*arguments, **(keywords or {}))
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return multiply(x, weight) if bias is None else functional.linear(x, weight, bias)
+
+
+def _rms_norm(x: Tensor, _shape: Any, weight: Tensor, eps: float) -> Tensor:
+    attributes = {"axis": -1, "epsilon": eps, "stash_type": 1}
+    return emit("SimplifiedLayerNormalization", (x, weight), x.dtype, x.shape, attributes)
+
+
+def _batch_norm(
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor, *, training: bool, eps: float
+) -> Tensor:
+    assert not training
+    return emit("BatchNormalization", (x, weight, bias, mean, variance), x.dtype, x.shape, {"epsilon": eps})
+
+
+def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    return emit(f"com.microsoft::{'FastGelu' if approximate == 'tanh' else 'Gelu'}", (x,), x.dtype, x.shape)
+
+
+def _silu(x: Tensor) -> Tensor:
+    return emit("com.microsoft::QuickGelu", (x,), x.dtype, x.shape, {"alpha": 1.0})

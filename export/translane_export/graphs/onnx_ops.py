@@ -13,18 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from translane_export.graphs.onnx_nodes import HeadForm, emit, epsilon, group_query_attention, multiply, scalar
+from translane_export.graphs.onnx_nodes import HeadForm, emit, group_query_attention, scalar
 from translane_export.model.attention import KeysValues, normalize_scores
 from translane_export.model.fast_attention import for_each_head
-from translane_export.model.norms import BatchNorm, Norm
-
-
-def project(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Apply a projection to ``x`` [B, M]. Without a bias too, it becomes a Gemm on the weight as PyTorch stores it."""
-    if torch.onnx.is_in_onnx_export() and getattr(layer, "bias", None) is None:  # annotated as if it were always there
-        return multiply(layer, x)
-    output: Tensor = layer(x)
-    return output
 
 
 def ordinals(x: Tensor) -> Tensor:
@@ -138,33 +129,6 @@ def score_keys(query: Tensor, keys: Tensor, lengths: Tensor, sharing: int = 1) -
     products = (visible.float() * query).sum(-1)  # [B, H, longest]
     pads = torch.cat((torch.zeros(5, dtype=torch.int64), (capacity - longest).view(1)))
     return emit("Pad", (products, pads), torch.float32, keys.shape[:3])
-
-
-def normalize(x: Tensor, norm: Norm) -> Tensor:
-    """Return norm(x), [..., M].
-
-    RMSNorm is an operator that ONNX Runtime has in its own right, outside the standard's versions up to 22:
-    https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/graph/contrib_ops/contrib_defs.cc
-    """
-    if isinstance(norm, nn.RMSNorm) and torch.onnx.is_in_onnx_export():
-        attributes = {"axis": -1, "epsilon": epsilon(norm), "stash_type": 1}
-        return emit("SimplifiedLayerNormalization", (x, norm.weight), x.dtype, x.shape, attributes)
-    if isinstance(norm, BatchNorm) and torch.onnx.is_in_onnx_export():
-        flat = x.reshape(-1, x.shape[-1])  # the operator's features are the second dimension
-        inputs = (flat, norm.weight, norm.bias, norm.running_mean, norm.running_var)
-        return emit("BatchNormalization", inputs, x.dtype, flat.shape, {"epsilon": norm.eps}).view(x.shape)
-    output: Tensor = norm(x)
-    return output
-
-
-def add_and_norm(x: Tensor, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
-    """Return norm(x + residual) and x + residual, all [B, M].
-
-    On a CPU two operators are faster than the one that joins them: a whole decoder step takes 5 to 10% less at 32 rows
-    and more, and the same at one row.
-    """
-    total = x + residual
-    return normalize(total, norm), total
 
 
 def _attend(

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import cuda_ops, onnx_ops
 from translane_export.graphs.onnx_nodes import HeadForm
-from translane_export.graphs.onnx_ops import ordinals, project
-from translane_export.graphs.parts import pack, project_out
+from translane_export.graphs.onnx_ops import ordinals
 from translane_export.model.attention import KeysValues, MultiHeadAttention
 from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, MaskRule, WindowRule
 from translane_export.model.positions import RelativeVectors
+from translane_export.model.ssru import SSRU
 from translane_export.model.transformer import Stack
 
 
@@ -47,13 +48,14 @@ class RelativeTables(nn.Module):
     def score(self, queries: Tensor, form: HeadForm) -> Tensor:
         """Return scale · q · r_k of each place, [N, H · D] -> [N, H, P]; one more that is 0 if not clipped."""
         rows = queries.reshape(-1, form.size) if self.shared else queries
-        products = (project(self.keys, rows) * form.scale).view(-1, form.heads, self.count)
+        products = (self.keys(rows) * form.scale).view(-1, form.heads, self.count)
         return products if self.clipped else _with_zeros(products, 1)
 
     def mix(self, shares: Tensor, form: HeadForm) -> Tensor:
         """Return what the values' vectors add to the context: weights by place [N, H, P] -> [N, H · D]."""
         rows = shares.reshape(-1, self.count) if self.shared else shares.flatten(1)
-        return project(self.values, rows).view(-1, form.width)
+        mixed: Tensor = self.values(rows)
+        return mixed.view(-1, form.width)
 
 
 def read_tables(keys: Tensor, values: Tensor, heads: int) -> tuple[Tensor, Tensor]:
@@ -131,21 +133,34 @@ def _projection(weight: Tensor) -> nn.Linear:
     return layer
 
 
+def _pack(attention: MultiHeadAttention) -> nn.Linear:
+    """Return Q, K and V as one projection to (H + 2·G)·D, whose memory they share from now on."""
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    biases = [part.bias.detach() for part in parts if part.bias is not None]
+    sizes = [part.out_features for part in parts]
+    packed = nn.Linear(parts[0].in_features, sum(sizes), bias=bool(biases), device="meta")
+    packed.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
+    if biases:
+        packed.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
+    for part, weight in zip(parts, torch.split(packed.weight.detach(), sizes), strict=True):
+        part.weight.data = weight
+    return packed
+
+
 class SentenceAttention:
     """All positions of sentences see one another: `translane_export.graphs.encoder_decoder.EncoderGraph`."""
 
     def __init__(self, attention: MultiHeadAttention, *, for_cuda: bool) -> None:
         self.out_proj = attention.out_proj
         self.form = HeadForm.of(attention)
-        self.packed = pack(attention)
+        self.packed = _pack(attention)
         self.tables = None if attention.relative is None else RelativeTables(attention.relative)
         self.for_cuda = for_cuda
 
-    def run(
-        self, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend: lengths [B], keys 0 … S-1, bias [1, H or 1, S, S], x [B * S, M] -> as a `Sublayer`, [B * S, M]."""
-        return project_out(self.out_proj, self._context(rows, lengths, keys, bias, x), for_cuda=self.for_cuda)
+    def run(self, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+        """Attend: lengths [B], keys 0 … S-1, bias [1, H or 1, S, S], x [B * S, M] -> [B * S, M]."""
+        output: Tensor = self.out_proj(self._context(rows, lengths, keys, bias, x))
+        return output
 
     def _context(self, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
         """Return the context of all heads, [B * S, H * D]."""
@@ -153,7 +168,7 @@ class SentenceAttention:
         if tables is None and self.for_cuda:
             split = x.view(rows, -1, x.shape[1])
             return cuda_ops.self_attention(self.packed, split, lengths, form, bias).flatten(0, 1)
-        qkv = onnx_ops.project(self.packed, x).view(rows, -1, self.packed.out_features)  # [B, S, (H + 2 * G) * D]
+        qkv = self.packed(x).view(rows, -1, self.packed.out_features)  # [B, S, (H + 2 * G) * D]
         if tables is None:
             return onnx_ops.packed_self_attention(qkv, lengths, form, bias).context.flatten(0, 1)
         size = keys.shape[0]
@@ -179,7 +194,7 @@ class StepAttention:
     def __init__(self, attention: MultiHeadAttention, window: int | None, *, for_cuda: bool) -> None:
         self.out_proj = attention.out_proj
         self.form = HeadForm.of(attention)
-        self.packed = pack(attention)
+        self.packed = _pack(attention)
         self.tables = None if attention.relative is None else RelativeTables(attention.relative)
         self.window = window
         self.for_cuda = for_cuda
@@ -192,21 +207,22 @@ class StepAttention:
         bias: Tensor | None,
         present: list[Tensor],
         x: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend: past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C], x [B, M].
+    ) -> Tensor:
+        """Attend: past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C], x [B, M] -> [B, M].
 
-        -> as a `Sublayer`, [B, M]. The updated caches join `present`.
+        The updated caches join `present`.
         """
         context, updated = self._context(past, positions, keys, bias, x)
         present.extend(updated)
-        return project_out(self.out_proj, context, for_cuda=self.for_cuda)
+        output: Tensor = self.out_proj(context)
+        return output
 
     def _context(
         self, past: KeysValues, positions: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor
     ) -> tuple[Tensor, KeysValues]:
         """Return the context of all heads, [B, H * D], and the updated caches."""
         form, tables = self.form, self.tables
-        qkv = onnx_ops.project(self.packed, x)  # [B, (H + 2 * G) * D]
+        qkv = self.packed(x)  # [B, (H + 2 * G) * D]
         if tables is None:
             attended, present = onnx_ops.append_and_attend(qkv, past, positions, form, bias, window=self.window)
             return attended.context, present
@@ -259,6 +275,35 @@ class StackBias(nn.Module):
             seen = rule.sees(queries, keys).unsqueeze(-3)
             bias = torch.where(seen, torch.zeros((), dtype=self._dtype) if bias is None else bias, self._unseen)
         return bias
+
+
+class CellPlaces(NamedTuple):
+    """Which places of the cache a step reads and writes; the layers share it.
+
+    ``earlier`` [B] says where it reads in a cache of [2·B, M], and ``begun`` [B, 1] whether there is anything to read.
+    ``own`` [B, 1, 2, 1] is True where it writes.
+    """
+
+    earlier: Tensor
+    begun: Tensor
+    own: Tensor
+
+    @classmethod
+    def at(cls, positions: Tensor, past: Tensor) -> CellPlaces:
+        """Return the places of a step at positions [B] in a cache [B, 1, 2, M]."""
+        places = positions.long() % 2
+        own = places[:, None] == ordinals(past[0, 0, :, 0])  # [B, 2]
+        return cls(2 * ordinals(positions) + 1 - places, positions[:, None] > 0, own[:, None, :, None])
+
+
+def run_cell(ssru: SSRU, past: Tensor, places: CellPlaces, present: list[Tensor], x: Tensor) -> Tensor:
+    """Run a step of a recurrent unit: past [B, 1, 2, M], x [B, M] -> [B, M]. The updated cache joins `present`."""
+    earlier = nn.functional.embedding(places.earlier, past.view(-1, past.shape[3]))  # [B, M]
+    earlier = torch.where(places.begun, earlier, torch.zeros((), dtype=past.dtype))
+    added: Tensor = ssru.cell_proj(x)
+    cell = added + torch.sigmoid(ssru.forget_proj(x)) * (earlier - added)
+    present.append(torch.where(places.own, cell[:, None, None], past))
+    return cell.relu()
 
 
 def _window(rules: Sequence[MaskRule]) -> int | None:

@@ -71,12 +71,12 @@ def write_graphs(
     for what, graph, signature in captured:
         if signature:
             log(f"capturing {what}")
-            models[signature.file] = export_graph(graph, signature)
+            models[signature.file] = export_graph(graph, signature, for_cuda=for_cuda)
     log("storing the weights")
     share_weights(models.values(), folder / WEIGHTS, numerics.storage)
     if alignment and graphs.alignment:
         aligning = AlignmentGraph(config, alignment.heads, for_cuda=for_cuda)
-        models[graphs.alignment.file] = export_graph(aligning, graphs.alignment)
+        models[graphs.alignment.file] = export_graph(aligning, graphs.alignment, for_cuda=for_cuda)
     for name, model_of_graph in models.items():
         ir.save(model_of_graph, folder / name)
     return graphs
