@@ -10,7 +10,7 @@ from helpers.sessions import open_session
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.onnx_export import export_graph
-from translane_export.graphs.signatures import alignment_signature
+from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import TransformerConfig
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.backend import StepNeeds
@@ -23,7 +23,7 @@ CONFIG = {"max_positions": 32, "decoder_layers": 3, "norm": "pre", "heads": 2, "
 
 
 def alignment_session(config, heads, threads):
-    signature = alignment_signature(config, torch.float32, "alignment.onnx")
+    signature = bundle_signatures(config, torch.float32, alignment=True).alignment
     return open_session(export_graph(AlignmentGraph(config, heads), signature), threads=threads)
 
 

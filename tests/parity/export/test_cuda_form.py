@@ -14,7 +14,7 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.graphs.onnx_export import export_graph
-from translane_export.graphs.signatures import alignment_signature
+from translane_export.graphs.signatures import bundle_signatures
 from translane_export.graphs.writer import write_graphs
 from translane_export.model import TransformerConfig
 
@@ -71,7 +71,7 @@ def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dty
     config = TransformerConfig(
         source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8, d_model=32, attention_scale=scaled
     )
-    signature = alignment_signature(config, dtype, "alignment.onnx")
+    signature = bundle_signatures(config, dtype, alignment=True).alignment
     session = open_session(export_graph(AlignmentGraph(config, heads, for_cuda=for_cuda), signature))
     draw = torch.Generator().manual_seed(0)
     lengths = torch.tensor([6, 1, 4], dtype=torch.int32)

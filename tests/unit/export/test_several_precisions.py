@@ -21,7 +21,7 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.numerics import choose_numerics, verified_as
 from translane_export.graphs.onnx_export import export_graph
-from translane_export.graphs.signatures import alignment_signature, decoder_signature, encoder_signature
+from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import TransformerConfig
 from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import load_bundle
@@ -142,20 +142,20 @@ def test_a_test_set_needs_int8_among_several(checkpoint, tmp_path, capsys):
 # Graphs that are exported without a decomposition are the same as with one, and others are decomposed.
 
 
-FLOAT = torch.float32
 CONFIG = TransformerConfig(**{**SMALL_SIZES, "decoder_layers": 1, **ARCHITECTURES["T5 v1.1"]})
+SIGNATURES = bundle_signatures(CONFIG, torch.float32, alignment=True)
 
 
 def encoder():
-    return export_graph(EncoderGraph(random_model(CONFIG)), encoder_signature(CONFIG, FLOAT, "graph"))
+    return export_graph(EncoderGraph(random_model(CONFIG)), SIGNATURES.encoder)
 
 
 def decoder():
-    return export_graph(DecoderGraph(random_model(CONFIG)), decoder_signature(CONFIG, FLOAT, "graph"))
+    return export_graph(DecoderGraph(random_model(CONFIG)), SIGNATURES.decoder)
 
 
 def alignment():
-    return export_graph(AlignmentGraph(CONFIG, (1,)), alignment_signature(CONFIG, FLOAT, "graph"))
+    return export_graph(AlignmentGraph(CONFIG, (1,)), SIGNATURES.alignment)
 
 
 @pytest.fixture
