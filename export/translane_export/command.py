@@ -17,12 +17,15 @@ from types import FrameType
 
 from translane.command_error import CommandError, packages_load
 from translane_export.core.errors import ExportError
-from translane_export.core.settings import ENV_PREFIX, ExportSettings
-from translane_export.explain.settings import ENV_PREFIX as EXPLAIN_PREFIX
-from translane_export.explain.settings import ExplainSettings
+from translane_export.core.settings import (
+    ENV_PREFIX,
+    EXPLAIN_PREFIX,
+    SHORTLIST_PREFIX,
+    ExplainSettings,
+    ExportSettings,
+    ShortlistSettings,
+)
 from translane_export.model_card import VERIFIED_AS
-from translane_export.shortlists.settings import ENV_PREFIX as SHORTLIST_PREFIX
-from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.supervision import supervise
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import BundleError, first_line, is_about_memory

@@ -1,4 +1,4 @@
-"""The exporter's settings."""
+"""The settings of `translane export`, `translane explain` and `translane shortlist`."""
 
 from __future__ import annotations
 
@@ -202,3 +202,72 @@ class ExportSettings(Settings):
         if not all(0 < len(tag) <= LONGEST_TAG for tag in value):
             raise ValueError("it should be tags of languages, such as de,en")
         return value
+
+
+EXPLAIN_PREFIX = "TRANSLANE_EXPLAIN_"
+
+
+class ExplainSettings(Settings):
+    """Shows what a bundle's model does with one sentence: attention, positions, operators and shapes."""
+
+    bundle: Annotated[Path, Flag(positional=True)] = Field(description="Folder of a model bundle with ONNX graphs.")
+    text: Annotated[str, Flag(positional=True)] = Field(min_length=1, description="The sentence to translate.")
+    output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
+        description="Folder to write the page to; it appears once it is complete."
+    )
+    force: bool = Field(default=False, description="Replace an earlier output of this command.")
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads to compute with; by default the CPUs granted."
+    )
+    beam_size: Annotated[int, Flag(heading="translation")] = Field(
+        default=1, ge=1, le=64, description="Number of beams; 1 is greedy search."
+    )
+    max_length: int | None = Field(
+        default=None, ge=1, description="Longest translation [tokens]; by default the bundle's default."
+    )
+    source_language: Annotated[str, Flag("TAG")] = Field(
+        default="", description="Language of the text, for a model of several."
+    )
+    target_language: Annotated[str, Flag("TAG")] = Field(
+        default="", description="Language to translate to, for a model of several."
+    )
+
+    @property
+    def computing_threads(self) -> int:
+        """Threads of PyTorch and of ONNX Runtime."""
+        return self.threads or available_cpus()
+
+
+SHORTLIST_PREFIX = "TRANSLANE_SHORTLIST_"
+
+
+class ShortlistSettings(Settings):
+    """Finds which target pieces translate each source piece, from parallel text, for `translane export --shortlist`."""
+
+    checkpoint: Annotated[Path, Flag(positional=True)] = Field(
+        description="Folder of the checkpoint or bundle whose pieces are meant."
+    )
+    text: Annotated[Path, Flag("FILE")] = Field(description="Parallel text (TSV of source and target, gzipped or not).")
+    output: Annotated[Path, Flag("FILE", short="-o")] = Field(
+        description="File to write the rules to, in the format of CTranslate2's vmap."
+    )
+    force: bool = Field(default=False, description="Replace the file that is there.")
+    always: int = Field(
+        default=500, ge=1, le=1_000_000, description="Most frequent target pieces, which every translation may use."
+    )
+    max_per_piece: int = Field(
+        default=50, ge=1, le=10_000, description="Largest number of target pieces of a source piece."
+    )
+    min_probability: float = Field(
+        default=0.001, ge=0, le=1, description="Least probability of a target piece, given the source piece."
+    )
+    iterations: int = Field(default=5, ge=1, le=100, description="Iterations of expectation maximization.")
+    max_pairs: int = Field(
+        default=1_000_000, ge=1, le=100_000_000, description="Sentence pairs to read, the first ones of the file."
+    )
+    source_language: Annotated[str, Flag("TAG")] = Field(
+        default="", description="Language of the source texts, for a model of several."
+    )
+    target_language: Annotated[str, Flag("TAG")] = Field(
+        default="", description="Language of the target texts, for a model of several."
+    )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
-from translane_export.shortlists.settings import ShortlistSettings
+from translane_export.core.settings import ShortlistSettings
 from translane_export.shortlists.vmap import vmap_lines
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import Columns, SentencePair, read_parallel_text

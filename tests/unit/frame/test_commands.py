@@ -154,10 +154,8 @@ def test_a_mistyped_flag_cannot_write_to_the_terminal():
 
 SETTINGS: dict[str, type[Settings]] = {"serve": ServerSettings, "ray": RaySettings, "batch": BatchSettings}
 try:
-    from translane_export.core.settings import ExportSettings
+    from translane_export.core.settings import ExplainSettings, ExportSettings, ShortlistSettings
     from translane_export.distill.settings import DistillSettings
-    from translane_export.explain.settings import ExplainSettings
-    from translane_export.shortlists.settings import ShortlistSettings
     from translane_export.train.settings import TrainSettings
 except ModuleNotFoundError:  # the extra `export` is not installed
     pass

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from helpers.bundles import random_bundle
+from translane_export.core.settings import ExplainSettings
 from translane_export.explain.explain import look
-from translane_export.explain.settings import ExplainSettings
 from translane_export.explain.translation import read_source
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer

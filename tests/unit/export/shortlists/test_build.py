@@ -8,9 +8,8 @@ from translane_export.combinations import check_checkpoint, check_settings
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import load_sentencepiece
-from translane_export.core.settings import ExportSettings
+from translane_export.core.settings import SHORTLIST_PREFIX, ExportSettings, ShortlistSettings
 from translane_export.shortlists.build import TokenPair, coverage
-from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
 from translane_export.shortlists.vmap import read_vmap, vmap_lines
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import Shortlist
@@ -123,7 +122,7 @@ def test_a_missing_file(tmp_path):
 def test_the_environment_sets_what_flags_do():
     argv = ["model", "--text", "text.tsv", "-o", "rules.vmap"]
     settings = load_settings(
-        ShortlistSettings, argv, {"TRANSLANE_SHORTLIST_ALWAYS": "7"}, prog="shortlist", env_prefix=ENV_PREFIX
+        ShortlistSettings, argv, {"TRANSLANE_SHORTLIST_ALWAYS": "7"}, prog="shortlist", env_prefix=SHORTLIST_PREFIX
     )
     assert settings.always == 7
 
