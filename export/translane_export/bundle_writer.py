@@ -10,9 +10,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from translane_export.checks.alignment_layer import choose_alignment
-from translane_export.checks.float32_twin import float32_twin
 from translane_export.checks.recording import Decode
-from translane_export.checks.running import Log, decode_sources, every_tenth, try_out
+from translane_export.checks.running import Log, decode_sources, every_tenth, float32_twin, try_out
 from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.combinations import check_checkpoint, check_settings, complete, own_shortlist
 from translane_export.core.checkpoint import Checkpoint, sample_sources

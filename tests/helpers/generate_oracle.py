@@ -20,8 +20,7 @@ from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList,
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from helpers.hugging_face import generated_with_gaps, least
-from translane_export.graphs.numerics import as_stored, choose_numerics
-from translane_export.graphs.shared_weights import WeightStorage
+from translane_export.graphs.numerics import WeightStorage, as_stored, choose_numerics
 from translane_export.model import Transformer
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle.bundle import load_bundle

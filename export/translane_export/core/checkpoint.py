@@ -21,10 +21,9 @@ import torch
 from safetensors.torch import save
 
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import read_json, read_safetensors, read_text
+from translane_export.core.file_readers import check_weight, read_json, read_safetensors, read_text
 from translane_export.core.ranges import Ranges
 from translane_export.core.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
-from translane_export.core.weights import check_weight
 from translane_export.model import TransformerConfig
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.bundle.shortlist import Shortlist

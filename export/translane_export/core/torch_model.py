@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
-from translane_export.core.weights import as_linear
+from translane_export.core.file_readers import as_linear
 from translane_export.model import Transformer
 from translane_server.core.errors import is_about_memory
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import nn
 
 from translane_export.core.errors import ExportError
-from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
 from translane_export.model.transformer import Embedding
 from translane_server.bundle.manifest import Precision
+
+WeightStorage = Literal["float32", "float16", "bfloat16"]
 
 _STORED: dict[WeightStorage, torch.dtype] = {
     "float32": torch.float32,

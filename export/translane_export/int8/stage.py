@@ -19,8 +19,8 @@ from translane_export.core.torch_model import release_memory
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import STEP
 from translane_export.graphs.onnx_export import export_graph
-from translane_export.graphs.shared_weights import share_weights
 from translane_export.graphs.signatures import bundle_signatures
+from translane_export.graphs.writer import share_weights
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
 from translane_export.int8.quantize import quantize_graph

@@ -16,9 +16,15 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from translane_export.core.broken_files import broken_file
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import ids_of_pieces, is_there, load_sentencepiece, read_json, read_json_if_any
+from translane_export.core.file_readers import (
+    broken_file,
+    ids_of_pieces,
+    is_there,
+    load_sentencepiece,
+    read_json,
+    read_json_if_any,
+)
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.sources import language_codes
 from translane_server.bundle.manifest import (

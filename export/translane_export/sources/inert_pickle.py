@@ -30,8 +30,8 @@ from typing import Any, BinaryIO
 
 import torch
 
-from translane_export.core.broken_files import PYTORCH, UNREADABLE, broken_file, unreadable_file
 from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import PYTORCH, UNREADABLE, broken_file, unreadable_file
 from translane_server.core.files import check_regular, open_regular
 from translane_server.core.terminal import printable
 

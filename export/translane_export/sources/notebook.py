@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from translane_export.core.checkpoint import save_checkpoint
 from translane_export.core.errors import ExportError
-from translane_export.core.weights import check_weight
+from translane_export.core.file_readers import check_weight
 from translane_export.model.config import Activation
 from translane_export.model.layers import ACTIVATIONS
 from translane_export.sources.placed_tensors import POSITIONS, SOURCE, TARGET, named, place_tensors, split_packed

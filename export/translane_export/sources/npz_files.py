@@ -17,8 +17,8 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
-from translane_export.core.broken_files import UNREADABLE, broken_file
 from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import UNREADABLE, broken_file
 from translane_server.core.files import open_regular
 from translane_server.core.terminal import shown
 

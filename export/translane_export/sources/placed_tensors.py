@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from translane_export.core.errors import ExportError
-from translane_export.core.weights import as_linear
+from translane_export.core.file_readers import as_linear
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Tying
 from translane_export.sources.weight_files import StoredTensor

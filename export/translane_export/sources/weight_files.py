@@ -13,10 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
-from translane_export.core.broken_files import broken_file
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import is_there, read_safetensors
-from translane_export.core.weights import check_weight
+from translane_export.core.file_readers import broken_file, check_weight, is_there, read_safetensors
 from translane_export.sources.inert_pickle import read_plain
 from translane_server.core.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
 from translane_server.core.terminal import shown

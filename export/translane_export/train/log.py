@@ -20,8 +20,7 @@ from translane.progress import Progress
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation
 from translane_export.train.settings import TrainSettings
-from translane_export.train.state import RunState
-from translane_export.train.time_limit import TimeLimit
+from translane_export.train.state import RunState, TimeLimit
 from translane_export.train.update import Update
 from translane_server.core.files import parse_json, read_regular, replaced_whole
 

@@ -15,7 +15,7 @@ from translane_export.train.evaluate import evaluate_checkpoint, write_translati
 from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
 from translane_export.train.settings import TrainSettings
-from translane_export.train.time_limit import TimeLimit
+from translane_export.train.state import TimeLimit
 from translane_export.train.trainer import LATEST, STATE_FILE, Trainer
 from translane_server.core.errors import SettingsError
 

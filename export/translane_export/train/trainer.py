@@ -17,8 +17,7 @@ from translane_export.train.fine_tuning import Start
 from translane_export.train.log import Log
 from translane_export.train.parallel import Parallel, seed_others
 from translane_export.train.settings import TrainSettings
-from translane_export.train.state import KeptWeights, RunDescription, RunState, load_state, save_state
-from translane_export.train.time_limit import TimeLimit
+from translane_export.train.state import KeptWeights, RunDescription, RunState, TimeLimit, load_state, save_state
 from translane_export.train.update import Updater, choose_device
 
 STATE_FILE = "resume.safetensors"

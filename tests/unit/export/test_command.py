@@ -17,7 +17,7 @@ from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.core.settings import ENV_PREFIX, ExportSettings, read_defaults
 from translane_export.graphs import writer
-from translane_export.graphs.shared_weights import share_weights
+from translane_export.graphs.writer import share_weights
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import DecodingDefaults, SearchDefaults
 from translane_server.core.errors import SettingsError

@@ -13,10 +13,10 @@ from helpers import foreign_folders
 from helpers.commands import export as main
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import as_linear, check_weight
 from translane_export.core.languages import choose_languages, is_tag
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.core.torch_model import build_model
-from translane_export.core.weights import as_linear, check_weight
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.sources import foreign_tokenizers
 from translane_server.bundle.bundle import load_bundle

@@ -212,7 +212,7 @@ def test_an_output_of_parts_is_replaced_where_nothing_else_is_in_it(tmp_path):
 
 SCRIPT = """
 import os, signal, sys, time
-from translane_export.supervision import supervise
+from translane_export.command import supervise
 code = supervise("translane export")
 if code is not None:
     sys.exit(code)

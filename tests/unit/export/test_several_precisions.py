@@ -14,7 +14,7 @@ from helpers.architectures import ARCHITECTURES
 from helpers.bundles import SMALL_SIZES, random_model
 from helpers.commands import export as main
 from helpers.recorded_exports import read_graph
-from translane_export.checks.float32_twin import float32_twin
+from translane_export.checks.running import float32_twin
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.graphs import exporter_shortcuts
 from translane_export.graphs.alignment_graph import AlignmentGraph

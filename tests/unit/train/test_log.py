@@ -19,8 +19,7 @@ from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation
 from translane_export.train.log import Log, StepRecord, ValidationRecord, read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
-from translane_export.train.state import RunState
-from translane_export.train.time_limit import TimeLimit
+from translane_export.train.state import RunState, TimeLimit
 from translane_export.train.update import Update
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import load_settings

@@ -14,8 +14,7 @@ from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import evaluate_model
 from translane_export.train.log import ValidationRecord, read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
-from translane_export.train.state import save_state
-from translane_export.train.time_limit import TimeLimit
+from translane_export.train.state import TimeLimit, save_state
 from translane_export.train.trainer import Outcome, Trainer
 from translane_export.train.update import Updater
 from translane_server.settings.loader import load_settings

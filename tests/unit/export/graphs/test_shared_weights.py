@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from helpers.sessions import open_session
-from translane_export.graphs.shared_weights import share_weights
+from translane_export.graphs.writer import share_weights
 
 DRAW = np.random.default_rng(0)
 BIG = DRAW.standard_normal((32, 16), dtype=np.float32)
