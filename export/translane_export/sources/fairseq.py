@@ -22,7 +22,7 @@ from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import read_text
 from translane_export.model.config import Activation
-from translane_export.sources.bart import LAYER_NAMES
+from translane_export.sources.architectures import LAYER_NAMES
 from translane_export.sources.inert_pickle import plain, read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces

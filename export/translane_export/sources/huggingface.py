@@ -2,7 +2,7 @@
 
 What all architectures have in common: config.json and generation_config.json, the files weights are in, and how
 tensors find their place. What an architecture differs in is an `Architecture`: which keys of config.json mean what,
-and what its tensors are called. One module of this package per architecture holds it.
+and what its tensors are called.
 """
 
 from __future__ import annotations

@@ -26,12 +26,11 @@ from translane_export.core.file_readers import ids_of_pieces, is_there, load_sen
 from translane_export.core.ranges import Ranges
 from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model.config import Activation, TransformerConfig
-from translane_export.sources.flat_yaml import read_ids, read_settings
 from translane_export.sources.foreign_tokenizers import MARIAN_CODE, languages_of_pieces
 from translane_export.sources.generation_config import read_search
 from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
+from translane_export.sources.marian_files import read_ids, read_npz, read_settings
 from translane_export.sources.model_settings import ModelSettings
-from translane_export.sources.npz_files import read_npz
 from translane_export.sources.numbered_pieces import find_sentencepiece, find_sides, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors, sinusoids
 from translane_export.sources.weight_files import stored_tensors

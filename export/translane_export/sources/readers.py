@@ -1,8 +1,8 @@
 """Readers of checkpoints, one module per format; each recognises its own folders.
 
 Reading a format means two things: its configuration as a `TransformerConfig`, and its weights under the names
-`Transformer` gives them. A further architecture of Hugging Face's is one more module here with an `Architecture`, and
-one more name in `ARCHITECTURES`; a further format is one more reader.
+`Transformer` gives them. A further architecture of Hugging Face's is one more `Architecture`, and one more name in
+`ARCHITECTURES`; a further format is one more reader.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Protocol
 from translane_export.core.checkpoint import FORMAT, Checkpoint, load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import read_json
-from translane_export.sources.bart import BART, M2M100, MARIAN, MBART
+from translane_export.sources.architectures import BART, M2M100, MARIAN, MBART, MT5, T5
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.fairseq import FairseqReader
 from translane_export.sources.huggingface import CONFIG, HuggingFaceReader, model_type
 from translane_export.sources.marian import MarianReader
 from translane_export.sources.opennmt import OpenNmtReader
-from translane_export.sources.t5 import MT5, T5
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import is_about_memory
 from translane_server.core.terminal import printable

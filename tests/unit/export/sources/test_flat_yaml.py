@@ -13,7 +13,7 @@ import yaml
 
 from helpers.marian_files import MarianModel, settings_of
 from translane_export.core.errors import ExportError
-from translane_export.sources.flat_yaml import read_ids, read_settings
+from translane_export.sources.marian_files import read_ids, read_settings
 from translane_export.sources.notebook import END, PAD, START, UNK, SpecialWords, number_words, word_tokenizer
 from translane_server.bundle.manifest import JsonTokenizerEntry, SpecialIds
 from translane_server.text.tokenizer import ModelIds, make_tokenizer

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from helpers import hugging_face
 from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.sources.bart import MARIAN
+from translane_export.sources.architectures import MARIAN, T5
 from translane_export.sources.huggingface import (
     HuggingFaceReader,
     generation_defaults,
@@ -23,7 +23,6 @@ from translane_export.sources.huggingface import (
     suppressed_ids,
 )
 from translane_export.sources.readers import ARCHITECTURES, find_reader
-from translane_export.sources.t5 import T5
 
 WEIGHTS, BIN, INDEX = "model.safetensors", "pytorch_model.bin", "model.safetensors.index.json"
 QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"

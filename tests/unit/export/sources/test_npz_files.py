@@ -12,7 +12,7 @@ import torch
 
 from helpers.hostile_files import bytes_mutant
 from translane_export.core.errors import ExportError
-from translane_export.sources.npz_files import read_npz
+from translane_export.sources.marian_files import read_npz
 
 
 def test_numbers_are_numpys(tmp_path):
