@@ -24,6 +24,7 @@ CONFIG = {"max_positions": 32, "decoder_layers": 3, "norm": "pre", "heads": 2, "
 
 def alignment_session(config, heads, threads):
     signature = bundle_signatures(config, torch.float32, alignment=True).alignment
+    assert signature
     return open_session(export_graph(AlignmentGraph(config, heads), signature), threads=threads)
 
 

@@ -72,6 +72,7 @@ def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dty
         source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8, d_model=32, attention_scale=scaled
     )
     signature = bundle_signatures(config, dtype, alignment=True).alignment
+    assert signature
     session = open_session(export_graph(AlignmentGraph(config, heads, for_cuda=for_cuda), signature))
     draw = torch.Generator().manual_seed(0)
     lengths = torch.tensor([6, 1, 4], dtype=torch.int32)

@@ -155,6 +155,7 @@ def decoder():
 
 
 def alignment():
+    assert SIGNATURES.alignment
     return export_graph(AlignmentGraph(CONFIG, (1,)), SIGNATURES.alignment)
 
 
