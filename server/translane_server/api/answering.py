@@ -59,7 +59,7 @@ class Answering:
             BaseException: what `transport.fail` raises; or what the handler raises, where nobody is left to be told.
         """
         method, admission = call.method, self.admission
-        method.started.inc()
+        method.metrics.started += 1
         if self._tracer and method.is_traced:
             call.trace = self._tracer.begin(method.full_name, call.metadata, call.peer)
             current_trace.set(call.trace)
@@ -123,8 +123,8 @@ class Answering:
         seconds = now - call.started
         method, code = call.method, call.code
         exemplar = dict(call.trace.ids) if call.trace and call.trace.is_recorded else None
-        method.handled(code).inc()
-        method.handling.observe(seconds, exemplar)
+        method.metrics.handled[code.name] += 1
+        method.metrics.handling.observe([seconds], exemplar)
         if method.asks_models:
             taken = now - (call.accepted or call.started)
             for model in call.counted:

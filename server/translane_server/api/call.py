@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 from urllib.parse import unquote
 
@@ -130,7 +130,7 @@ class Transport(Protocol):
 
 
 class Method:
-    """What is the same for all calls of a method. Metrics are looked up once: a look-up takes as long as counting."""
+    """What is the same for all calls of a method."""
 
     def __init__(
         self,
@@ -156,9 +156,7 @@ class Method:
         self.asks_models = self.full_name in _OF_MODELS
         self.rejected = metrics.rejected
         self.unrouted = metrics.unrouted
-        self.started = metrics.started.labels(kind, service, name)
-        self.handling = metrics.handling.labels(kind, service, name)
-        self.handled = cache(lambda code: metrics.handled.labels(kind, service, name, code.name))
+        self.metrics = metrics.of_method(kind, service, name)
 
 
 @dataclass(slots=True, eq=False)

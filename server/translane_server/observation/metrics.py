@@ -17,7 +17,6 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     Info,
     PlatformCollector,
     ProcessCollector,
@@ -84,15 +83,25 @@ _READ = {
     "translane_replica_cpu_seconds_total": "Processor time of a replica's process.",
     "translane_replica_resident_memory_bytes": "Memory of a replica's process, with memory that replicas share.",
 }
-# The labels that a family has beside `model`.
+# The families of methods, which have the labels of gRPC's metrics elsewhere.
+_METHODS = {
+    "grpc_server_started_total": "RPCs that came in.",
+    "grpc_server_handled_total": "RPCs that were answered.",
+    "grpc_server_handling_seconds": "From an RPC's arrival to its answer.",
+}
+_METHOD = ("grpc_type", "grpc_service", "grpc_method")
+# The labels of a family, where they are not the model alone.
 _LABELS = {
-    "translane_requests_total": ("code", "protocol"),
-    "translane_request_duration_seconds": ("result",),
-    "translane_rows": ("state",),
-    "translane_cache_texts_total": ("outcome",),
-    "translane_model_reloads_total": ("outcome",),
-    "translane_replica_cpu_seconds_total": ("replica",),
-    "translane_replica_resident_memory_bytes": ("replica",),
+    "grpc_server_started_total": _METHOD,
+    "grpc_server_handled_total": (*_METHOD, "grpc_code"),
+    "grpc_server_handling_seconds": _METHOD,
+    "translane_requests_total": ("model", "code", "protocol"),
+    "translane_request_duration_seconds": ("model", "result"),
+    "translane_rows": ("model", "state"),
+    "translane_cache_texts_total": ("model", "outcome"),
+    "translane_model_reloads_total": ("model", "outcome"),
+    "translane_replica_cpu_seconds_total": ("model", "replica"),
+    "translane_replica_resident_memory_bytes": ("model", "replica"),
 }
 _HISTOGRAMS = ("translane_step_rows", "translane_request_texts")
 
@@ -134,7 +143,7 @@ and rows of each decoder step; seconds and rows of each copy of rows; seconds to
 
 
 class Metrics(Collector):
-    """The metrics of one server, in a registry of their own. They collect the series of models themselves.
+    """The metrics of one server, in a registry of their own. They collect the series of methods and models themselves.
 
     A scrape comes on another thread than what is counted. It reads plain numbers, and one may be newer than another.
     """
@@ -148,19 +157,10 @@ class Metrics(Collector):
 
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
 
-        method = ("grpc_type", "grpc_service", "grpc_method")
-        self.started = counter("grpc_server_started_total", "RPCs that came in.", method)
-        self.handled = counter("grpc_server_handled_total", "RPCs that were answered.", (*method, "grpc_code"))
-        self.handling = Histogram(
-            "grpc_server_handling_seconds",
-            "From an RPC's arrival to its answer.",
-            method,
-            buckets=_REQUEST_BUCKETS,
-            registry=registry,
-        )
         self._calls = gauge("translane_open_calls", "Calls that are open.")
         self._call_limit = gauge("translane_open_calls_limit", "Most calls that may be open: the setting max_calls.")
         self._call_bytes = gauge("translane_open_call_bytes", "Bytes of the messages of open calls.")
+        self.methods: dict[tuple[str, str, str], MethodMetrics] = {}  # by the kind, the service and the name
         self.models: dict[str, ModelMetrics] = {}
         self.unrouted: Answers = Tally()  # of requests that were refused before a model was chosen
         registry.register(self)
@@ -179,6 +179,10 @@ class Metrics(Collector):
         """Make the series of the model `name`. `ModelMetrics.remove` removes them."""
         return ModelMetrics(name, self.models)
 
+    def of_method(self, kind: str, service: str, name: str) -> MethodMetrics:
+        """Return the series of a method, which all ports share."""
+        return self.methods.setdefault((kind, service, name), MethodMetrics())
+
     def watch_calls(self, calls: Callable[[], int], size: Callable[[], int], limit: int) -> None:
         """Read the gauges of open calls at each scrape. The limit of open calls stays as it is."""
         self.open_calls, self.open_calls_limit = calls, limit
@@ -187,8 +191,13 @@ class Metrics(Collector):
         self._call_limit.set(limit)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the series of all models."""
-        families = {name: _family(name, meaning) for name, meaning in (_COUNTED | _READ).items()}
+        """Return the series of all methods and models."""
+        families = {name: _family(name, meaning) for name, meaning in (_METHODS | _COUNTED | _READ).items()}
+        for method, calls in list(self.methods.items()):
+            families["grpc_server_started_total"].add_metric(method, calls.started)
+            for code, number in list(calls.handled.items()):
+                families["grpc_server_handled_total"].add_metric((*method, code), number)
+            families["grpc_server_handling_seconds"].add_metric(method, calls.handling.buckets(), calls.handling.sum)
         for model, metrics in list(self.models.items()):
             for name, value in metrics.values().items():
                 for labels, each in list(value.items()) if isinstance(value, Mapping) else [((), value)]:
@@ -274,6 +283,15 @@ _Value = _Single | Mapping[tuple[str, ...], _Single]
 
 Answers = Tally[tuple[str, ...]]
 """How many requests were answered, by code and protocol."""
+
+
+class MethodMetrics:
+    """The series of one method."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.handled: Tally[str] = Tally()  # by code
+        self.handling = Distribution(_REQUEST_BUCKETS)  # from a call's arrival to its answer [seconds]
 
 
 class Decoder(Protocol):
@@ -406,7 +424,7 @@ def _of_processes(replicas: Iterable[ProcessCollector]) -> Mapping[str, Mapping[
 
 
 def _family(name: str, meaning: str) -> Any:
-    labels = ("model", *_LABELS.get(name, ()))
+    labels = _LABELS.get(name, ("model",))
     if name == "translane_model":
         kind: type[Metric] = InfoMetricFamily
     elif name.endswith("_seconds") or name in _HISTOGRAMS:

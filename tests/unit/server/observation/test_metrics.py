@@ -114,7 +114,7 @@ def test_reasons_are_there_before_anything_is_rejected(metrics):
 
 def test_no_series_tells_when_another_one_began(metrics, model):
     watch(model)
-    metrics.started.labels("unary", "service", "method").inc()
+    metrics.of_method("unary", "service", "method").started += 1
     assert not [line for line in lines(metrics) if "_created" in line]
 
 
