@@ -40,7 +40,7 @@ _Fetch = Callable[[str, int, BinaryIO], None]
 class _Attachment(BaseModel):
     hash: str = Field(pattern="^[0-9a-f]{64}$")
     size: int = Field(ge=1, le=_MOST_BYTES)
-    filename: str = Field(pattern=r"^[A-Za-z0-9][\w.-]{0,200}$")
+    filename: str = Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,200}$")
     location: str = Field(pattern=r"^\w[\w-]*(/?\.?[\w-]+)*$", max_length=1_000)  # leads to no parent
 
 

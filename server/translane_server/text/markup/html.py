@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.markup import elements
@@ -30,53 +30,35 @@ _ATTRIBUTE = re.compile(
 )
 
 
-class PlacedToken(NamedTuple):
-    """A token of a text."""
-
-    token: turbohtml.Token  # the token; a text has its words in `text`
-    text: str  # what a token of text says
-    start: int  # where the token starts in the text that it is of [characters]
-    end: int  # where it ends
+PlacedToken = tuple["turbohtml.Token", int, int]
+"""A token of a text, where it starts in the text [characters], and where it ends."""
 
 
-def tokens(source: str) -> tuple[list[PlacedToken], int]:
-    """Return the tokens of a text, and where the tag begins that the text ends within: at its end for no such tag.
+def _without_unfinished_tag(source: str) -> str:
+    """Return a text up to a tag that the text ends within.
 
     The tokenizer says nothing of such a tag. So the text is tokenized with signs behind it that would finish the tag.
-    If they become text, there is no such tag, and these are the tokens of the text.
+    If they become text, there is no such tag.
     """
     import turbohtml  # takes a while, and most servers never see markup
 
-    end = len(source)
     for finish in _FINISHES:
         found = list(turbohtml.tokenize(source + finish))
         if found and found[-1].type is not turbohtml.TokenType.TEXT:
-            place = _places(source + finish, found[-1:])[0]
-            if place < end and len(found) > len(list(turbohtml.tokenize(source))):
-                end = place
-            break
+            (place,) = _places(source + finish, found[-1:])
+            return source[:place] if len(found) > len(list(turbohtml.tokenize(source))) else source
         if found and (found[-1].data or "").endswith(finish):
-            return _placed(source + finish, found, end), end
-    return finished_tokens(source[:end]), end
+            break
+    return source
 
 
-def finished_tokens(source: str) -> list[PlacedToken]:
+def _tokens(source: str) -> list[PlacedToken]:
     """Return the tokens of a text that ends within no tag."""
     import turbohtml
 
-    return _placed(source, list(turbohtml.tokenize(source)), len(source))
-
-
-def _placed(source: str, found: Sequence[turbohtml.Token], length: int) -> list[PlacedToken]:
-    """Return tokens with their places; of the last one, only what is within the first `length` characters."""
-    starts = _places(source, found)
-    placed = [
-        PlacedToken(token, token.data or "", start, end)
-        for token, (start, end) in zip(found, pairwise([*starts, length]), strict=True)
-    ]
-    if beyond := len(source) - length:
-        placed[-1] = placed[-1]._replace(text=placed[-1].text[:-beyond])
-    return placed
+    found = list(turbohtml.tokenize(source))
+    spans = pairwise([*_places(source, found), len(source)])
+    return [(token, *span) for token, span in zip(found, spans, strict=True)]
 
 
 def _places(source: str, found: Sequence[turbohtml.Token]) -> list[int]:
@@ -127,11 +109,10 @@ def parse_html(text: str, budget: Budget = UNLIMITED) -> Document:
         MarkupError: the text has too many blocks, or too many elements within each other.
         OverBudgetError, WorkEndedError: see `Budget.check`.
     """
-    found, end = tokens(text)
-    text, rest = text[:end], text[end:]
-    tokenized = text
+    source = tokenized = _without_unfinished_tag(text)
+    rest = text[len(source) :]
     for _ in range(_MOST_CDATA):
-        reader = _Reader(text, tokenized, found)
+        reader = _Reader(source, tokenized)
         hidden = reader.read(budget)
         if hidden is None:
             document = reader.document()
@@ -139,7 +120,6 @@ def parse_html(text: str, budget: Budget = UNLIMITED) -> Document:
         # The tokenizer takes a CDATA section for a comment that ends at the first ">".
         inner = re.sub(r"[^\r\n]", "x", tokenized[hidden.start + 4 : hidden.stop - 3])
         tokenized = f"{tokenized[: hidden.start]}<!--{inner}-->{tokenized[hidden.stop :]}"
-        found = finished_tokens(tokenized)
     raise MarkupError(f"has {_MOST_CDATA} or more CDATA sections")
 
 
@@ -182,10 +162,9 @@ class _Protected:
 class _Reader:
     """Reads a text tag by tag, and makes a document of it."""
 
-    def __init__(self, source: str, tokenized: str, found: Sequence[PlacedToken]) -> None:
+    def __init__(self, source: str, tokenized: str) -> None:
         self._source = source
-        self._tokenized = tokenized
-        self._tokens = found
+        self._tokenized = tokenized  # the source without CDATA sections
         self._builder = Builder(source)
         self._quotes: dict[int, str] = {}  # of attributes' blocks: what is around the value in the source
         self._line: list[Item] = []
@@ -195,14 +174,14 @@ class _Reader:
 
     def read(self, budget: Budget) -> range | None:
         """Read all of the text; or return where a CDATA section is that the tokenizer does not know."""
-        for token, text, start, end in self._tokens:
+        for token, start, end in _tokens(self._tokenized):
             budget.check()
             if end <= start:
                 continue
             kind = token.type.name
             if kind == "TEXT":
                 if self._is_translated():
-                    self._line.append(Item(Kind.TEXT, start, end, self._builder.escape(text)))
+                    self._line.append(Item(Kind.TEXT, start, end, self._builder.escape(token.data or "")))
             elif kind == "START_TAG":
                 self._start_tag(token, token.tag or "", start, end)
             elif kind == "END_TAG":
