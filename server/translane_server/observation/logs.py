@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from translane_server.core.terminal import on_one_line
@@ -79,7 +79,8 @@ class _Formatter(logging.Formatter):
         self.always = dict(always or {})
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
-        return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+        seconds, part = divmod(record.created, 1)
+        return f"{_second(int(seconds))}.{int(1000 * part):03d}Z"
 
     def _data(self, record: logging.LogRecord) -> Mapping[str, Any]:
         return {**self.always, **getattr(record, _ATTRIBUTE, {}), **trace_ids()}
@@ -145,4 +146,15 @@ def log_call(
     line |= {name: noted[name] for name in _ALWAYS_TOLD if name in noted}
     if (sentences := noted.get("sentences", noted.get("texts"))) is not None:
         line["sentences"] = sentences
-    calls_log.info("request", extra=data(**line, bytes=size))
+    line |= {"bytes": size, **trace_ids()}
+    if handler := LineHandler.in_background:
+        handler.emit_later(partial(_request, time.time(), line))
+    else:
+        calls_log.info("request", extra=data(**line))
+
+
+def _request(ended: float, line: Mapping[str, Any]) -> logging.LogRecord:
+    """The record of a call that ended at this time [seconds of `time.time`]."""
+    record = calls_log.makeRecord(calls_log.name, logging.INFO, "", 0, "request", (), None, extra=data(**line))
+    record.created = ended
+    return record

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -142,6 +143,20 @@ def test_lines_come_in_order(pipe, handler, in_background):
     assert read_all(pipe[0], b"line 9 ").decode().splitlines() == [f"line {number} 你" for number in range(10)]
 
 
+def test_lines_that_are_made_later_come_in_order(pipe, handler):
+    handler.start()
+    for number in range(10):
+        line = f"line {number} 你"
+        if number % 3 == 1:
+            handler.handle(record(line))
+        else:
+            handler.emit_later(partial(record, line))
+        if number == 4:
+            time.sleep(0.01)  # the thread has something to do, or waits
+    handler.stop()
+    assert read_all(pipe[0], b"line 9 ").decode().splitlines() == [f"line {number} 你" for number in range(10)]
+
+
 def told_missing(lines):
     return sum(int(line.rpartition(" ")[2]) for line in lines if line.startswith("some lines"))
 
@@ -162,6 +177,24 @@ def test_nobody_waits_for_a_reader_and_missing_lines_are_counted(pipe, handler):
     assert PIPE // len(LONG) <= len(numbers) < 400  # no more than the pipe and the buffer hold
     assert len(numbers) + told_missing(lines) == 2000
     assert lines[-1] == "later"
+
+
+def test_lines_that_are_made_later_are_bounded_and_counted(pipe, handler):
+    handler.start()
+    for number in range(40):  # the pipe is full, so the thread waits
+        handler.handle(record(f"{number} {LONG}"))
+    read = partial(read_all, pipe[0], seconds=0.1)
+    for number in range(40, 20040):
+        handler.emit_later(partial(record, f"{number} x"))
+    found = b""
+    while handler._waiting or handler._records:
+        found += read(b"\n")
+    handler.handle(record("later"))
+    lines = (found + read_all(pipe[0], b"later")).decode().splitlines()
+    numbers = [int(line.split()[0]) for line in lines if line.endswith("x")]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) < 9000  # twice as many as wait: once the thread takes them all
+    assert len(numbers) + told_missing(lines) == 20040
 
 
 def test_the_end_does_not_wait_for_a_reader(pipe, handler):
