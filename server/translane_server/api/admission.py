@@ -28,6 +28,10 @@ READING = 96
 # While calls are open, their times are looked at every so often [seconds].
 _TICK = 0.1
 
+# Turns of the event loop until a call has seen a message that came during a pause of it: uvloop calls timers before it
+# reads, and a call sees its message in the turn after the one that reads it.
+_TURNS = 3
+
 # From this time on, a call whose message has not come makes way for other calls [seconds]. A message that is sent
 # together with its call comes much sooner. A little less than a tick, so that a call which begins at one makes way at
 # the next.
@@ -188,12 +192,13 @@ class Admission:
 
     def _tick(self) -> None:
         self._ticks = True
-        loop = asyncio.get_running_loop()
-        # After a pause of the event loop, messages have come that their calls have not seen. They see them before this.
-        loop.call_later(_TICK, loop.call_soon, self._look)
+        asyncio.get_running_loop().call_later(_TICK, self._look, _TURNS)
 
-    def _look(self) -> None:
-        """End the calls whose time is over."""
+    def _look(self, turns: int = 0) -> None:
+        """End the calls whose time is over, after so many turns of the event loop."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._look, turns - 1)
+            return
         settings = self._settings
         self._looked = time.monotonic()
         self._ticks = False

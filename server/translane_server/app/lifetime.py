@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+import uvloop
+
 from translane_server.access.authenticator import what_is_missing
 from translane_server.access.certificates import certificates_of
 from translane_server.access.keys import load_keys
@@ -55,7 +57,7 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
             _log.warning("%s", shortage)
         with_page = settings.page and is_loopback(settings.host)
         server = Server(settings, models, metrics, tracer, with_page=with_page)
-        return asyncio.run(_serve(settings, server, environ.get("NOTIFY_SOCKET")))
+        return uvloop.run(_serve(settings, server, environ.get("NOTIFY_SOCKET")))
 
 
 def check(settings: ServerSettings) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """Who is admitted and when, and the health service, whose watchers keep nobody from anything."""
 
 import asyncio
+import socket
 import time
 
 import pytest
+import uvloop
 from grpc_health.v1 import health_pb2 as pb
 
 from fakes.calls import make_call
@@ -187,13 +189,33 @@ async def refusal_of(admission, call, transport):
     return None
 
 
-async def test_after_a_pause_of_the_event_loop_no_call_is_late_whose_message_has_come():
+async def after_a_pause():
+    """What becomes of a call whose message comes during a pause of the event loop, and of one whose does not."""
     admission, ready, late = Admission(make_settings(message_timeout=0.2)), Message(), Message()
     calls = [asyncio.create_task(refusal_of(admission, make_call(), transport)) for transport in (ready, late)]
     await asyncio.sleep(0)
-    asyncio.get_running_loop().call_soon(ready.message.set_result, b"hello")
-    time.sleep(0.4)  # noqa: ASYNC251 it pauses the event loop
-    first, second = await asyncio.gather(*calls)
+    loop = asyncio.get_running_loop()
+    (news, busy), (message, sender) = socket.socketpair(), socket.socketpair()
+
+    def pause():
+        news.recv(1)
+        sender.send(b"1")
+        time.sleep(0.4)
+
+    with news, busy, message, sender:
+        loop.add_reader(news, pause)
+        loop.add_reader(message, lambda: ready.message.set_result(message.recv(1)))
+        busy.send(b"1")
+        found = await asyncio.gather(*calls)
+        loop.remove_reader(news)
+        loop.remove_reader(message)
+    return found
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_after_a_pause_of_the_event_loop_no_call_is_late_whose_message_has_come(loop):
+    with asyncio.Runner(loop_factory=loop) as runner:
+        first, second = runner.run(after_a_pause())
     assert first is None
     assert isinstance(second, MessageTimeoutError)
 
