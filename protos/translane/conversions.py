@@ -194,7 +194,8 @@ def translate_response(answer: Translations) -> pb.TranslateResponse:
         if len(models) != 1:
             message.models.extend(models or each.models)
     _fill_timing(response.timing, answer.timing)
-    response.model_versions.update(answer.versions)
+    for name, version in answer.versions.items():
+        response.model_versions[name] = version
     return response
 
 

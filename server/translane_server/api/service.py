@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -43,7 +43,7 @@ _Message = TypeVar("_Message")
 
 
 class TranslationService:
-    """Answers the RPCs. Refuses translations after `close`."""
+    """Answers the RPCs. Refuses translations after `close`. As a context, it is a request that is accepted."""
 
     def __init__(self, models: Registry, most_texts: int, message_bytes: int, *, log_texts: bool = False) -> None:
         self._models = models
@@ -52,8 +52,15 @@ class TranslationService:
         self._log_texts = log_texts
         self._closed = False
         self._running = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle = asyncio.Event()  # set when no request runs any more
+
+    def __enter__(self) -> None:
+        self._running += 1
+
+    def __exit__(self, *exception: object) -> None:
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
 
     def close(self) -> None:
         """Refuse new translations from now on."""
@@ -61,7 +68,9 @@ class TranslationService:
 
     async def idle(self) -> None:
         """Wait until every translation that was accepted is answered."""
-        await self._idle.wait()
+        while self._running:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def Translate(self, message: pb.TranslateRequest, call: Call) -> pb.TranslateResponse:  # noqa: N802
         call.note(texts=len(message.texts))
@@ -71,7 +80,7 @@ class TranslationService:
         request = translation_request_of(message)
         translator = self._models.translator(request)
         ticket = _ticket(call, message.priority)
-        with self._accepted(call, translator, len(message.texts)):
+        with self._accept(call, translator, len(message.texts)):
             answer = await translator.translate(request, ticket)
             hypotheses = [each for translation in answer.translations for each in translation.hypotheses]
             response = await self._written(call, partial(translate_response, answer), request.options, hypotheses)
@@ -87,7 +96,7 @@ class TranslationService:
         request = stream_request_of(message)
         translator = self._models.translator(request)
         hypotheses: list[Hypothesis] = []
-        with self._accepted(call, translator, 1):
+        with self._accept(call, translator, 1):
             async with aclosing(translator.stream(request, _ticket(call, message.priority))) as deltas:
                 async for delta in deltas:
                     if delta.translation:
@@ -106,7 +115,7 @@ class TranslationService:
         translator = self._models.translator(opened.request)
         texts = opened.document.texts
         call.note(texts=len(texts))
-        with self._accepted(call, translator, len(texts)):
+        with self._accept(call, translator, len(texts)):
             ticket = _long_ticket(call, message.priority)
             async with aclosing(translate_document(opened, translator, self._models, ticket)) as events:
                 async for event in events:
@@ -122,7 +131,7 @@ class TranslationService:
         refuse(too_many("inputs", len(message.inputs), self._most_texts))
         request = scoring_request_of(message)
         model = self._models.choice.model(request.model, request.source_language, request.target_language)
-        with self._accepted(call, model, len(message.inputs)):
+        with self._accept(call, model, len(message.inputs)):
             response = score_response(await model.score(request, _ticket(call)))
         if self._log_texts:
             call.note(
@@ -134,9 +143,8 @@ class TranslationService:
     async def ListModels(self, _message: pb.ListModelsRequest, _call: Call) -> pb.ListModelsResponse:  # noqa: N802
         return list_models_response(server_info(self._models.infos(), self._most_texts, self._message_bytes))
 
-    @contextmanager
-    def _accepted(self, call: Call, models: Translates, texts: int) -> Iterator[None]:
-        """Count a request, which is answered even if the server closes meanwhile."""
+    def _accept(self, call: Call, models: Translates, texts: int) -> TranslationService:
+        """Count a request, and return its context: it is answered even if the server closes meanwhile."""
         call.note(model=models.name)
         call.accepted = time.monotonic()
         call.counted = models.metrics
@@ -144,14 +152,7 @@ class TranslationService:
             each.request_texts.observe([texts])
         if self._closed:
             raise shutting_down()
-        self._running += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
+        return self
 
     async def _written(
         self, call: Call, make: Callable[[], _Message], options: Options, hypotheses: Sequence[Hypothesis]

@@ -143,17 +143,19 @@ def log_call(
     if calls_log.isEnabledFor(logging.DEBUG):
         calls_log.debug("request", extra=data(**line, bytes=size, peer=peer, **noted))
         return
-    line |= {name: noted[name] for name in _ALWAYS_TOLD if name in noted}
+    for name in _ALWAYS_TOLD:
+        if name in noted:
+            line[name] = noted[name]
     if (sentences := noted.get("sentences", noted.get("texts"))) is not None:
         line["sentences"] = sentences
-    line |= {"bytes": size, **trace_ids()}
+    make = partial(_record, time.time(), {**line, "bytes": size, **trace_ids()})
     if handler := LineHandler.in_background:
-        handler.emit_later(partial(_request, time.time(), line))
+        handler.emit_later(make)
     else:
-        calls_log.info("request", extra=data(**line))
+        calls_log.handle(make())
 
 
-def _request(ended: float, line: Mapping[str, Any]) -> logging.LogRecord:
+def _record(ended: float, line: Mapping[str, Any]) -> logging.LogRecord:
     """The record of a call that ended at this time [seconds of `time.time`]."""
     record = calls_log.makeRecord(calls_log.name, logging.INFO, "", 0, "request", (), None, extra=data(**line))
     record.created = ended

@@ -53,6 +53,9 @@ _MONTHS = (
     *("July", "August", "September", "October", "November", "December"),
 )
 
+# Every name and every number has one of these.
+_CAPITAL_OR_DIGIT = re.compile("[A-Z0-9Ａ-Ｚ０-９]")
+
 _EDGE_OF_WORD = re.compile("\\b", re.ASCII)
 
 
@@ -90,7 +93,7 @@ class NamesAndNumbers:
 
     def may_be_in(self, text: str) -> bool:
         """Whether a stand-in may take the place of a part of `text` that is not kept otherwise."""
-        return "⟨" in text or bool(self.find(text))
+        return "⟨" in text or (_CAPITAL_OR_DIGIT.search(text) is not None and bool(self.find(text)))
 
     def find(self, text: str) -> list[Found]:
         """Return names, numbers and days, from left to right, in time that grows with the length of the text alone."""

@@ -43,7 +43,7 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ticket:
     """Who asks, how urgent it is, and what it costs. By default nothing is paid."""
 
