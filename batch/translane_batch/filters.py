@@ -10,7 +10,7 @@ from translane.results import FinishReason, ModelInfo, Translation
 from translane_batch.records import Answer
 from translane_batch.settings import BatchError, BatchSettings
 from translane_server.core.errors import InvalidRequestError
-from translane_server.core.suspect_pairs import COPY, suspicion
+from translane_server.core.quality import COPY, suspicion
 from translane_server.text.language_id import LanguageIdentifier
 
 UNENDED, LOW_QUALITY, LANGUAGE = "translation did not end", "low quality", "another language"

@@ -29,8 +29,8 @@ from translane_batch.records import Answer
 from translane_batch.settings import BatchError, BatchSettings
 from translane_batch.store import Sources
 from translane_batch.translator import opened
-from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import StartupError, first_line
+from translane_server.core.machine import available_cpus
 from translane_server.settings.model_sources import ModelPlace
 
 _TEXTS, _IN_FLIGHT = 512, 2  # of a batch, and batches of a worker: a kill of the command loses no more

@@ -25,7 +25,7 @@ from translane_batch.settings import BatchError, BatchSettings
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
-from translane_server.core.cpus import available_cpus
+from translane_server.core.machine import available_cpus
 
 if TYPE_CHECKING:
     from translane_server.app.in_process import AsyncTranslator

@@ -21,7 +21,7 @@ from translane_export.train.errors import DataError
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import QualityEstimation
 from translane_server.core.errors import StartupError
-from translane_server.core.quality_estimate import UNCALIBRATED, Calibration, estimated_quality, log_odds
+from translane_server.core.quality import UNCALIBRATED, Calibration, estimated_quality, log_odds
 from translane_server.translation.languages import LanguagePair
 
 MOST_SENTENCES = 4_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 import onnxruntime
 
-from translane_server.core.cpus import adds_int8_exactly
+from translane_server.core.machine import adds_int8_exactly
 
 
 def open_session(graph: Path | bytes | ir.Model, *, threads: int = 1) -> onnxruntime.InferenceSession:

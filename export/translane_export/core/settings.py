@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from translane.arguments import hint
 from translane_export.core.languages import is_tag
 from translane_server.bundle.manifest import Precision, SearchDefaults
-from translane_server.core.cpus import available_cpus
+from translane_server.core.machine import available_cpus
 from translane_server.core.terminal import shown
 from translane_server.settings.loader import Flag, Settings
 from translane_server.text.language_tags import LONGEST_TAG

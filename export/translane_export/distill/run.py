@@ -18,8 +18,8 @@ from translane_export.distill.text import read_pairs, write_pairs, write_sources
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.errors import ResumeError
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
-from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import SettingsError
+from translane_server.core.machine import available_cpus
 from translane_server.core.terminal import printable
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.languages import LanguagePair, LanguagePairs

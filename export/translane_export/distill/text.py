@@ -18,7 +18,7 @@ from translane_export.train.data import Columns, SentencePair, read_lines
 from translane_export.train.errors import DataError, ResumeError
 from translane_export.train.evaluate import bleu_tokenizer
 from translane_server.core.files import replaced_whole
-from translane_server.core.suspect_pairs import RATIO, suspicion
+from translane_server.core.quality import RATIO, suspicion
 from translane_server.translation.languages import LanguagePair
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
 

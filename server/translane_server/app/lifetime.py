@@ -20,8 +20,8 @@ from translane_server.access.authenticator import what_is_missing
 from translane_server.access.certificates import certificates_of
 from translane_server.access.keys import load_keys
 from translane_server.app.server import Server
-from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import CertificateError, KeysError
+from translane_server.core.machine import available_cpus
 from translane_server.models.build import build_registry, shortages
 from translane_server.models.checkpoints import with_bundles
 from translane_server.models.remote_model import remote_models

@@ -312,7 +312,7 @@ class Quality(_Model):
 
 
 class QualityEstimation(_Model):
-    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `quality_estimate`."""
+    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `core.quality`."""
 
     weight: float = Field(gt=0, le=10)  # of the mean probability's log-odds
     bias: float = Field(ge=-100, le=100)  # what is added to them. The sum is the log-odds of the estimate

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from translane_server.core.cpus import available_cpus, available_memory
 from translane_server.core.errors import SettingsError
+from translane_server.core.machine import available_cpus, available_memory
 from translane_server.core.terminal import listed
 from translane_server.models.checkpoints import with_bundles
 from translane_server.models.folders import find_models

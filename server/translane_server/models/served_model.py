@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from translane.requests import ScoringRequest, TranslationRequest
 from translane.results import Delta, ModelInfo, ModelState, Scores, Translations
-from translane_server.core.cpus import int8_kernels, shared_memory
 from translane_server.core.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
+from translane_server.core.machine import int8_kernels, shared_memory
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REFUSED, RELOADED, ModelMetrics, Pids
 from translane_server.text.glossaries import StoredGlossaries

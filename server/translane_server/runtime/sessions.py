@@ -25,8 +25,8 @@ from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.devices import Device
 from translane_server.bundle.manifest import Graph
 from translane_server.bundle.shortlist import Shortlist, load_shortlist
-from translane_server.core.cpus import adds_int8_exactly
 from translane_server.core.errors import BundleError, DeviceError, first_line
+from translane_server.core.machine import adds_int8_exactly
 from translane_server.runtime.cuda_runtime import CudaRuntime
 
 _MAPPINGS = Path("/proc/self/maps")

@@ -12,7 +12,7 @@ from translane.requests import TranslationRequest
 from translane.results import Treatment
 from translane_server.bundle.manifest import Manifest, SpecialIds
 from translane_server.core.errors import FieldViolation
-from translane_server.core.quality_estimate import UNCALIBRATED, Calibration
+from translane_server.core.quality import UNCALIBRATED, Calibration
 from translane_server.engine.options import DecodingOptions, RequiredPhrase
 from translane_server.engine.sequence import Sentence
 from translane_server.text.characters import target_gaps

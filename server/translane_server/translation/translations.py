@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Timing, Translation, Treatment
 from translane_server.core.budget import UNLIMITED, Budget
-from translane_server.core.quality_estimate import NOTHING_GENERATED, combined_quality, estimated_quality
+from translane_server.core.quality import NOTHING_GENERATED, combined_quality, estimated_quality
 from translane_server.engine import sequence as decoded
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sentence, SentenceResult
 from translane_server.text.characters import spaces_words

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from translane_server.bundle.devices import Device
-from translane_server.core.cpus import available_cpus
 from translane_server.core.errors import SettingsError
+from translane_server.core.machine import available_cpus
 
 # In models with fewer parameters, the operators of a step are too short for several threads. In larger ones, a lone
 # sentence is decoded sooner by all threads together. Measured in docs/benchmarks.md.

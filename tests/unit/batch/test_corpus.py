@@ -15,7 +15,7 @@ from translane_batch.filters import LANGUAGE, LOW_QUALITY, UNENDED, Filters, lan
 from translane_batch.records import Answer, kind_of
 from translane_batch.settings import BatchError
 from translane_batch.translator import named_models
-from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
+from translane_server.core.quality import COPY, EMPTY, RATIO
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from translane_export.distill.text import LONG, closest, why_unfit
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.train.evaluate import bleu_tokenizer
 from translane_server.core.errors import SettingsError
-from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO
+from translane_server.core.quality import COPY, EMPTY, RATIO
 from translane_server.settings.loader import load_settings
 
 TEACHER = TransformerConfig(**{**SMALL_SIZES, "encoder_layers": 3, "decoder_layers": 3, "tie_embeddings": "two-way"})

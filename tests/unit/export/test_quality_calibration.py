@@ -29,7 +29,7 @@ from translane_export.quality_calibration import (
 from translane_export.train.data import SentencePair
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import Languages
-from translane_server.core.quality_estimate import Calibration, estimated_quality
+from translane_server.core.quality import Calibration, estimated_quality
 from translane_server.engine.sequence import SentenceResult, Timing
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.translation.languages import LanguagePairs

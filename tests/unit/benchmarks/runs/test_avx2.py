@@ -23,7 +23,7 @@ signal.signal(signal.SIGTRAP, signal.SIG_DFL)  # as a program might that minds i
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
-from translane_server.core.cpus import adds_int8_exactly, int8_kernels
+from translane_server.core.machine import adds_int8_exactly, int8_kernels
 
 def is_exact(largest, precise):
     width = 256

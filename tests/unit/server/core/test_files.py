@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError, WorkEndedError
-from translane_server.core.cpus import shared_memory
 from translane_server.core.file_changes import FileChanges
 from translane_server.core.files import (
     check_regular,
@@ -25,8 +24,17 @@ from translane_server.core.files import (
     replaced_whole,
     written_whole,
 )
-from translane_server.core.quality_estimate import UNCALIBRATED, Calibration, combined_quality, estimated_quality
-from translane_server.core.suspect_pairs import COPY, EMPTY, RATIO, suspicion
+from translane_server.core.machine import shared_memory
+from translane_server.core.quality import (
+    COPY,
+    EMPTY,
+    RATIO,
+    UNCALIBRATED,
+    Calibration,
+    combined_quality,
+    estimated_quality,
+    suspicion,
+)
 from translane_server.core.terminal import MOST_CHARACTERS, printable, shown
 
 

@@ -1,8 +1,10 @@
-"""The estimated quality of a translation, from the probabilities that the model gave to its tokens.
+"""The estimated quality of a translation, from the probabilities that the model gave to its tokens, and bad pairs.
 
 The mean probability of the tokens follows the quality of a translation (Fomicheva et al. 2020,
 https://aclanthology.org/2020.tacl-1.35, compare such estimates). A calibration makes a score of the mean: the score
 that translations with such a mean have on average. docs/quality.md has measurements.
+
+Some pairs of a source and a translation look like mistakes of a model by rules that need no probabilities.
 """
 
 from __future__ import annotations
@@ -54,3 +56,20 @@ def combined_quality(parts: Iterable[tuple[float, int]]) -> float:
     known = [(quality, max(tokens, 1)) for quality, tokens in parts]
     total = sum(tokens for _, tokens in known)
     return sum(quality * tokens for quality, tokens in known) / total if known else NOTHING_GENERATED
+
+
+EMPTY, COPY, RATIO = "empty translation", "copy of the source", "lengths too different"
+"""What makes a pair suspect."""
+
+
+def suspicion(source: str, translation: str, source_pieces: int, translation_pieces: int, max_ratio: float) -> str:
+    """Return the first rule that makes a pair suspect; "" if none does.
+
+    The pieces of a text count with the end of the sentence. One side may have `max_ratio` times as many as the other.
+    """
+    if not translation:
+        return EMPTY
+    if translation == source:
+        return COPY
+    sizes = (source_pieces, translation_pieces)
+    return RATIO if max(sizes) > max_ratio * min(sizes) else ""

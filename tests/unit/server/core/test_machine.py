@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from translane_server.core.cpus import adds_int8_exactly, available_cpus, available_memory, int8_kernels
+from translane_server.core.machine import adds_int8_exactly, available_cpus, available_memory, int8_kernels
 
 
 @pytest.fixture(autouse=True)
