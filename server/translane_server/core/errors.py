@@ -1,35 +1,34 @@
-"""The errors of the server, as one tree.
+"""The errors that the server raises on purpose.
 
 ::
 
-    ServerError
-    ├── StartupError              exit code 1, one sentence on stderr
-    │   ├── SettingsError           a flag, environment variable or settings file is wrong (exit code 2)
-    │   ├── BundleError             the model bundle is missing, corrupted or unsupported
-    │   ├── DeviceError             the requested device cannot run the model
-    │   ├── GlossaryError           a stored glossary cannot be read (exit code 2)
-    │   ├── CertificateError        a certificate or its key cannot be used
-    │   └── KeysError               the file of callers' keys cannot be read
-    └── RequestError              sent to the caller; `reason` is stable and machine-readable
-        ├── InvalidRequestError     a field of the request is wrong
-        ├── ModelNotFoundError      there is no model of that name, or none for those languages
-        ├── ModelRefusedError       a model cannot be loaded; for the operator who asked for it
-        ├── UnknownMethodError      the protocol does not have the method
-        ├── UnknownServiceError     the server has no service of that name, whose health is asked for
-        ├── MissingKeyError         the call has no key
-        ├── UnknownKeyError         the server does not know the call's key
-        ├── ExpiredKeyError         the call's key has expired
-        ├── MessageTooLargeError    the message of a call is too large
-        ├── MessageTimeoutError     the message of a call does not come
-        ├── RequestTimeoutError     the call takes longer than any call may
-        ├── TooManyCallsError       too many calls are open; try again after `retry_after`
-        ├── TooManyBytesError       the messages of open calls are too large together; try again after `retry_after`
-        ├── TooManySentencesError   too many sentences of this key are in flight; try again after `retry_after`
-        ├── SentenceRateError       this key sends too many sentences a second; try again after `retry_after`
-        ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
-        ├── UnavailableError        not loaded, starting or shutting down; try again after `retry_after`
-        ├── EngineError             decoding failed; a bug or a broken device
-        └── PoisonedError           a sentence ends every replica that decodes it
+    StartupError              exit code 1, one sentence on stderr
+    ├── SettingsError           a flag, environment variable or settings file is wrong (exit code 2)
+    ├── BundleError             the model bundle is missing, corrupted or unsupported
+    ├── DeviceError             the requested device cannot run the model
+    ├── GlossaryError           a stored glossary cannot be read (exit code 2)
+    ├── CertificateError        a certificate or its key cannot be used
+    └── KeysError               the file of callers' keys cannot be read
+    RequestError              sent to the caller; `reason` is stable and machine-readable
+    ├── InvalidRequestError     a field of the request is wrong
+    ├── ModelNotFoundError      there is no model of that name, or none for those languages
+    ├── ModelRefusedError       a model cannot be loaded; for the operator who asked for it
+    ├── UnknownMethodError      the protocol does not have the method
+    ├── UnknownServiceError     the server has no service of that name, whose health is asked for
+    ├── MissingKeyError         the call has no key
+    ├── UnknownKeyError         the server does not know the call's key
+    ├── ExpiredKeyError         the call's key has expired
+    ├── MessageTooLargeError    the message of a call is too large
+    ├── MessageTimeoutError     the message of a call does not come
+    ├── RequestTimeoutError     the call takes longer than any call may
+    ├── TooManyCallsError       too many calls are open; try again after `retry_after`
+    ├── TooManyBytesError       the messages of open calls are too large together; try again after `retry_after`
+    ├── TooManySentencesError   too many sentences of this key are in flight; try again after `retry_after`
+    ├── SentenceRateError       this key sends too many sentences a second; try again after `retry_after`
+    ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
+    ├── UnavailableError        not loaded, starting or shutting down; try again after `retry_after`
+    ├── EngineError             decoding failed; a bug or a broken device
+    └── PoisonedError           a sentence ends every replica that decodes it
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ _NO_MEMORY = re.compile(
 )
 
 
-class ServerError(Exception):
-    """Base of all errors that this package raises on purpose."""
-
-
-class StartupError(ServerError, CommandError):
+class StartupError(CommandError):
     """The server cannot start. The message is one sentence for the operator, fit for a terminal."""
 
     def __init__(self, message: str) -> None:
@@ -98,7 +93,7 @@ class FieldViolation:
     description: str
 
 
-class RequestError(ServerError):
+class RequestError(Exception):
     """A request failed. `reason` is stable: clients may switch on it. docs/server.md shows the docstrings below."""
 
     reason = "INTERNAL"
