@@ -18,7 +18,6 @@ from benchmarks.places import ROOT
 from helpers.ports import free_port
 from translane import Client, RetryPolicy, TranslaneError
 
-ENGINES = ("translane", "ctranslate2")
 START_SECONDS = 120.0
 
 

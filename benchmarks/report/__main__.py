@@ -46,11 +46,8 @@ def details(results: Results) -> Iterator[str]:
         for record in results[name]:
             if record.get("cells", True):
                 yield from (f"### {title}", "", "\n".join(_TABLES[name](record)).strip(), "")
-                if (
-                    name == "offline"
-                    and record.get("device") != "cuda"
-                    and not has_vnni(record["machine"]["processor"])
-                ):
+                has_none = name == "offline" and not has_vnni(record["machine"]["processor"])
+                if has_none and record.get("device") != "cuda":
                     yield from ("This processor has no VNNI: the table shows what such processors reach.", "")
     if results.missing:
         yield from ("### Not measured", "", *(f"- {sentence}" for sentence in results.missing), "")

@@ -40,7 +40,7 @@ def test_the_suite_ends_in_time(monkeypatch):
     given = []
     monkeypatch.setattr(suite, "run", lambda part, _environment: given.append(part.minutes) or 0)
     minutes = iter((0, 0, 30, 30, 58, 58, 60, 60))
-    parts = [suite.Part(name, (), 40) for name in ("first", "second", "third", "fourth")]
+    parts = [suite.Part(name, (name,), 40) for name in ("first", "second", "third", "fourth")]
     codes = suite.run_all(parts, {}, 60, clock=lambda: 60.0 * next(minutes))
     assert given == [40, 30, 2]
     assert list(codes.values()) == [0, 0, 0, suite.ENDED]
