@@ -27,6 +27,7 @@ ON_CUDA = ("fp16",)
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTranslate2's names
 NAMES = ("base", "demo", "tiny")
 RANDOM = ("base", "tiny")  # have random weights, which end no sentence
+_CHECKED = 32  # tokens of a translation that the exporter checks a random model with
 # The random models are Marian's, base as opus-mt-zh-en: width, layers on either side, heads, pieces and activation, and
 # what is added to the logit of the sentence's end.
 SIZES = {"base": (512, 6, 8, 65_001, "swish", 3.0), "tiny": (128, 2, 4, 2_841, "relu", -100.0)}
@@ -124,7 +125,7 @@ def own_bundle(name: str, precision: str, folder: Path) -> Path:
         if name == "demo":
             export_checkpoint(ExportSettings(checkpoint=DEMO, output=output, precision=precision))
         else:
-            hugging_face.export(random_folder(name, folder), output, precision=precision)
+            hugging_face.export(random_folder(name, folder), output, precision=precision, default_max_length=_CHECKED)
     except (ExportError, ValueError) as error:
         shutil.rmtree(output, ignore_errors=True)
         raise Unavailable(f"{name} in {precision} cannot be exported: {error}") from None
