@@ -1,7 +1,4 @@
-"""Checks models, starts the server, waits for a signal, and drains. A service manager hears of it.
-
-With `--check`, looks at everything that a server reads when it starts, and serves nothing.
-"""
+"""Checks models, starts the server, waits for a signal, and drains. A service manager hears of it."""
 
 from __future__ import annotations
 
@@ -10,21 +7,15 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 import uvloop
 
-from translane_server.access.authenticator import what_is_missing
-from translane_server.access.certificates import certificates_of
-from translane_server.access.keys import load_keys
+from translane_server.app.check import check
 from translane_server.app.server import Server
-from translane_server.core.errors import CertificateError, KeysError
 from translane_server.core.machine import available_cpus
 from translane_server.models.build import build_registry, shortages
-from translane_server.models.checkpoints import with_bundles
-from translane_server.models.remote_model import remote_models
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging, data
 from translane_server.observation.metrics import Metrics
@@ -58,47 +49,6 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         with_page = settings.page and is_loopback(settings.host)
         server = Server(settings, models, metrics, tracer, with_page=with_page)
         return uvloop.run(_serve(settings, server, environ.get("NOTIFY_SOCKET")))
-
-
-def check(settings: ServerSettings) -> Iterator[str]:
-    """Look at everything that a server reads when it starts; yield a line about each thing that is right.
-
-    The settings are right already.
-
-    Raises:
-        StartupError: something is wrong, so that a server would not start, or would serve nobody.
-    """
-    yield "settings: right"
-    if certificates := certificates_of(settings):
-        identity = certificates.current
-        if identity.problem:
-            raise CertificateError(f"certificate {settings.tls_cert}: {identity.problem}")
-        yield f"certificate {settings.tls_cert}: for {', '.join(identity.names)}; valid until {identity.expires}"
-        if settings.tls_client_ca:
-            yield f"certificates of callers: those of {settings.tls_client_ca}"
-    if settings.keys_file:
-        holders = load_keys(settings.keys_file)
-        keys = [key for holder in holders.values() for key in holder.keys]
-        now = datetime.now(UTC)
-        expired = sum(key.has_expired(now) for key in keys)
-        if expired == len(keys):
-            raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane keys add makes one")
-        yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
-    settings = with_bundles(settings)
-    for place, remote in remote_models(settings).items():
-        yield f"model bundle {place.url}: sha256:{remote.refresh()} is in {remote.folder}"
-    models = build_registry(settings, Metrics())
-    for name, model in models.models.items():
-        described = model.description
-        manifest = described.manifest
-        yield (
-            f"model {name}: version {described.identity}, {manifest.precision}, on {described.device}; its"
-            f" {len(manifest.files)} files are those that were exported"
-        )
-    for shortage in shortages(settings, models):
-        yield f"warning: {shortage}"
-    if missing := what_is_missing(settings):
-        yield f"listens on {settings.host} {missing}"
 
 
 def changed(settings: ServerSettings) -> dict[str, str]:

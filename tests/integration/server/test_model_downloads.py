@@ -20,7 +20,7 @@ from helpers.http_calls import until
 from helpers.real_server import Running, serving_models, small_settings
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
-from translane_server.app.lifetime import check
+from translane_server.app.check import check
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
 from translane_server.settings.server_settings import ServerSettings
