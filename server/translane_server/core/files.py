@@ -40,7 +40,10 @@ def check_regular(path: Path) -> os.stat_result:
     Raises:
         OSError: there is no such file, or it is a folder, pipe, socket or device; `strerror` says which.
     """
-    status = _stat(path)
+    try:
+        status = path.stat()
+    except ValueError:  # a name with a zero byte
+        raise OSError(errno.EINVAL, "no file has such a name", str(path)) from None
     _check_kind(status, path)
     return status
 
@@ -83,13 +86,6 @@ def parse_json(content: bytes) -> Any:
         ValueError: the text is not JSON, or has more than some 200 levels; the message is short and quotes nothing.
     """
     return from_json(content)
-
-
-def _stat(path: Path) -> os.stat_result:
-    try:
-        return path.stat()
-    except ValueError:  # a name with a zero byte
-        raise OSError(errno.EINVAL, "no file has such a name", str(path)) from None
 
 
 def _check_kind(status: os.stat_result, path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -141,7 +141,7 @@ class Rpc:
             RefusedError: the body is none of this RPC.
         """
         if scope["method"] == "POST":
-            _check_type(scope)
+            _type_of(scope, (JSON_TYPE,), f"must be {JSON_TYPE}, in UTF-8")
         return self._handle, JSON_TYPE
 
     async def _handle(self, body: bytes, call: Call, *write: Any) -> bytes | None:
@@ -157,7 +157,8 @@ class DocumentRpc(Rpc):
 
     def prepared(self, scope: Scope) -> tuple[Handler, str]:
         """See `Rpc.prepared`. The answer is of the body's type."""
-        kind, fields = _kind(scope), _fields_in(scope["query_string"])
+        kind = _type_of(scope, KINDS, f"must be one of {', '.join(KINDS)}")
+        fields = _fields_in(scope["query_string"])
         as_lines = LINES_TYPE in Headers(scope=scope).get("accept", "")
 
         async def handle(body: bytes, call: Call, write: Write) -> bytes | None:
@@ -240,23 +241,17 @@ def peer_of(scope: Scope) -> str:
     return f"ipv6:%5B{quote(host, safe=':')}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
-def _check_type(scope: Scope) -> None:
-    """Refuse a body that is no plain JSON."""
-    headers = Headers(scope=scope)
+def _type_of(scope: Scope, accepted: Collection[str], problem: str) -> str:
+    """Return what the body is. RefusedError: it is none of what is accepted, JSON in no UTF-8, or compressed."""
+    headers, status = Headers(scope=scope), HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
-    charset = parameters.strip().replace('"', "")
-    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-    if kind.strip() != JSON_TYPE or charset not in ("", "charset=utf-8"):
-        raise wrong("content-type", "must be application/json, in UTF-8", status, {"accept-post": JSON_TYPE})
-    _check_encoding(headers)
-
-
-def _check_encoding(headers: Headers) -> None:
-    """Refuse a body that is compressed."""
+    kind, charset = kind.strip(), parameters.strip().replace('"', "")
+    if kind not in accepted or (kind == JSON_TYPE and charset not in ("", "charset=utf-8")):
+        raise wrong("content-type", problem, status, {"accept-post": ", ".join(accepted)})
     if headers.get("content-encoding", "").lower() not in ("", "identity"):
         problem = "must be identity: compressed requests are not taken"
-        status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         raise wrong("content-encoding", problem, status, {"accept-encoding": "identity"})
+    return kind
 
 
 def _metadata(scope: Scope, caller_header: bytes) -> list[tuple[str, str]]:
@@ -284,17 +279,6 @@ def _timeout(scope: Scope) -> float | None:
     if not 0 < seconds <= _LONGEST_TIMEOUT:
         raise wrong("request-timeout", "must be a number of seconds above 0", HTTPStatus.BAD_REQUEST)
     return seconds
-
-
-def _kind(scope: Scope) -> str:
-    """Return what the body is. RefusedError: the body is compressed, or no document."""
-    headers = Headers(scope=scope)
-    kind = headers.get("content-type", "").lower().partition(";")[0].strip()
-    if kind not in KINDS:
-        kinds, status = ", ".join(KINDS), HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        raise wrong("content-type", f"must be one of {kinds}", status, {"accept-post": kinds})
-    _check_encoding(headers)
-    return kind
 
 
 def _fields_in(query: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from translane_server.http.server import Bounds, HttpServer
@@ -45,16 +46,13 @@ class MetricsPort(HttpServer):
         await super().stop(seconds)
         self._thread.shutdown(wait=False)
 
-    async def _answer(self, scope: Scope, _receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             status, headers, body = await asyncio.get_running_loop().run_in_executor(self._thread, self._page, scope)
         except Exception:  # noqa: BLE001 a collector may raise anything
             _log.exception("the metrics cannot be shown")
             status, headers, body = HTTPStatus.INTERNAL_SERVER_ERROR, [("content-type", _TEXT)], _BROKEN
-        headers.append(("content-length", str(len(body))))
-        written = [(name.lower().encode(), value.encode()) for name, value in headers]
-        await send({"type": "http.response.start", "status": status, "headers": written})
-        await send({"type": "http.response.body", "body": body})
+        await Response(body, status, dict(headers))(scope, receive, send)
 
     def _page(self, scope: Scope) -> Answer:
         """The answer to a request. Prometheus's own WSGI application chooses its format, and may compress it."""
