@@ -1,1 +1,1 @@
-"""How a measurement is made: by a timed backend, in contests between engines, with servers under load."""
+"""How a measurement is made: engines take turns."""

@@ -22,8 +22,7 @@ _log = logging.getLogger(__name__)
 # The key of a call's metadata in which `proxy` says how many seconds the call has until its deadline.
 REMAINING = "translane-remaining-seconds"
 
-# The methods that differ from others: two have many responses, and one concerns all deployments.
-STREAM, DOCUMENT = "TranslateStream", "TranslateDocument"
+# The method that concerns all deployments.
 MODELS = "ListModels"
 
 # How long a refused caller should wait before it tries again [seconds].
@@ -81,18 +80,18 @@ class Ingress(ABC):
         return await self._only(MODELS, request, grpc_context)
 
     async def TranslateStream(self, request: Any, grpc_context: Any) -> AsyncGenerator[Answer, None]:  # noqa: N802
-        async with aclosing(self._told(STREAM, request, grpc_context)) as answers:
+        async with aclosing(self._told("TranslateStream", request, grpc_context)) as answers:
             async for answer in answers:
                 yield answer
 
     async def TranslateDocument(self, request: Any, grpc_context: Any) -> AsyncGenerator[Answer, None]:  # noqa: N802
-        async with aclosing(self._told(DOCUMENT, request, grpc_context)) as answers:
+        async with aclosing(self._told("TranslateDocument", request, grpc_context)) as answers:
             async for answer in answers:
                 yield answer
 
     @abstractmethod
     def answers(self, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
-        """Yield the answers to a call: one, or those of `STREAM` or `DOCUMENT`. Only the last one may have a status.
+        """Yield the answers to a call: one, or those of a stream. Only the last one may have a status.
 
         Raises:
             RequestError: the call is refused.

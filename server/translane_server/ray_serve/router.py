@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
@@ -27,17 +28,7 @@ from translane_server.models.choice import (
     sources_of,
     with_pair,
 )
-from translane_server.ray_serve.calls import (
-    DOCUMENT,
-    MODELS,
-    RETRY_AFTER,
-    STREAM,
-    Answer,
-    Ingress,
-    LostError,
-    no_engine,
-    queue_full,
-)
+from translane_server.ray_serve.calls import MODELS, RETRY_AFTER, Answer, Ingress, LostError, no_engine, queue_full
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import check_names
 
@@ -92,13 +83,7 @@ _log = logging.getLogger(__name__)
 _FRESH = 5.0
 _PATIENCE = 5.0
 
-_Request = pb.TranslateRequest | pb.TranslateStreamRequest | pb.TranslateDocumentRequest | pb.ScoreRequest
-_REQUESTS: Mapping[str, type[_Request]] = {
-    "Translate": pb.TranslateRequest,
-    DOCUMENT: pb.TranslateDocumentRequest,
-    STREAM: pb.TranslateStreamRequest,
-    "Score": pb.ScoreRequest,
-}
+_METHODS = pb.DESCRIPTOR.services_by_name["TranslationService"].methods_by_name
 
 
 class Router(Ingress):
@@ -123,7 +108,7 @@ class Router(Ingress):
 
     async def _asked(self, group: str, method: str, message: bytes, context: Any) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a deployment. Raises as `answers`."""
-        many = method in (STREAM, DOCUMENT)
+        many = _METHODS[method].server_streaming
         response = self._handles[group].options(method_name=method, stream=many).remote(message, context)
         try:
             if many:
@@ -164,7 +149,7 @@ class Router(Ingress):
         if size > self._message_bytes:
             raise MessageTooLargeError(f"the message has {size} bytes, and {self._message_bytes} are allowed")
         try:
-            request = _REQUESTS[method].FromString(message)
+            request: Any = GetMessageClass(_METHODS[method].input_type).FromString(message)
         except DecodeError:  # any deployment says what is wrong
             return next(iter(self._handles))
         check_names(request)
