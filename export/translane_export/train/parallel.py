@@ -18,13 +18,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from translane_export.train.errors import TrainError
-from translane_server.core.errors import SettingsError
 
 # Validation on a large text takes long, and the other processes wait for it. A process that ends is noticed at once.
 _PATIENCE = timedelta(days=1)
 _JOINING = timedelta(minutes=10)
-_MOST_PROCESSES = 4096
-_LARGEST_PORT = 65535
 
 Item = TypeVar("Item")
 
@@ -85,32 +82,21 @@ class Processes(Parallel):
 def joined(environ: Mapping[str, str]) -> Iterator[Parallel]:
     """Take part in the processes that torchrun has started, while the `with` block runs; alone if it has not.
 
-    ``environ`` has the variables of https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables.
+    ``environ`` is the environment of the process, with the variables that torchrun sets:
+    https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables.
 
     Raises:
-        SettingsError: a variable is missing or makes no sense.
-        TrainError: the processes do not find each other.
+        TrainError: a variable is missing or makes no sense, or the processes do not find each other.
     """
     if not {"RANK", "WORLD_SIZE"} & environ.keys():
         yield Parallel()
         return
-    size = _number(environ, "WORLD_SIZE", 1, _MOST_PROCESSES)
-    rank = _number(environ, "RANK", 0, size - 1)
-    local_rank = _number(environ, "LOCAL_RANK", 0, size - 1)
-    port = _number(environ, "MASTER_PORT", 1, _LARGEST_PORT)
-    address = _variable(environ, "MASTER_ADDR")
     try:
-        # The variables are read here, and torch.distributed would read them from the process's own environment.
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-            init_method=f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}",
-            rank=rank,
-            world_size=size,
-            timeout=_JOINING,
-        )
-        processes = Processes(rank, local_rank, size)
-    except (RuntimeError, ValueError, OSError) as error:
-        raise TrainError(f"the processes do not find each other at {address}:{port} ({_first_line(error)})") from None
+        local_rank = int(environ["LOCAL_RANK"])
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=_JOINING)
+        processes = Processes(dist.get_rank(), local_rank, dist.get_world_size())
+    except (RuntimeError, ValueError, OSError, KeyError) as error:
+        raise TrainError(f"the processes do not find each other ({_first_line(error)})") from None
     yield processes
     # After an error the others are gone, or wait for something that never comes; then the process just ends.
     processes.barrier()
@@ -157,19 +143,6 @@ def _another_has_ended(error: Exception) -> TrainError:
 def _first_line(error: Exception) -> str:
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line.split("] ")[-1].partition(". ")[0]  # without the place in PyTorch's code, and without advice
-
-
-def _variable(environ: Mapping[str, str], name: str) -> str:
-    if not environ.get(name):
-        raise SettingsError(f"the environment has no {name}: torchrun sets it, with RANK and WORLD_SIZE")
-    return environ[name]
-
-
-def _number(environ: Mapping[str, str], name: str, least: int, most: int) -> int:
-    text = _variable(environ, name)
-    if not text.isascii() or not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
-        raise SettingsError(f"{name}: {text!r} in the environment is not a number from {least} to {most}")
-    return int(text)
 
 
 class SharedGradients:

@@ -111,21 +111,14 @@ def test_parts_are_disjoint_and_all():
     assert part(PAIRS, Parallel()) == PAIRS
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"MASTER_ADDR": ""}, "the environment has no MASTER_ADDR: torchrun sets it, with RANK and WORLD_SIZE"),
-        ({"RANK": ""}, "the environment has no RANK"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE: '0' in the environment is not a number from 1 to 4096"),
-        ({"RANK": "2"}, "RANK: '2' in the environment is not a number from 0 to 1"),
-        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK: '-1' in the environment is not a number from 0 to 1"),
-        ({"MASTER_PORT": "x"}, "MASTER_PORT: 'x' in the environment is not a number from 1 to 65535"),
-    ],
-)
-def test_an_environment_that_makes_no_sense_is_one_sentence(run_flags, capfd, changes, sentence):
-    assert run(run_flags(), {**TORCHRUN, **changes}) == 2
+@pytest.mark.parametrize("changes", [{"MASTER_ADDR": ""}, {"MASTER_PORT": "x"}, {"LOCAL_RANK": ""}])
+def test_an_environment_that_makes_no_sense_is_one_sentence(run_flags, capfd, monkeypatch, changes):
+    environ = {name: value for name, value in (TORCHRUN | changes).items() if value}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert run(run_flags(), environ) == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert sentence in line
+    assert "the processes do not find each other (" in line
 
 
 def torchrun(flags: list[str]) -> subprocess.Popen[str]:
