@@ -9,12 +9,11 @@ The history has one JSON object a line, in the order in which things happened::
 from __future__ import annotations
 
 import json
-import math
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from translane.progress import Progress
 from translane_export.train.errors import TrainError
@@ -22,16 +21,16 @@ from translane_export.train.evaluate import Evaluation
 from translane_export.train.settings import TrainSettings
 from translane_export.train.state import RunState, TimeLimit
 from translane_export.train.update import Update
-from translane_server.core.files import parse_json, read_regular, replaced_whole
+from translane_server.core.files import read_regular, replaced_whole
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 HISTORY_FILE, EVENTS_FOLDER = "history.jsonl", "tensorboard"
+_STORED = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRecord:
+class StepRecord(BaseModel):
     """The updates since the last record, up to and including `step`.
 
     ``epoch`` counts from 1. ``seconds`` is the run's wall time. ``loss`` is the mean of all target tokens [nats].
@@ -39,6 +38,9 @@ class StepRecord:
     without the time of validations.
     """
 
+    model_config = _STORED
+
+    kind: Literal["step"] = "step"
     step: int
     epoch: int
     seconds: float
@@ -47,10 +49,12 @@ class StepRecord:
     tokens_per_second: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidationRecord:
+class ValidationRecord(BaseModel):
     """A validation after `step` updates: scores from 0 to 100, and the best BLEU so far with its step."""
 
+    model_config = _STORED
+
+    kind: Literal["validation"] = "validation"
     step: int
     epoch: int
     seconds: float
@@ -61,7 +65,7 @@ class ValidationRecord:
 
 
 Record = StepRecord | ValidationRecord
-_KINDS: dict[str, Callable[..., Record]] = {"step": StepRecord, "validation": ValidationRecord}
+_RECORDS: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="kind")])
 
 
 class _Window:
@@ -210,25 +214,14 @@ def read_history(path: Path) -> list[Record]:
         lines = read_regular(path).split(b"\n")
     except OSError as error:
         raise TrainError(f"{path}: cannot be read ({error.strerror})") from None
-    return list(_records(path, lines[:-1]))  # a whole line ends with \n: nothing, or half a line, is after the last
-
-
-def _records(path: Path, lines: list[bytes]) -> Iterator[Record]:
-    for number, line in enumerate(lines, start=1):
+    records: list[Record] = []
+    for number, line in enumerate(lines[:-1], start=1):  # after a whole line there is nothing, or half a line
         try:
-            values = parse_json(line)
-            kind = _KINDS[values.pop("kind")]
-            yield kind(**{name: _finite(value) for name, value in values.items()})
-        except (ValueError, KeyError, TypeError, AttributeError):
+            records.append(_RECORDS.validate_json(line))
+        except ValidationError:
             raise TrainError(f"{path}:{number}: not a record of a training run") from None
-
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(value)
-    return value
+    return records
 
 
 def _line(record: Record) -> str:
-    kind = "step" if isinstance(record, StepRecord) else "validation"
-    return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False) + "\n"
+    return json.dumps(record.model_dump(), allow_nan=False) + "\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ def test_the_nearest_limit_says_how_long_it_takes(tmp_path, capfd, monkeypatch):
 
 
 def written(path: Path, *records: StepRecord) -> Path:
-    path.write_text("".join(json.dumps({"kind": "step", **asdict(record)}) + "\n" for record in records))
+    path.write_text("".join(json.dumps(record.model_dump()) + "\n" for record in records))
     return path
 
 
@@ -139,9 +138,9 @@ def test_half_a_last_line_is_left_out_and_cut_off(tmp_path, lost):
         '{"kind": "other"}',
         '{"kind": "step", "step": 1}',
         '{"step": 1}',
-        json.dumps({"kind": "step", **asdict(RECORD), "loss": "x"}),
-        json.dumps({"kind": "step", **asdict(RECORD), "loss": float("nan")}),
-        json.dumps({"kind": "step", **asdict(RECORD), "more": 1}),
+        json.dumps({**RECORD.model_dump(), "loss": "x"}),
+        json.dumps({**RECORD.model_dump(), "loss": float("nan")}),
+        json.dumps({**RECORD.model_dump(), "more": 1}),
     ],
 )
 def test_what_is_no_record_is_refused_with_its_line(tmp_path, line):
