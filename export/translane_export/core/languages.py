@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from translane_export.core.errors import ExportError
 from translane_server.bundle.manifest import Languages, LanguageTemplates
@@ -49,9 +49,9 @@ def choose_languages(
     if source_prefix is not None:
         languages = _with_prefix(languages, source_prefix)
     if source is not None:
-        languages = _with_source(languages, source)
+        languages = _with_tag(languages, "source", source)
     if target is not None:
-        languages = _with_target(languages, target)
+        languages = _with_tag(languages, "target", target)
     _check(languages, checkpoint)
     return languages
 
@@ -70,22 +70,17 @@ def _with_prefix(languages: Languages, prefix: str) -> Languages:
     return Languages(source=(source,), target=(target,), templates=LanguageTemplates(text_prefix=prefix))
 
 
-def _with_source(languages: Languages, tag: str) -> Languages:
-    old, templates = _only("source", tag, languages.source), languages.templates
+def _with_tag(languages: Languages, side: Literal["source", "target"], tag: str) -> Languages:
+    templates = languages.templates
+    old = _only(side, tag, languages.source if side == "source" else languages.target)
+    pairs = templates.pair_prefixes
     changes = {
-        "source": _renamed(templates.source, old, tag),
-        "pair_prefixes": _renamed(templates.pair_prefixes, old, tag),
+        side: _renamed(templates.source if side == "source" else templates.target, old, tag),
+        "pair_prefixes": _renamed(pairs, old, tag)
+        if side == "source"
+        else {source: _renamed(by_target, old, tag) for source, by_target in pairs.items()},
     }
-    return Languages(source=(tag,), target=languages.target, templates=templates.model_copy(update=changes))
-
-
-def _with_target(languages: Languages, tag: str) -> Languages:
-    old, templates = _only("target", tag, languages.target), languages.templates
-    changes = {
-        "target": _renamed(templates.target, old, tag),
-        "pair_prefixes": {source: _renamed(by, old, tag) for source, by in templates.pair_prefixes.items()},
-    }
-    return Languages(source=languages.source, target=(tag,), templates=templates.model_copy(update=changes))
+    return languages.model_copy(update={side: (tag,), "templates": templates.model_copy(update=changes)})
 
 
 def _only(side: str, wanted: str, tags: tuple[str, ...]) -> str:
