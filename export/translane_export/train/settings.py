@@ -145,7 +145,10 @@ class TrainSettings(ModelChoices, DataSettings):
     )
     max_steps: int = Field(0, ge=0, description="Stop after so many updates; 0 is no limit.")
     max_minutes: Annotated[float, Flag("MINUTES")] = Field(
-        0.0, ge=0, description="End within this wall time, resumed parts and validation included; 0 is no limit."
+        0.0,
+        ge=0,
+        description="End within this wall time, resumed parts and validation included, or with the first validation;"
+        " 0 is no limit.",
     )
     patience: int = Field(10, ge=0, description="Stop after so many validations without a better BLEU; 0 is never.")
     valid_every: int = Field(500, ge=1, description="Steps between validations, each with a checkpoint.")

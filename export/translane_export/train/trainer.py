@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from translane_export.core.checkpoint import save_checkpoint, save_tensors
+from translane_export.core.checkpoint import save_checkpoint
 from translane_export.model import Transformer
 from translane_export.train.batches import plan_batches
 from translane_export.train.corpus import Corpus
@@ -23,10 +23,6 @@ from translane_export.train.update import Updater, choose_device
 STATE_FILE = "resume.safetensors"
 BEST, LATEST = "best", "latest"
 _SAMPLE_SENTENCES = 64
-_REHEARSED = 32  # sentences
-# What a validation saves and reads, in sizes of the weights: those to average, best/, latest/, and the state with two
-# moments for each weight; and the average reads what was saved.
-_SAVED = 8
 # Work that has to fit into the time limit.
 _STEP, _EPOCH, _VALIDATION = "a step", "the data of an epoch", "a validation"
 
@@ -103,7 +99,7 @@ class Trainer:
         """Train until a limit is reached; returns where the result is.
 
         Raises:
-            TrainError: the run diverges, or the time is too short for one validation.
+            TrainError: the run diverges, or ends before its first step.
             DataError: the text cannot be used.
             OSError: something cannot be saved.
         """
@@ -111,8 +107,9 @@ class Trainer:
         if self._parallel.rank == 0:
             log = Log(self._settings, self._output, self._state, self._limit)
         try:
-            self._rehearse()
             reason = self._train(log)
+            if not self._state.step:
+                raise TrainError(f"{reason} before the first step")
             self._finish(log)
         finally:
             if log:
@@ -156,37 +153,6 @@ class Trainer:
         if settings.max_minutes and not self._parallel.share([self._limit.allows(*works)])[0]:
             return f"{settings.max_minutes:g} minutes are over"
         return ""
-
-    def _rehearse(self) -> None:
-        """Find out how long a validation takes, where that has to be known before the first one."""
-        if not self._settings.max_minutes:
-            return
-        if self._parallel.rank == 0 and not self._limit.longest(_VALIDATION):
-            self._limit.expect(_VALIDATION, self._seconds_of_a_validation())
-        fits = self._parallel.share([self._limit.allows(_STEP, _VALIDATION)])[0]
-        if not fits and not (self._output / BEST).exists():
-            raise TrainError(
-                f"--max-minutes {self._settings.max_minutes:g}: the time is too short for one validation, which takes"
-                f" about {self._limit.longest(_VALIDATION):.2g} s; {self._limit.seconds:.2g} s have passed already"
-            )
-
-    def _seconds_of_a_validation(self) -> float:
-        """About how long a validation and its saves will take.
-
-        A few of the validation sentences are translated, and the weights are saved once, then deleted. An untrained
-        model ends no sentence, so the estimate is rather too long than too short.
-        """
-        corpus, clock, started = self._corpus, self._limit.clock, self._limit.clock()
-        pairs = sorted(corpus.valid.pairs, key=lambda pair: len(pair.source))
-        some = tuple(pairs[:: -(-len(pairs) // _REHEARSED)])
-        vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
-        text = replace(corpus.valid, pairs=some)
-        evaluate_model(self._model, *vocabularies, text, self._settings.target_language)
-        translated = clock()
-        scratch = self._output / "weights" / "rehearsal.safetensors"
-        save_tensors(scratch, self._model.state_dict())
-        scratch.unlink()
-        return (translated - started) * len(pairs) / len(some) + (clock() - translated) * _SAVED
 
     def _validate_and_save(self, log: Log | None) -> None:
         """Validate, and save where a killed run resumes."""

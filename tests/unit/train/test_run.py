@@ -209,6 +209,7 @@ def test_word_vectors_start_the_embeddings(run_flags, tmp_path):
         ({"source_word_vectors": "none.vec"}, 1, "word vectors: "),
         ({"output": "/dev/null/run"}, 1, "/dev/null/run"),
         ({"dropout": 2}, 2, "--dropout"),
+        ({"max_minutes": 1e-6}, 1, "1e-06 minutes are over before the first step"),
         pytest.param(
             {"device": "cuda"},
             2,

@@ -10,7 +10,6 @@ import pytest
 
 from translane_export.train import trainer
 from translane_export.train.corpus import build_corpus, read_texts
-from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import evaluate_model
 from translane_export.train.log import ValidationRecord, read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
@@ -39,35 +38,6 @@ class Clock:
             return function(*arguments, **keywords)
 
         return taking_time
-
-
-def test_what_fits_is_judged_by_the_longest_of_each_kind():
-    clock = Clock()
-    limit = TimeLimit(100.0, clock)
-    for seconds in (10, 20, 5):
-        with limit.measure("a validation"):
-            clock.now += seconds
-    assert (limit.seconds, limit.longest("a validation"), limit.longest("a step")) == (35, 20, 0)
-    limit.expect("a step", 10)
-    assert limit.allows("a validation", "a step")  # 35 + 1.2 * 30 < 100
-    clock.now += 30
-    assert limit.allows("a validation")
-    assert not limit.allows("a validation", "a step")
-    clock.now += 37
-    assert not limit.allows()
-
-
-def test_a_resumed_run_has_used_time_already_and_no_limit_allows_all():
-    clock = Clock()
-    limit = TimeLimit(100.0, clock)
-    limit.resume(95.0)
-    clock.now += 4
-    assert limit.seconds == 99
-    assert limit.allows()
-    assert limit.allows("a step")
-    limit.expect("a step", 2)
-    assert not limit.allows("a step")
-    assert TimeLimit(0.0, clock).allows("a step")
 
 
 @pytest.fixture
@@ -106,18 +76,11 @@ def timed_run(run_flags, tmp_path, monkeypatch):
     [
         (2, lambda _step: 10.0, 25, 100),  # little of the time is left unused
         (1.5, lambda step: 5 + step / 10, 20, 60),  # validations that get slower still fit
-        (1, lambda _step: 15.0, 1000, 30),  # before the first validation a rehearsal says how long it takes
     ],
 )
 def test_the_last_validation_ends_within_the_time(timed_run, minutes, validation, every, least):
     outcome, seconds, validated = timed_run(minutes, validation, every)
     assert outcome.reason == f"{minutes:g} minutes are over"
     assert validated[-1] == outcome.step > 0
-    assert (len(validated) > 1) == (every < 1000)
+    assert len(validated) > 1
     assert least < seconds <= minutes * 60
-
-
-@pytest.mark.parametrize("minutes", [0.01, 0.5])
-def test_a_time_without_room_for_one_validation_is_refused(timed_run, minutes):
-    with pytest.raises(TrainError, match=f"--max-minutes {minutes:g}: the time is too short for one validation, which"):
-        timed_run(minutes, lambda _step: 20.0, 10)
