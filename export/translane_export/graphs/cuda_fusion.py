@@ -32,7 +32,7 @@ def _join_addition(graph: ir.Graph, norm: ir.Node) -> None:
     addition = total.producer() if total is not None else None
     if total is None or addition is None or addition.op_type != "Add":
         return
-    residual, output = addition.inputs
+    output, residual = addition.inputs
     assert output is not None
     sublayer = output.producer()
     if sublayer is None or sublayer.op_type not in ("Gemm", "Relu"):  # of a recurrent unit

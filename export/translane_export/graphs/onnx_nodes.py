@@ -169,7 +169,7 @@ def _rms_norm(x: Tensor, _shape: Any, weight: Tensor, eps: float) -> Tensor:
 
 
 def _batch_norm(
-    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor, *, training: bool, eps: float
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor, *, training: bool, eps: float, **_: Any
 ) -> Tensor:
     assert not training
     return emit("BatchNormalization", (x, weight, bias, mean, variance), x.dtype, x.shape, {"epsilon": eps})
@@ -179,5 +179,6 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return emit(f"com.microsoft::{'FastGelu' if approximate == 'tanh' else 'Gelu'}", (x,), x.dtype, x.shape)
 
 
-def _silu(x: Tensor) -> Tensor:
+def _silu(x: Tensor, *, inplace: bool) -> Tensor:
+    assert not inplace
     return emit("com.microsoft::QuickGelu", (x,), x.dtype, x.shape, {"alpha": 1.0})

@@ -137,7 +137,7 @@ class Residual(nn.Module):
         """
         output: Tensor
         if self.placement == "pre":
-            output = x + self.dropout(sublayer(apply_norm(self.norm, x, real)))
+            output = self.dropout(sublayer(apply_norm(self.norm, x, real))) + x
         else:
-            output = apply_norm(self.norm, x + self.dropout(sublayer(x)), real)
+            output = apply_norm(self.norm, self.dropout(sublayer(x)) + x, real)
         return output
