@@ -23,7 +23,7 @@ from translane_export.core.settings import PRECISIONS, ExportSettings, Format
 from translane_export.core.torch_model import build_model, release_memory
 from translane_export.graphs.numerics import Numerics, as_stored, check_range, verified_as
 from translane_export.graphs.writer import write_graphs
-from translane_export.int8.stage import Int8Stage, quantize_bundle, read_test_set
+from translane_export.int8.stage import Int8Stage, quantize_bundle
 from translane_export.manifest import build_manifest, choose_limits
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
@@ -31,7 +31,7 @@ from translane_export.pruning.pruning import plan_pruning
 from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.shortlists.vmap import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.train.data import SentencePair
+from translane_export.train.data import SentencePair, read_pairs
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.bundle.manifest import Alignment, Graphs, Manifest, Parity, Precision
 from translane_server.bundle.shortlist import SHORTLIST_FILE, Shortlist, write_shortlist
@@ -65,7 +65,7 @@ def export_precisions(settings: ExportSettings, log: Log = lambda _line: None) -
         for export in exports:  # before the first takes minutes
             check_settings(export)
         if settings.test:
-            read_test_set(settings.test)
+            read_pairs(settings.test, "--test")
         made: dict[str, Bundle] = {}
         for export in sorted(exports, key=lambda each: each.precision == "int8"):  # which is made of fp32
             log(f"precision {export.precision}")
@@ -121,7 +121,7 @@ def write_bundle(
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
     card = _read_model_card(settings)
-    test = read_test_set(settings.test) if settings.test else ()
+    test = read_pairs(settings.test, "--test") if settings.test else ()
     quality_data = read_quality_data(settings.quality_data) if settings.quality_data else ()
     shortlist = _read_shortlist(settings, checkpoint, log)
     samples = sample_sources(checkpoint, settings.samples)

@@ -16,8 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from translane_export.checks.running import Log, decode_greedily
 from translane_export.core.errors import ExportError
-from translane_export.train.data import Columns, SentencePair, read_parallel_text
-from translane_export.train.errors import DataError
+from translane_export.train.data import SentencePair, read_pairs
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import QualityEstimation
 from translane_server.core.errors import StartupError
@@ -61,10 +60,7 @@ def read_quality_data(path: Path) -> tuple[SentencePair, ...]:
     Raises:
         ExportError: the file cannot be read, has a line that is no pair, or has too few lines.
     """
-    try:
-        pairs = read_parallel_text(path, Columns(), "refuse").pairs
-    except DataError as error:
-        raise ExportError(f"--quality-data {error}") from None
+    pairs = read_pairs(path, "--quality-data")
     _check_count(len(pairs))
     places = np.linspace(0, len(pairs), min(len(pairs), MOST_SENTENCES), endpoint=False).astype(int)
     return tuple(pairs[place] for place in places.tolist())

@@ -25,8 +25,7 @@ from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
 from translane_export.int8.quantize import quantize_graph
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.train.data import Columns, SentencePair, read_parallel_text
-from translane_export.train.errors import DataError
+from translane_export.train.data import SentencePair
 from translane_export.train.evaluate import score
 from translane_server.bundle.bundle import Bundle, file_entry
 from translane_server.bundle.manifest import Graphs, Manifest, Quality
@@ -35,18 +34,6 @@ from translane_server.translation.languages import LanguagePair
 _MOST_CALIBRATED = 400  # sentences
 
 Log = Callable[[str], None]
-
-
-def read_test_set(path: Path) -> tuple[SentencePair, ...]:
-    """Return the pairs of a TSV file, gzipped or not.
-
-    Raises:
-        ExportError: the file cannot be read, or has a line that is no pair.
-    """
-    try:
-        return read_parallel_text(path, Columns(), "refuse").pairs
-    except DataError as error:
-        raise ExportError(f"--test {error}") from None
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from translane_export.core.errors import ExportError
 from translane_export.core.settings import ShortlistSettings
 from translane_export.shortlists.vmap import vmap_lines
 from translane_export.sources.readers import find_reader, read_checkpoint
-from translane_export.train.data import Columns, SentencePair, read_parallel_text
-from translane_export.train.errors import DataError
+from translane_export.train.data import SentencePair, read_pairs
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.core.files import replaced_whole
@@ -54,7 +53,7 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
         raise ExportError(f"{settings.output}: it is there already; --force replaces it")
     checkpoint = read_checkpoint(find_reader(settings.checkpoint), settings.checkpoint)
     tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
-    pairs = _encode(settings, checkpoint, tokenizer, _read(settings))
+    pairs = _encode(settings, checkpoint, tokenizer, read_pairs(settings.text, "--text")[: settings.max_pairs])
     log(f"aligning {len(pairs):,} sentence pairs")
     sizes = checkpoint.config.source_vocab_size, checkpoint.config.target_vocab_size
     rules = align(pairs, *sizes, settings.iterations).best(settings.max_per_piece, settings.min_probability)
@@ -80,13 +79,6 @@ def coverage(shortlist: Shortlist, pairs: Sequence[TokenPair]) -> Coverage:
         total += len(pair.target)
         tokens += len(own)
     return Coverage(found / total, tokens / len(pairs))
-
-
-def _read(settings: ShortlistSettings) -> Sequence[SentencePair]:
-    try:
-        return read_parallel_text(settings.text, Columns(), "refuse").pairs[: settings.max_pairs]
-    except DataError as error:
-        raise ExportError(f"--text {error}") from None
 
 
 def _encode(

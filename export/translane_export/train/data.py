@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
+from translane_export.core.errors import ExportError
 from translane_export.train.errors import DataError
 
 BadLines = Literal["refuse", "skip"]
@@ -92,6 +93,14 @@ def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines) -> Par
         first = f"; the first of {skipped:,} bad lines is {problems[0]}" if problems else ""
         raise DataError(f"{path}: no usable sentence pair{first}")
     return ParallelText(path, tuple(pairs), skipped, tuple(problems), digest.hexdigest())
+
+
+def read_pairs(path: Path, flag: str) -> tuple[SentencePair, ...]:
+    """Return the pairs of the file that a command's `flag` names, source and target alone. Raises ExportError."""
+    try:
+        return read_parallel_text(path, Columns(), "refuse").pairs
+    except DataError as error:
+        raise ExportError(f"{flag} {error}") from None
 
 
 def read_lines(path: Path, columns: Columns) -> Iterator[Line]:
