@@ -21,8 +21,14 @@ from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
 from translane.options import checked_options
 from translane.requests import TranslationRequest
-from translane_export.sources.generation_config import generation_settings, read_search
-from translane_export.sources.huggingface import CONFIG, GENERATION_CONFIG, read_lengths, read_settings
+from translane_export.sources.huggingface import (
+    CONFIG,
+    GENERATION_CONFIG,
+    generation_settings,
+    read_lengths,
+    read_search,
+    read_settings,
+)
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.manifest import DecodingDefaults, LanguageTemplates, LanguageTokens, Manifest
 from translane_server.settings.server_settings import ServerSettings

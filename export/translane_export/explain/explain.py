@@ -14,9 +14,8 @@ from translane_export.core.settings import ExplainSettings
 from translane_export.core.torch_model import build_model, release_memory
 from translane_export.explain.operators import profile_graphs
 from translane_export.explain.page import make_page
-from translane_export.explain.positions import position_tables
 from translane_export.explain.report import Findings, as_json, as_text
-from translane_export.explain.tensors import check_size, follow_token, record_translation
+from translane_export.explain.tensors import check_size, follow_token, position_tables, record_translation
 from translane_export.explain.translation import SourceText, read_source, text_steps, translate
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.readers import read_checkpoint

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from translane_export.explain.operators import GraphTime
-from translane_export.explain.positions import PositionTable
 from translane_export.explain.report import Findings
-from translane_export.explain.tensors import SYMBOLS, AttentionWeights, TensorStep
+from translane_export.explain.tensors import SYMBOLS, AttentionWeights, PositionTable, TensorStep
 from translane_server.core.terminal import printable
 
 _UNITS = 10_000  # of a weight of 1; page.js has the same number

@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from translane_export.explain.operators import GraphTime
-from translane_export.explain.positions import PositionTable
-from translane_export.explain.tensors import Attention, TensorStep, TokenWay
+from translane_export.explain.tensors import Attention, PositionTable, TensorStep, TokenWay
 from translane_export.explain.translation import TextStep, Translated
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.terminal import printable

@@ -23,12 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import candidates, cuda_ops, onnx_ops
-from translane_export.graphs.head_padding import pad_heads
+from translane_export.graphs.head_padding import pad_heads, padded_config
 from translane_export.graphs.onnx_nodes import HeadForm, emit
 from translane_export.graphs.self_attention import CellPlaces, SentenceAttention, StackBias, StepAttention, run_cell
-from translane_export.model import Transformer
-from translane_export.model.attention import KeysValues, MultiHeadAttention
+from translane_export.model import Transformer, TransformerConfig
+from translane_export.model.attention import KeysValues, MultiHeadAttention, normalize_scores
 from translane_export.model.layers import DecoderLayer, EncoderLayer
+from translane_export.model.masks import padding_mask
 from translane_export.model.norms import Residual, apply_norm
 from translane_export.model.transformer import Embedding
 
@@ -336,3 +337,49 @@ class ShortlistGraph(nn.Module):
         shape = (x.shape[0], shortlist.shape[0])
         product = emit("Gemm", (x, weight), x.dtype, shape, {"transB": 1})[:-1]
         return product if projection.bias is None else product + projection.bias.index_select(0, shortlist)
+
+
+class AlignmentGraph(nn.Module):
+    """How much a step attends to each source position, averaged over some heads of the layer the query comes from.
+
+    It has no weights, and is apart from the step, so that it costs nothing unless it runs: ONNX Runtime computes all of
+    a graph, whichever outputs are fetched.
+
+    alignment_query [B, H * D], source_lengths [B], the layer's cross-attention keys [B, G, S, D] -> [B, S], float32;
+    zero from each row's source length on. `key_scale` is what a unit of the keys stands for.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, heads: Sequence[int], key_scale: float = 1.0, *, for_cuda: bool = False
+    ) -> None:
+        super().__init__()
+        self.for_cuda = for_cuda
+        padded = padded_config(config)
+        self.form = HeadForm(
+            heads=padded.heads,
+            kv_heads=padded.key_value_heads,
+            size=padded.head_dim,
+            scale=key_scale * padded.score_scale,
+            one_in_denominator=padded.attention_normalizer == "softmax1",
+            rotary=None,
+        )
+        self.heads = list(heads)
+
+    def forward(self, query: Tensor, source_lengths: Tensor, keys: Tensor) -> Tensor:
+        """See the class."""
+        form = self.form
+        query = query.view(-1, form.heads, form.size)  # [B, H, D]
+        if self.for_cuda:
+            return self._mean(cuda_ops.attention_weights(query, keys, source_lengths, form))
+        scores = onnx_ops.score_keys(query, keys, source_lengths, form.sharing) * form.scale  # [B, H, S]
+        hidden = ~padding_mask(source_lengths, scores.shape[2])[:, :, 0]  # [B, 1, S]
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+        weights = normalize_scores(scores, one_in_denominator=form.one_in_denominator)
+        return self._mean(weights).masked_fill(hidden[:, 0], 0.0)
+
+    def _mean(self, weights: Tensor) -> Tensor:
+        """Return the mean over the heads that align: [B, H, S] -> [B, S]."""
+        if len(self.heads) < self.form.heads:
+            weights = weights.index_select(1, torch.tensor(self.heads))
+        mean: Tensor = weights.mean(1)
+        return mean

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from translane_export.core.errors import ExportError
-from translane_export.graphs.cuda_fusion import join_nodes
+from translane_export.graphs.cuda_ops import join_nodes
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
 from translane_export.graphs.onnx_nodes import RuntimeOperators
 from translane_export.graphs.signatures import WITH_LOG_PROBS

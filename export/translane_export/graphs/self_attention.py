@@ -17,9 +17,9 @@ from translane_export.graphs import cuda_ops, onnx_ops
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.onnx_ops import ordinals
 from translane_export.model.attention import KeysValues, MultiHeadAttention
+from translane_export.model.layers import SSRU
 from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, MaskRule, WindowRule
 from translane_export.model.positions import RelativeVectors
-from translane_export.model.ssru import SSRU
 from translane_export.model.transformer import Stack
 
 

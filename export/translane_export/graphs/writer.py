@@ -16,8 +16,13 @@ from torch import nn
 
 from translane_export.core.settings import Format
 from translane_export.graphs import torchscript
-from translane_export.graphs.alignment_graph import AlignmentGraph
-from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph, ShortlistGraph
+from translane_export.graphs.encoder_decoder import (
+    AlignmentGraph,
+    DecoderGraph,
+    EncoderGraph,
+    GreedyGraph,
+    ShortlistGraph,
+)
 from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.numerics import Numerics, WeightStorage
 from translane_export.graphs.onnx_export import export_graph

@@ -16,8 +16,7 @@ from translane_export.checks.running import translate_greedily
 from translane_export.core.errors import ExportError
 from translane_export.core.ranges import Ranges
 from translane_export.core.torch_model import release_memory
-from translane_export.graphs.alignment_graph import AlignmentGraph
-from translane_export.graphs.encoder_decoder import STEP
+from translane_export.graphs.encoder_decoder import STEP, AlignmentGraph
 from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.graphs.writer import share_weights

@@ -27,7 +27,7 @@ from translane_export.core.ranges import Ranges
 from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model.config import Activation, TransformerConfig
 from translane_export.sources.foreign_tokenizers import MARIAN_CODE, languages_of_pieces
-from translane_export.sources.generation_config import read_search
+from translane_export.sources.huggingface import read_search
 from translane_export.sources.marian_bin import Container, fixed_units, is_container, read_container, read_lexicon
 from translane_export.sources.marian_files import read_ids, read_npz, read_settings
 from translane_export.sources.model_settings import ModelSettings

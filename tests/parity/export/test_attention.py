@@ -8,7 +8,7 @@ from helpers.backend_checks import attention_of, copied
 from helpers.bundles import bundle_model, random_bundle
 from helpers.sessions import open_session
 from translane_export.checks.alignment_layer import recorded_attention
-from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.encoder_decoder import AlignmentGraph
 from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import TransformerConfig

@@ -10,7 +10,7 @@ from helpers.architectures import ARCHITECTURES
 from helpers.bundles import random_model
 from helpers.decomposition import no_decomposition
 from helpers.sessions import open_session
-from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.encoder_decoder import AlignmentGraph
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.graphs.onnx_export import export_graph

@@ -17,8 +17,7 @@ from helpers.recorded_exports import read_graph
 from translane_export.checks.running import float32_twin
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.graphs import exporter_shortcuts
-from translane_export.graphs.alignment_graph import AlignmentGraph
-from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
+from translane_export.graphs.encoder_decoder import AlignmentGraph, DecoderGraph, EncoderGraph
 from translane_export.graphs.numerics import choose_numerics, verified_as
 from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import bundle_signatures

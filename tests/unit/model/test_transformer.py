@@ -17,8 +17,8 @@ from translane_export.model import PRESETS, Transformer, TransformerConfig, labe
 from translane_export.model.attention import ScaledDotProduct
 from translane_export.model.fast_attention import attend_plainly
 from translane_export.model.greedy import greedy_decode
+from translane_export.model.layers import SSRU
 from translane_export.model.masks import CausalRule, MaskRule, View, WindowRule
-from translane_export.model.ssru import SSRU
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
 SOURCE_LENGTHS = torch.tensor([5, 3, 2])

@@ -14,8 +14,7 @@ from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.checks.activations import watched
 from translane_export.core.torch_model import build_model
 from translane_export.explain.operators import summarise
-from translane_export.explain.positions import position_tables
-from translane_export.explain.tensors import follow_token, record_translation
+from translane_export.explain.tensors import follow_token, position_tables, record_translation
 from translane_export.explain.translation import read_source, translate
 from translane_export.model import TransformerConfig
 from translane_export.model.attention import MultiHeadAttention

@@ -5,8 +5,13 @@ import json
 import pytest
 
 from translane_export.core.errors import ExportError
-from translane_export.sources.generation_config import generation_settings, read_search, renormalizes
-from translane_export.sources.huggingface import read_lengths, read_settings
+from translane_export.sources.huggingface import (
+    generation_settings,
+    read_lengths,
+    read_search,
+    read_settings,
+    renormalizes,
+)
 from translane_server.bundle.manifest import SearchDefaults
 
 
