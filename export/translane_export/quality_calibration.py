@@ -35,12 +35,7 @@ _Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RatedSentences:
-    """The translations of N sentences.
-
-    Attributes:
-        log_probs: of each translation, the natural log-probabilities of its tokens.
-        chrf: chrF of each translation, 0 … 1, [N].
-    """
+    """The translations of N sentences: the natural log-probabilities of their tokens, and chrF, 0 … 1, [N]."""
 
     log_probs: Sequence[Sequence[float]]
     chrf: _Numbers

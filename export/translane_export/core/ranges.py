@@ -54,10 +54,8 @@ Limits = Range | FixedUnits
 class Ranges:
     """Between which numbers an int8 bundle's activations lie.
 
-    Attributes:
-        encoder: weight, by its name in the graph, to the range of what it is multiplied with, or its own units.
-        decoder: the same for the decoder's graph.
-        keys_values: keys and values of cross-attention, by their names, to what a unit of them stands for.
+    Of either graph, weights by their names to the ranges of what they are multiplied with, or to their own units; and
+    keys and values of cross-attention, by their names, to what a unit of them stands for.
     """
 
     encoder: dict[str, Limits]

@@ -18,12 +18,7 @@ _SOURCE, _TARGET = "source.spm", "target.spm"
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """What the manifest says of a tokenizer, and the content of the files it names.
-
-    Attributes:
-        entry: of the manifest.
-        files: by the names that `entry` gives them, where each is or what is in it.
-    """
+    """What the manifest says of a tokenizer, and where each file is that it names, or what is in it."""
 
     entry: SentencePieceTokenizerEntry | JsonTokenizerEntry
     files: Mapping[str, Path | bytes]

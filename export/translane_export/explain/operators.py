@@ -47,14 +47,10 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class GraphTime:
-    """The time of a graph by type of operator, the longest first.
+    """The time of a graph by type of operator, the longest first. The faster half of the runs count.
 
-    Attributes:
-        graph: what a run does.
-        runs: number of runs that count: the faster half.
-        unprofiled: mean time of a run without the profiler [µs].
-        profiled: mean time of a run with the profiler [µs], which takes time between the operators.
-        operators: the types; their shares sum to 1.
+    ``unprofiled`` and ``profiled`` are the mean times of a run [µs]; the profiler takes time between the operators,
+    whose shares sum to 1.
     """
 
     graph: str

@@ -21,15 +21,8 @@ _MOST_CHARACTERS = 100  # of a value in a table
 class Findings:
     """What a bundle's model does with a sentence.
 
-    Attributes:
-        manifest: the bundle's.
-        translated: the sentence and its translation.
-        attention: the weights, and PyTorch's probabilities.
-        tables: of positions; none where the model has neither positions nor biases by distance.
-        graphs: where the time goes.
-        text_steps: from text to ids.
-        way: from ids to probabilities, of the token that step `step` chooses.
-        step: the step that is followed, from 0.
+    ``text_steps`` go from text to ids, and ``way`` from ids to the probabilities of the step `step`, from 0. There are
+    no ``tables`` where the model has neither positions nor biases by distance.
     """
 
     manifest: Manifest
@@ -111,7 +104,12 @@ def as_text(findings: Findings) -> str:
         [findings.agreement],
         [f"positions: {findings.positions}"],
         *(_operators(graph) for graph in findings.graphs),
-        [findings.followed, *_aligned([(step.name, step.size, _short(step.value)) for step in findings.text_steps])],
+        [
+            findings.followed,
+            *_aligned(
+                [(step.name, step.size, printable(step.value, _MOST_CHARACTERS)) for step in findings.text_steps]
+            ),
+        ],
         _shapes(findings.way.steps),
         [findings.choice],
     ]
@@ -179,7 +177,3 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     columns = max(map(len, rows))
     widths = [max((len(row[column]) for row in rows if len(row) > column + 1), default=0) for column in range(columns)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
-
-
-def _short(text: str) -> str:
-    return printable(text, _MOST_CHARACTERS)

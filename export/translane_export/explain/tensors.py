@@ -45,15 +45,9 @@ SYMBOLS = {
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """The weights of one kind of attention.
+    """The weights of one kind of attention, [layers, H, T, S]: ``rows`` look [T], and ``columns`` are looked at [S].
 
-    Attributes:
-        title: what it is called.
-        row_kind: what a row is.
-        column_kind: what a column is.
-        rows: the pieces that look, [T].
-        columns: the pieces that are looked at, [S].
-        weights: [layers, H, T, S]; a softmax makes every row of S sum to 1, and softmax₁ to less.
+    A softmax makes every row of S sum to 1, and softmax₁ to less.
     """
 
     title: str
@@ -124,14 +118,8 @@ def record_translation(model: Transformer, translated: Translated) -> Attention:
 class TensorStep:
     """A tensor on the way.
 
-    Attributes:
-        part: where it is: a stack, or a layer such as "decoder layer 0".
-        name: the name of the tensor.
-        module: the module that makes it, as PyTorch names it; "" if no module does.
-        symbols: its shape in letters; see `SYMBOLS`.
-        shape: its shape in numbers.
-        what: what happens, in a sentence.
-        formula: the same as a formula.
+    ``part`` is a stack, or a layer such as "decoder layer 0". ``module`` makes the tensor; it is "" if no module does.
+    ``symbols`` are the shape in letters: see `SYMBOLS`.
     """
 
     part: str
@@ -319,15 +307,7 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class PositionTable:
-    """Numbers by position or distance.
-
-    Attributes:
-        title: what the numbers are.
-        rows: what a row is.
-        columns: what a column is.
-        first_column: the number of the first column; distances begin below 0.
-        values: [rows, columns].
-    """
+    """Numbers by position or distance, [rows, columns]; ``first_column`` is below 0 where distances begin there."""
 
     title: str
     rows: str

@@ -33,14 +33,8 @@ class SourceText:
 class Translated:
     """A translation as the decoder makes it, in T steps.
 
-    Attributes:
-        source: the sentence.
-        text: the translation.
-        fed_ids: the token that each step reads, [T]; first what every translation starts with.
-        fed_pieces: their pieces, [T].
-        chosen_ids: the token that each step chooses, [T]; last the end of the sentence, unless it was cut off.
-        chosen_pieces: their pieces, [T].
-        log_probs: natural log-probability of each chosen token as the graphs compute it, [T].
+    ``fed_ids`` are the tokens that steps read, first what every translation starts with. ``chosen_ids`` are those that
+    they choose, last the end of the sentence, unless it was cut off; the graphs give them these natural ``log_probs``.
     """
 
     source: SourceText

@@ -25,12 +25,7 @@ _TARGET = ("decoder.embedding.tokens.weight", "output_projection.weight", "outpu
 
 @dataclasses.dataclass(frozen=True)
 class Pruning:
-    """What stays of a checkpoint.
-
-    Attributes:
-        languages: the languages that stay, as the whole model is told them.
-        vocabulary: the ids that stay; None if all do.
-    """
+    """What stays of a checkpoint: languages, as the whole model is told them, and ids; None if all do."""
 
     languages: Languages
     vocabulary: SmallerVocabulary | None = None

@@ -28,13 +28,7 @@ _SOURCE_IDS, _TARGET_IDS = "source.pieces.json", "target.pieces.json"
 
 @dataclass(frozen=True)
 class SmallerVocabulary:
-    """The ids that stay.
-
-    Attributes:
-        source: old source ids in the order of their new numbers [V].
-        target: old target ids in the order of their new numbers [V].
-        tokenizer: makes the new numbers.
-    """
+    """The ids that stay: old ids of either side in the order of their new numbers [V], which the tokenizer makes."""
 
     source: tuple[int, ...]
     target: tuple[int, ...]

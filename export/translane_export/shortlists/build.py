@@ -32,12 +32,7 @@ Log = Callable[[str], None]
 
 
 class Coverage(NamedTuple):
-    """How the lists of sentences suit their translations.
-
-    Attributes:
-        found: share of the translations' tokens that are in the list of their sentence.
-        tokens: mean number of tokens of a list.
-    """
+    """The share of translations' tokens that are ``found`` in the list of their sentence, and a list's mean size."""
 
     found: float
     tokens: float
@@ -132,14 +127,7 @@ class TokenPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Translations:
-    """t(target | source) of each pair of tokens that occurs, ordered by source.
-
-    Attributes:
-        source: the source token of each pair, [P]. `empty` is the empty token.
-        target: the target token of each pair, [P].
-        probability: t(target | source), [P].
-        empty: the id of the empty token.
-    """
+    """t(target | source) of each pair of tokens that occurs, [P], ordered by source; `empty` is the empty token."""
 
     source: IntArray
     target: IntArray
@@ -163,12 +151,6 @@ def align(pairs: Sequence[TokenPair], source_size: int, target_size: int, iterat
 
     Every target token comes from one of the source tokens of its sentence, or from none: the empty token, of its own
     id. https://aclanthology.org/J93-2003
-
-    Args:
-        pairs: the text; both sides of each pair have tokens.
-        source_size: number of source ids.
-        target_size: number of target ids.
-        iterations: how often each pair is read, 1 or more.
     """
     parts = _parts(pairs)
     keys: IntArray = np.empty(0, np.int64)

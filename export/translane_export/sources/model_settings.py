@@ -20,10 +20,7 @@ class ModelSettings:
     A value that is missing or of the wrong type is an ExportError at once. What is not supported is noted, so that one
     sentence names all of it: that of `check_supported`, or of the first value that is wrong.
 
-    Attributes:
-        files: what each file says.
-        path: the first of the files.
-        values: the settings; where files differ, the later file counts.
+    ``path`` is the first of the files. Where files differ, the later one counts.
     """
 
     def __init__(self, files: Mapping[Path, Mapping[str, Any]]) -> None:

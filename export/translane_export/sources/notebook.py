@@ -49,9 +49,7 @@ class SpecialWords:
 class NumberedWords(NamedTuple):
     """The words of one side in the order of a checkpoint's ids: padding, unknown, start, end, and all the others.
 
-    Attributes:
-        words: V words.
-        places: where each word stands in the list that was given [V], int64; -1 for a special word that is not there.
+    ``places`` [V], int64, are where words stand in the list that was given; -1 for a special word that is not there.
     """
 
     words: tuple[str, ...]
@@ -69,11 +67,7 @@ def number_words(
 ) -> NumberedWords:
     """Number a list of words so that the special words have the same ids on both sides.
 
-    Args:
-        words: the list; a word's place in it is its row in the model's tables.
-        special: the special words.
-        side: "source" or "target", for errors.
-        optional: the special words that need not be in the list.
+    A word's place in the list is its row in the model's tables. ``optional`` special words need not be there.
 
     Raises:
         ExportError: the list has a word twice, lacks a special word, or is too long.

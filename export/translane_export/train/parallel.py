@@ -29,10 +29,7 @@ Item = TypeVar("Item")
 class Parallel:
     """The processes that take part in training: one alone. All call the same methods in the same order.
 
-    Attributes:
-        rank: the number of this process, from 0.
-        local_rank: its number on its machine, which is also the number of its GPU.
-        size: how many there are.
+    ``local_rank`` is the number of this process on its machine, which is also the number of its GPU.
     """
 
     rank = local_rank = 0

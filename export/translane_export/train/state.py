@@ -191,12 +191,7 @@ _MARGIN = 1.2  # work may take so much longer than it ever has
 
 
 class TimeLimit:
-    """A clock that remembers the longest time of each kind of work.
-
-    Args:
-        limit: seconds that the run may take; 0 is no limit.
-        clock: returns seconds; only differences count.
-    """
+    """A clock that remembers the longest time of each kind of work. A limit of 0 seconds is none."""
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
