@@ -15,7 +15,7 @@ from translane_export.train.data import Columns, ParallelText, read_parallel_tex
 from translane_export.train.errors import DataError
 from translane_export.train.settings import TrainSettings
 from translane_export.train.stand_ins import Replacements
-from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
+from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, train_vocabulary
 from translane_export.train.word_vectors import load_word_vectors
 
 
@@ -144,13 +144,11 @@ def _train(
 ) -> Vocabulary:
     return train_vocabulary(
         sentences,
-        VocabularySettings(
-            kind=settings.vocabulary,
-            size=getattr(settings, f"{side}_vocabulary_size"),
-            normalization=getattr(settings, f"{side}_normalization"),
-            character_coverage=settings.character_coverage,
-            stand_ins=settings.stand_ins > 0,
-        ),
         path,
-        settings.seed,
+        kind=settings.vocabulary,
+        size=getattr(settings, f"{side}_vocabulary_size"),
+        normalization=getattr(settings, f"{side}_normalization"),
+        character_coverage=settings.character_coverage,
+        stand_ins=settings.stand_ins > 0,
+        seed=settings.seed,
     )

@@ -36,17 +36,6 @@ _QUIET = 2
 
 
 @dataclass(frozen=True)
-class VocabularySettings:
-    """How to train one vocabulary; `size` counts the special pieces too, and stand-ins where there are `stand_ins`."""
-
-    kind: VocabularyKind
-    size: int
-    normalization: str
-    character_coverage: float
-    stand_ins: bool = False
-
-
-@dataclass(frozen=True)
 class Segmentation:
     """One way to cut a text into pieces, and its probability by the unigram model [nats]."""
 
@@ -97,8 +86,20 @@ class Vocabulary:
         return [str(self._model.decode(list(ids))) for ids in sentences]
 
 
-def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, path: Path, seed: int) -> Vocabulary:
+def train_vocabulary(
+    sentences: Iterable[str],
+    path: Path,
+    *,
+    kind: VocabularyKind,
+    size: int,
+    normalization: str = "nmt_nfkc",
+    character_coverage: float = 1.0,
+    stand_ins: bool = False,
+    seed: int = 1,
+) -> Vocabulary:
     """Train a vocabulary on `sentences` and write it to `path`; the file appears complete or not at all.
+
+    ``size`` counts the special pieces too, and stand-ins where there are ``stand_ins``.
 
     Raises:
         DataError: the text cannot carry a vocabulary of this size.
@@ -111,11 +112,11 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, pat
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(sentences),
                 model_writer=written,
-                model_type=settings.kind,
-                vocab_size=settings.size,
-                character_coverage=settings.character_coverage,
+                model_type=kind,
+                vocab_size=size,
+                character_coverage=character_coverage,
                 # Characters and words are counted, not chosen: fewer than asked for is no mistake.
-                hard_vocab_limit=settings.kind in ("unigram", "bpe"),
+                hard_vocab_limit=kind in ("unigram", "bpe"),
                 pad_id=PAD_ID,
                 unk_id=UNK_ID,
                 bos_id=BOS_ID,
@@ -124,14 +125,14 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, pat
                 shuffle_input_sentence=False,
                 split_digits=True,  # a model copies digits one by one, and no number is rare
                 # what comes in the place of names may have letters that the text has not
-                user_defined_symbols=list(STAND_INS) if settings.stand_ins else [],
-                required_chars=_PRINTABLE if settings.stand_ins else "",
+                user_defined_symbols=list(STAND_INS) if stand_ins else [],
+                required_chars=_PRINTABLE if stand_ins else "",
                 minloglevel=_QUIET,
-                **_normalization_options(settings.normalization, Path(scratch)),
+                **_normalization_options(normalization, Path(scratch)),
             )
         except RuntimeError as error:
             reason = str(error).split("] ")[-1].strip() or str(error)
-            raise DataError(f"no {settings.kind} vocabulary of {settings.size:,} pieces: {reason}") from error
+            raise DataError(f"no {kind} vocabulary of {size:,} pieces: {reason}") from error
     with replaced_whole(path) as new:
         new.write_bytes(written.getvalue())
     return Vocabulary(path)

@@ -15,7 +15,7 @@ from translane_export.train.batches import EncodedPair, collate, plan_batches
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.settings import VocabularyKind
-from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, VocabularySettings, train_vocabulary
+from translane_export.train.vocabulary import SegmentationSampler, Vocabulary, train_vocabulary
 
 BAD = "你好\tHello\tx\n只有一列\n \tempty source\tx\n空的\t\tx\n再见\tBye\n".encode() + b"\xff\xfe\tbroken\n"
 
@@ -147,8 +147,7 @@ TEXTS = ["banana bandana", "a band", "", "an abandoned banana"]
 
 @pytest.fixture
 def vocabulary(tmp_path):
-    settings = VocabularySettings("unigram", 16, "nmt_nfkc", 1.0)
-    return train_vocabulary(TEXTS * 20, settings, tmp_path / "a.spm", seed=1)
+    return train_vocabulary(TEXTS * 20, tmp_path / "a.spm", kind="unigram", size=16)
 
 
 def test_a_draw_is_a_segmentation_and_the_seed_decides_which(vocabulary):
@@ -181,14 +180,10 @@ def sentences(write_tsv):
     return [pair.target for pair in read_parallel_text(path, Columns(), "refuse").pairs]
 
 
-def _settings(kind: VocabularyKind = "unigram", size: int = 30) -> VocabularySettings:
-    return VocabularySettings(kind=kind, size=size, normalization="nmt_nfkc", character_coverage=1.0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
 def test_each_kind_encodes_and_decodes(tmp_path, sentences, kind):
-    vocabulary = train_vocabulary(sentences, _settings(kind, SIZES[kind]), tmp_path / "a.spm", seed=1)
+    vocabulary = train_vocabulary(sentences, tmp_path / "a.spm", kind=kind, size=SIZES[kind])
     assert vocabulary.pieces()[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
     assert len(vocabulary) <= 60
     assert vocabulary.decode(vocabulary.encode(sentences)) == sentences
@@ -196,7 +191,7 @@ def test_each_kind_encodes_and_decodes(tmp_path, sentences, kind):
 
 @pytest.mark.slow
 def test_the_first_segmentation_is_the_best_one(tmp_path, sentences):
-    vocabulary = train_vocabulary(sentences, _settings(), tmp_path / "a.spm", seed=1)
+    vocabulary = train_vocabulary(sentences, tmp_path / "a.spm", kind="unigram", size=30)
     segmentations = vocabulary.best_segmentations(sentences[0], 5)
     assert [segmentations[0].ids] == vocabulary.encode(sentences[:1])
     assert len(segmentations) > 2
@@ -219,8 +214,8 @@ def test_a_broken_model_is_named(tmp_path):
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the Tatoeba data is not beside the checkout")
 def test_simplified_and_traditional_get_the_same_ids(tmp_path):
     text = read_parallel_text(SHARED / "train.tsv.gz", Columns(), "refuse")
-    settings = VocabularySettings("unigram", 4000, "nmt_nfkc_t2s", 1.0)
-    vocabulary = train_vocabulary((pair.source for pair in text.pairs), settings, tmp_path / "a.spm", seed=1)
+    sources, path = (pair.source for pair in text.pairs), tmp_path / "a.spm"
+    vocabulary = train_vocabulary(sources, path, kind="unigram", size=4000, normalization="nmt_nfkc_t2s")
     valid = [pair.source for pair in read_parallel_text(SHARED / "valid.tsv.gz", Columns(), "refuse").pairs]
     to_simplified, to_traditional = opencc.OpenCC("t2s"), opencc.OpenCC("s2t")
     simplified = [to_simplified.convert(sentence) for sentence in valid]

@@ -14,7 +14,7 @@ from translane_export.train.stand_ins import (
     find_parts,
     learn_lexicon,
 )
-from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
+from translane_export.train.vocabulary import Vocabulary, train_vocabulary
 from translane_server.text.stand_ins import STAND_INS
 
 LEXICON = {"汤姆": Meaning("Tom", Kind.NAME), "书": Meaning("book", Kind.WORD)}
@@ -92,8 +92,9 @@ def test_the_seed_decides_what_is_drawn():
 @pytest.mark.slow
 def test_stand_ins_and_digits_are_single_pieces(tmp_path):
     texts = [f"in 19{number} or 20{number}" for number in range(10, 99)]
-    settings = VocabularySettings("unigram", 108, "nmt_nfkc_t2s", 1.0, stand_ins=True)
-    vocabulary = train_vocabulary(texts, settings, tmp_path / "a.spm", seed=1)
+    vocabulary = train_vocabulary(
+        texts, tmp_path / "a.spm", kind="unigram", size=108, normalization="nmt_nfkc_t2s", stand_ins=True
+    )
     assert set(STAND_INS) <= set(vocabulary.pieces())
     assert not [piece for piece in vocabulary.pieces() if len(piece) > 1 and any(sign.isdigit() for sign in piece[:-2])]
     text = "or ⟨1⟩ in⟨9⟩ 1987"
