@@ -61,8 +61,8 @@ class Checkpoint:
     state_dict: dict[str, torch.Tensor]
     tokenizer: TokenizerFiles
     languages: Languages
-    samples: tuple[str, ...]
-    metadata: dict[str, Any]
+    samples: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
     name: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     ranges: Ranges | None = None

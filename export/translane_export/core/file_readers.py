@@ -126,7 +126,9 @@ def _problem(path: Path, kind: str) -> str:
     if _HTML.match(start):
         return f"it is an HTML page, as failed downloads leave behind, not a {kind}"
     if kind == PYTORCH:
-        return _zip_problem(path) if start.startswith(_ZIP) else _pickle_problem(start)
+        if start.startswith(_ZIP):
+            return _zip_problem(path)
+        return "" if start.startswith(_PICKLE) else f"it is not a {PYTORCH}"
     return _safetensors_problem(path, start) if kind == SAFETENSORS else ""
 
 
@@ -141,10 +143,6 @@ def _zip_problem(path: Path) -> str:
     if "data.pkl" not in names:
         return f"it is a zip archive of other things, not a {PYTORCH}"
     return "it is a TorchScript program, not tensors" if "constants.pkl" in names else ""
-
-
-def _pickle_problem(start: bytes) -> str:
-    return "" if start.startswith(_PICKLE) else f"it is not a {PYTORCH}"
 
 
 def _safetensors_problem(path: Path, start: bytes) -> str:

@@ -42,13 +42,7 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 class StoredGraph(NamedTuple):
-    """What a graph holds.
-
-    Attributes:
-        weights: all in float32, by the names of `translane_export.graphs`.
-        ranges: of the inputs of its int8 projections, by weight.
-        keys_values: the units of what is int8 beside that, by name.
-    """
+    """What a graph holds: weights in float32, ranges of its int8 projections' inputs by weight, and other units."""
 
     weights: dict[str, Tensor]
     ranges: dict[str, Limits]
@@ -95,7 +89,6 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph, shortlist:
             manifest.tokenizer, {name: bundle.path(name) for name in sorted(manifest.tokenizer.files)}
         ),
         languages=manifest.languages,
-        samples=(),
         metadata=dict(provenance.training),
         name=provenance.checkpoint,
         settings=_settings(manifest),

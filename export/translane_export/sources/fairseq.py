@@ -128,7 +128,6 @@ class FairseqReader:
             **model._asdict(),
             tokenizer=numbered_pieces(*models, *ids, source_eos=True),
             languages=Languages(source=(source,), target=(target,)),
-            samples=(),
             metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
         )
 
@@ -147,10 +146,7 @@ def _checkpoint_file(folder: Path) -> Path:
 
 def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
     """The model's settings and the task's, flat: "encoder_layers" whether saved so or as encoder.layers."""
-    try:
-        values, groups = plain(content.get("args")), plain(content.get("cfg"))
-    except ValueError as error:
-        raise ExportError(f"{path}: {error}") from None
+    values, groups = (plain(content.get(name), path) for name in ("args", "cfg"))
     if isinstance(groups, dict) and not isinstance(values, dict):
         task, model = (groups.get(name) for name in ("task", "model"))
         if isinstance(task, dict) and isinstance(model, dict):

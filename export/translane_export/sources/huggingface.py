@@ -110,7 +110,6 @@ class HuggingFaceReader:
             **model._asdict(),
             tokenizer=tokenizer,
             languages=languages,
-            samples=(),
             metadata={"generation": generation} if generation else {},
             settings={**read_lengths(settings), "decoding_defaults": search.defaults},
             left_out_search=search.left_out,
@@ -245,12 +244,7 @@ _LEFT_OUT: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class GenerationSearch:
-    """How a folder searches.
-
-    Attributes:
-        defaults: what the server's search does alike.
-        left_out: name and value of each setting that the server's search does not do.
-    """
+    """How a folder searches: as ``defaults``, and with settings that the server's search has not, name and value."""
 
     defaults: SearchDefaults
     left_out: tuple[str, ...] = ()

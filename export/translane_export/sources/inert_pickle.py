@@ -105,27 +105,29 @@ def read_plain(path: Path) -> Any:
         raise unreadable_file(path, PYTORCH, error) from None
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def plain(value: Any, path: Path, depth: int = 0) -> Any:
     """Make dictionaries, lists and scalars of the records in settings: namespaces, omegaconf nodes, enumerations.
 
     References of omegaconf to other settings ("${model.encoder.embed_dim}") stay the texts they are.
 
     Raises:
-        ValueError: they are nested without end.
+        ExportError: they are nested without end, in the file `path`.
     """
     if depth > _DEEPEST:
-        raise ValueError("its settings are nested without end")
+        raise ExportError(f"{path}: its settings are nested without end")
     if isinstance(value, Record):
         state = value.state
         if value.pickled_name == "argparse.Namespace":
-            return plain(state or {}, depth + 1)
+            return plain(state or {}, path, depth + 1)
         if isinstance(state, dict):
-            return plain(state.get("_content", state.get("_val")), depth + 1)  # of omegaconf's containers and nodes
-        return plain(value.args[0], depth + 1) if value.args else None  # an enumeration's value
+            return plain(
+                state.get("_content", state.get("_val")), path, depth + 1
+            )  # of omegaconf's containers and nodes
+        return plain(value.args[0], path, depth + 1) if value.args else None  # an enumeration's value
     if isinstance(value, dict):
-        return {key: plain(item, depth + 1) for key, item in value.items()}
+        return {key: plain(item, path, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, depth + 1) for item in value]
+        return [plain(item, path, depth + 1) for item in value]
     return value
 
 

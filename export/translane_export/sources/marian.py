@@ -130,7 +130,6 @@ class MarianReader:
             **model._asdict(),
             tokenizer=vocabularies.tokenizer,
             languages=_with_names(vocabularies.languages, path.name),
-            samples=(),
             metadata={"generation": generation} if generation else {},
             settings=defaults,
             left_out_search=search.left_out,

@@ -104,8 +104,6 @@ class OpenNmtReader:
             **model._asdict(),
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
             languages=Languages(source=(UNDETERMINED,), target=(UNDETERMINED,)),
-            samples=(),
-            metadata={},
         )
 
 
@@ -115,10 +113,7 @@ def _positions(table: Tensor, count: int) -> Tensor:
 
 
 def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
-    try:
-        values = plain(content.get("opt"))
-    except ValueError as error:
-        raise ExportError(f"{path}: {error}") from None
+    values = plain(content.get("opt"), path)
     if not isinstance(values, dict):
         raise ExportError(f"{path}: it is no OpenNMT-py checkpoint, whose settings are under opt")
     settings = ModelSettings({path: values})

@@ -16,6 +16,8 @@ from helpers.pickled_checkpoints import modules
 from translane_export.core.errors import ExportError
 from translane_export.sources.inert_pickle import Record, plain, read_inert
 
+WHERE = Path("settings.pt")
+
 FORMS = {"zip": {}, "before PyTorch 1.6": {"_use_new_zipfile_serialization": False}}
 
 
@@ -45,7 +47,7 @@ def test_tensors_and_namespaces(saved):
     content = read_inert(saved({"args": argparse.Namespace(layers=3, inner=inner), "model": {"w": torch.arange(4.0)}}))
     assert torch.equal(content["model"]["w"], torch.arange(4.0))
     assert isinstance(content["args"], Record)
-    assert plain(content["args"]) == {"layers": 3, "inner": {"rate": 0.5, "names": ["a"], "none": None}}
+    assert plain(content["args"], WHERE) == {"layers": 3, "inner": {"rate": 0.5, "names": ["a"], "none": None}}
 
 
 def test_what_settings_are_made_of(saved):
@@ -76,7 +78,7 @@ def test_omegaconf_trees(saved, member):
         inside.__dict__.update(_content={"layers": leaf}, _parent=tree, _metadata=kind())
         tree.__dict__.update(_content={"encoder": inside, "choice": choice}, _parent=None, _metadata=kind())
         path = saved({"cfg": tree})
-    assert plain(read_inert(path)["cfg"]) == {"encoder": {"layers": 6}, "choice": "first"}
+    assert plain(read_inert(path)["cfg"], path) == {"encoder": {"layers": 6}, "choice": "first"}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_a_state_sets_no_attributes(saved):
     namespace = argparse.Namespace(args="other", state="other", pickled_name="other")
     record = read_inert(saved({"args": namespace}))["args"]
     assert (record.args, record.pickled_name) == ((), "argparse.Namespace")
-    assert plain(record) == vars(namespace)
+    assert plain(record, WHERE) == vars(namespace)
 
 
 def test_what_was_allowed_is_forgotten(saved):
@@ -153,8 +155,8 @@ def test_settings_that_contain_themselves(saved):
     namespace = argparse.Namespace()
     namespace.itself = namespace
     record = read_inert(saved({"args": namespace}))["args"]
-    with pytest.raises(ValueError, match="nested without end"):
-        plain(record)
+    with pytest.raises(ExportError, match=r"settings\.pt: its settings are nested without end"):
+        plain(record, WHERE)
 
 
 def test_files_that_are_no_checkpoints(tmp_path, saved):
