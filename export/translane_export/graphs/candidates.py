@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translane_export.graphs.onnx_nodes import emit
+from translane_export.graphs.onnx_nodes import emit, emit_all
 
 _TRACED_CANDIDATES = 7  # the exporter wants some number for what is dynamic; the graph's shapes are cleared afterwards
 
@@ -79,9 +79,7 @@ def top_k(x: Tensor, count: Tensor, known: int = _TRACED_CANDIDATES, *, largest:
     ``known`` is that count where it is always the same.
     """
     shape = (*x.shape[:-1], known)
-    values, places = torch.onnx.ops.symbolic_multi_out(
-        "::TopK", (x, count), {"largest": int(largest)}, dtypes=[x.dtype, torch.int64], shapes=[shape, shape]
-    )
+    values, places = emit_all("TopK", (x, count), [x.dtype, torch.int64], [shape, shape], {"largest": int(largest)})
     return values, places
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import candidates
-from translane_export.graphs.onnx_nodes import HeadForm, emit, group_query_attention, multiply, scalar
+from translane_export.graphs.onnx_nodes import HeadForm, emit, emit_all, group_query_attention, multiply, scalar
 from translane_export.model.attention import normalize_scores
 from translane_export.model.fast_attention import for_each_head
 
@@ -152,10 +152,7 @@ def _weights(
 def _split(x: Tensor, parts: int) -> tuple[Tensor, ...]:
     """Cut the last dimension into equal parts."""
     shape = (*x.shape[:-1], x.shape[-1] // parts)
-    outputs = torch.onnx.ops.symbolic_multi_out(
-        "::Split", (x,), {"axis": -1, "num_outputs": parts}, dtypes=[x.dtype] * parts, shapes=[shape] * parts
-    )
-    return tuple(outputs)
+    return emit_all("Split", (x,), [x.dtype] * parts, [shape] * parts, {"axis": -1, "num_outputs": parts})
 
 
 _NORMS = {

@@ -1,11 +1,11 @@
 """The functions a bundle runs, as PyTorch modules over a Transformer's weights.
 
 `EncoderGraph` turns sources into each decoder layer's cross-attention keys and values; `DecoderGraph` is one step of
-an incremental decoder. The same modules become ONNX graphs and TorchScript, and run eagerly.
+an incremental decoder. The same modules become ONNX graphs and TorchScript, and run eagerly. Layers are the model's
+own, but for attention.
 
-Each graph has two forms. The CUDA form is for ONNX Runtime's CUDA provider: its operators are those of
-`cuda_ops`, and the host need not look at a number in the middle of a run. The form says nothing about
-the type of the weights.
+Each graph has two forms. The CUDA form is for ONNX Runtime's CUDA provider: its operators are those of `cuda_ops`, and
+the host need not look at a number in the middle of a run. The form says nothing about the type of the weights.
 
 Hidden states are [positions, M] throughout, rows and time flattened: every projection is then one Gemm on the weight
 as PyTorch stores it (which the tied output projection and the embedding lookup can share), and Q, K and V are one.

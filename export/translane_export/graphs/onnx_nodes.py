@@ -78,16 +78,23 @@ def emit(
     attributes: dict[str, Any] | None = None,
 ) -> Tensor:
     """Write a node with one output; ``operator`` is "Gemm", or "com.microsoft::QuickGelu"."""
+    return emit_all(operator, inputs, [dtype], [shape], attributes)[0]
+
+
+def emit_all(
+    operator: str,
+    inputs: tuple[Tensor | None, ...],
+    dtypes: list[torch.dtype],
+    shapes: list[Any],
+    attributes: dict[str, Any] | None = None,
+) -> tuple[Tensor, ...]:
+    """Write a node with several outputs."""
     domain, _, name = operator.rpartition("::")
-    (output,) = torch.onnx.ops.symbolic_multi_out(
-        f"{domain}::{name}",
-        inputs,
-        attributes or {},
-        dtypes=[dtype],
-        shapes=[shape],
-        version=1 if domain else None,
+    version = 1 if domain else None
+    written = torch.onnx.ops.symbolic_multi_out(
+        f"{domain}::{name}", inputs, attributes or {}, dtypes=dtypes, shapes=shapes, version=version
     )
-    return output
+    return tuple(written)
 
 
 def multiply(x: Tensor, weight: Tensor) -> Tensor:
@@ -125,10 +132,7 @@ def group_query_attention(
         inputs = (*inputs, *[None] * (_COSINES - len(inputs)), form.rotary.cosines, form.rotary.sines)
     if bias is not None:
         inputs = (*inputs, *[None] * (_ATTENTION_BIAS - len(inputs)), bias)
-    outputs = torch.onnx.ops.symbolic_multi_out(
-        "com.microsoft::GroupQueryAttention", inputs, attributes, dtypes=[dtype] * len(shapes), shapes=shapes, version=1
-    )
-    return tuple(outputs)
+    return emit_all("com.microsoft::GroupQueryAttention", inputs, [dtype] * len(shapes), shapes, attributes)
 
 
 def scalar(size: int | torch.SymInt) -> Tensor:

@@ -5,8 +5,7 @@ Read in this order:
 config           sizes and choices, presets
 attention        scaled dot-product and multi-head attention, softmax₁, grouped heads (§3.2)
 positions        all that tells positions apart (§3.5)
-ssru             the recurrent unit that a decoder may have in place of self-attention
-layers           the feed-forward network (§3.3), encoder and decoder layers (§3.1)
+layers           the feed-forward network (§3.3), encoder and decoder layers (§3.1), the recurrent unit
 transformer      embeddings (§3.4), stacks, the output projection, and how weights start
 
 What they stand on:
