@@ -137,7 +137,8 @@ def _compare(
     attention = np.zeros_like(logits)
     if forced.attention is not None:
         assert decode.attention is not None, "weights are kept wherever there is an alignment"
-        attention = _largest(decode.attention, _padded(forced.attention, decode.attention.shape[1]))
+        beyond = decode.attention.shape[1] - forced.attention.shape[1]
+        attention = _largest(decode.attention, np.pad(forced.attention, ((0, 0), (0, beyond))))
     exact = (
         (logits <= numerics.tolerance)
         & (shortfall <= numerics.token_margin)
@@ -207,10 +208,6 @@ def _rounding(
 def _blocks(steps: IntArray) -> Iterator[IntArray]:
     for first in range(0, len(steps), _STEPS_AT_ONCE):
         yield steps[first : first + _STEPS_AT_ONCE]
-
-
-def _padded(weights: FloatArray, size: int) -> FloatArray:
-    return np.pad(weights, ((0, 0), (0, size - weights.shape[1])))
 
 
 def _compare_steps(

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from helpers.bundles import bundle_model, random_bundle, random_checkpoint
-from helpers.cuda_bundles import CUDA_MODELS
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.bundle_writer import TORCHSCRIPT_MANIFEST, export_checkpoint
 from translane_export.core.errors import ExportError
@@ -168,15 +167,3 @@ def test_what_cannot_be_read_back_is_one_sentence(tmp_path):
     (folder / "weights.bin").write_bytes(b"")
     with pytest.raises(ExportError, match=r"weights.bin is not the file that was exported"):
         read(folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "activation"),
-    [("Marian", "silu"), ("BART", "gelu"), ("FLAN-T5, T5 1.1", "gelu_tanh"), ("mT5", "gelu_tanh"), ("T5", "relu")],
-)
-def test_activations_that_share_a_kernel_with_a_bias_are_read_back(name, activation):
-    folder = CUDA_MODELS[name].bundle().folder
-    config = find_reader(folder).read(folder).config
-    assert config.activation == activation
-    assert config.gated == (name in ("FLAN-T5, T5 1.1", "mT5"))
