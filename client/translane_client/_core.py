@@ -14,8 +14,8 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, ClassVar, NamedTuple, Unpack
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, Unpack
 
 import grpc
 
@@ -24,13 +24,11 @@ from translane.v1 import translation_pb2_grpc
 from translane_client._addresses import DEFAULT_PORT
 from translane_client._requests import (
     Answer,
-    Batch,
     Call,
     Item,
     Job,
     ReceivedDocument,
     ReceivedStream,
-    batches,
     server_call,
 )
 from translane_client._status import exception_from, is_hopeless
@@ -40,6 +38,13 @@ from translane_client.retry import ANSWERED, ATTEMPTS, RetryPolicy
 DEFAULT_BATCH_SIZE = 64
 DEFAULT_CONNECT_TIMEOUT = 5.0
 
+MOST_BYTES = 1 << 20
+"""The largest request that the client makes of several items. A server takes as much by default."""
+
+# What an item takes in a message beside its text: tags and lengths of it and of its parts, at the most.
+_ITEM_BYTES = 32
+_LEAST_BYTES = 1 << 14  # for the items of a request
+
 # While a call is under way, the server is asked for a sign of life so often, and given so long for it [ms]. A server
 # ends connections that ask too often: one of Translane allows a ping every 10 s.
 _KEEPALIVE, _KEEPALIVE_TIMEOUT = 20_000, 10_000
@@ -47,8 +52,7 @@ _KEEPALIVE, _KEEPALIVE_TIMEOUT = 20_000, 10_000
 _MOVES_AT_ONCE, _MOST_MOVES = 8, 32
 """How often a call moves on to the next server before it looks whether others are served, and in all."""
 
-_FOREVER = 1e9
-"""Seconds; gRPC takes a deadline that is much further away for one that has passed."""
+_FOREVER = 1e9  # seconds; gRPC takes a deadline that is much further away for one that has passed
 
 
 class Send(NamedTuple):
@@ -65,8 +69,11 @@ class Open(NamedTuple):
     timeout: float | None
 
 
+END: Any = object()
+
+
 class Next(NamedTuple):
-    """Takes the next of messages or batches; None is their end. It may throw as Send does."""
+    """Takes the next of messages or of a caller's items, or END. It may throw as Send does."""
 
     source: Any
 
@@ -116,6 +123,41 @@ def channel_options(connect_timeout: float = DEFAULT_CONNECT_TIMEOUT) -> list[tu
         ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT),  # gRPC's own is a minute, and the longer of the two counts
         ("grpc.http2.max_pings_without_data", 0),  # no limit: a long call sends nothing while it waits
     ]
+
+
+class Batches(Generic[Item]):
+    """Cuts items into batches of at most `size`, whose requests have at most MOST_BYTES if they have several items."""
+
+    def __init__(self, items: Iterable[Item] | AsyncIterable[Item], size: int, job: Job[Item, Any]) -> None:
+        self.job = job
+        self.are_over = False  # whether all items are known to be read
+        self._items = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
+        self._count = len(items) if isinstance(items, list) else None
+        self._size = size
+        self._most = max(_LEAST_BYTES, MOST_BYTES - job.overhead)
+        self._offset = 0
+        self._waiting = list[Item]()  # an item that did not fit into the batch before
+
+    def next(self) -> Generator[Next, Any, tuple[Sequence[Item], int]]:
+        """Reads the next batch, and no item more than that takes: its items, and the index of the first one."""
+        items, self._waiting = self._waiting, []
+        size = sum(map(self._bytes_of, items))
+        while len(items) < self._size and not self.are_over:
+            item = yield Next(self._items)
+            if item is END:
+                self.are_over = True
+                break
+            size += self._bytes_of(item)
+            if items and size > self._most:
+                self._waiting = [item]
+                break
+            items.append(item)
+        self._offset += len(items)
+        self.are_over |= self._offset == self._count
+        return items, self._offset - len(items)
+
+    def _bytes_of(self, item: Item) -> int:
+        return self.job.size_of(item) + _ITEM_BYTES
 
 
 class BaseClient:
@@ -222,10 +264,6 @@ class BaseClient:
                 self._answered[call.kind] += 1
                 return call.parse(response)
 
-    def _one(self, call: Call[Any], timeout: float | None) -> Steps:
-        """Hands out the answer of a single call."""
-        yield Hand([(yield from self._exchange(call, self._deadline(timeout)))])
-
     def _deltas(self, call: Call[Any], received: ReceivedStream | ReceivedDocument, timeout: float | None) -> Steps:
         """Hands out the deltas of a stream that are not empty, or the document at its end."""
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
@@ -236,7 +274,7 @@ class BaseClient:
                 received.begin()
                 try:
                     messages = yield Open(call, attempts.timeout())
-                    while (message := (yield Next(messages))) is not None:
+                    while (message := (yield Next(messages))) is not END:
                         ATTEMPTS.debug(ANSWERED)
                         if delta := call.parse(message):
                             yield Hand([delta])
@@ -252,43 +290,44 @@ class BaseClient:
         """Hands out the answers to all items of a list, within one deadline."""
         deadline = self._deadline(timeout)
         items = list(items)
-        size = len(items) if len(items) < 2 else (yield from self._size(deadline))
-        cut = list(batches(items, size, job))
-        if len(cut) == 1:  # nothing runs beside it
-            yield from self._batch(job, cut[0], deadline, patient=False)
-        else:
-            yield from self._window(job, iter(cut), lambda: deadline, patient=False)
+        size = 1 if len(items) < 2 else (yield from self._size(deadline))
+        yield from self._window(Batches(items, size, job), lambda: deadline, patient=False)
 
-    def _lazily(self, job: Job[Item, Answer], source: Callable[[int], Any], timeout: float | None) -> Steps:
-        """Hands out the answers as they are asked for; each request has a deadline of its own.
-
-        `source` makes what Next takes: batches of at most the given size.
-        """
+    def _lazily(
+        self, job: Job[Item, Answer], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
+    ) -> Steps:
+        """Hands out the answers as they are asked for; each request has a deadline of its own."""
+        if isinstance(items, str):
+            raise TypeError("translate_iter() takes many texts; translate() takes one")
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
 
         def steps() -> Steps:
             size = yield from self._size(self._deadline(timeout))
-            yield from self._window(job, source(size), lambda: self._deadline(timeout), patient=True)
+            yield from self._window(Batches(items, size, job), lambda: self._deadline(timeout), patient=True)
 
         return steps()
 
-    def _window(self, job: Job[Any, Any], source: Any, deadline: Callable[[], float], *, patient: bool) -> Steps:
+    def _window(self, batches: Batches[Any], deadline: Callable[[], float], *, patient: bool) -> Steps:
         """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
         window = deque[Any]()
-        while (batch := (yield Next(source))) is not None:
-            window.append((yield Start(self._batch(job, batch, deadline(), patient=patient))))
+        while (batch := (yield from batches.next()))[0]:
+            answering = self._answers(batches.job.call(*batch), deadline(), patient)
+            if batches.are_over and not window:  # nothing runs beside it
+                yield from answering
+                return
+            window.append((yield Start(answering)))
             if len(window) == self._concurrency:
                 yield Hand((yield Join(window.popleft())))
         while window:
             yield Hand((yield Join(window.popleft())))
 
-    def _batch(self, job: Job[Item, Any], batch: Batch[Item], deadline: float, *, patient: bool) -> Steps:
-        yield Hand((yield from self._exchange(job.call(batch), deadline, patient)))
+    def _answers(self, call: Call[list[Any]], deadline: float, patient: bool = False) -> Steps:
+        yield Hand((yield from self._exchange(call, deadline, patient)))
 
     def _size(self, deadline: float) -> Generator[Any, Any, int]:
         """The size of batches. One that was left open becomes what the server takes at once."""
         if self._batch_size is None:
-            limits = (yield from self._exchange(server_call(), deadline)).limits
+            limits = (yield from self._exchange(server_call(), deadline))[0].limits
             size = min(DEFAULT_BATCH_SIZE, limits.max_request_texts or DEFAULT_BATCH_SIZE)
             if limits.max_queue_size:  # all requests under way fit into the queue
                 size = min(size, max(1, limits.max_queue_size // self._concurrency))
@@ -338,7 +377,7 @@ class _Attempts:
         if may_follow and self._moves_on(error):
             self._attempt -= 1  # none is used up: another server is asked
             pause = 0.0 if self._moved % _MOVES_AT_ONCE else jitter * retry.initial
-        elif is_hopeless(failure) or retry.is_too_long(error):
+        elif is_hopeless(failure) or (error.retry_after or 0.0) > retry.longest_wait:
             raise error from failure
         else:
             if self._patient and isinstance(error, QueueFull):

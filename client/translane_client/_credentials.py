@@ -24,33 +24,27 @@ _MOST_CHARACTERS = 4096
 
 
 class FollowedFile:
-    """A small file, and the content that was last taken from it."""
+    """A small file as it was when it was read."""
 
     def __init__(self, path: AnyPath, setting: str) -> None:
         self.path = Path(path)
-        self._setting = setting
-        self.refresh()
+        try:
+            if not stat.S_ISREG(self.path.stat().st_mode):  # reading a pipe could take forever
+                raise ValueError(f"{setting}: {self.path} is not a file")
+            with self.path.open("rb") as file:
+                self._stamp = _stamp_of(os.fstat(file.fileno()))
+                self.content = file.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise ValueError(f"{setting}: {self.path} cannot be read: {error.strerror or error}") from None
+        if len(self.content) > _MOST_BYTES:
+            raise ValueError(f"{setting}: {self.path} is longer than {_MOST_BYTES} bytes")
 
     def has_changed(self) -> bool:
-        """Whether the file is another one than its content was taken from; a file that is away has not changed."""
+        """Whether another file is there now; one that is away has not changed."""
         try:
             return _stamp_of(self.path.stat()) != self._stamp
         except OSError:
             return False
-
-    def refresh(self) -> None:
-        """Takes the content anew."""
-        try:
-            if not stat.S_ISREG(self.path.stat().st_mode):  # reading a pipe could take forever
-                raise ValueError(f"{self._setting}: {self.path} is not a file")
-            with self.path.open("rb") as file:
-                stamp = _stamp_of(os.fstat(file.fileno()))
-                content = file.read(_MOST_BYTES + 1)
-        except OSError as error:
-            raise ValueError(f"{self._setting}: {self.path} cannot be read: {error.strerror or error}") from None
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"{self._setting}: {self.path} is longer than {_MOST_BYTES} bytes")
-        self.content, self._stamp = content, stamp
 
 
 def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
@@ -82,7 +76,6 @@ class TlsFiles:
         return self._generation
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Credentials of a channel."""
         content = {name: file.content for name, file in self._files.items()}
         return grpc.ssl_channel_credentials(content.get("ca"), content.get("key"), content.get("cert"))
 
@@ -120,10 +113,12 @@ class Token:
     def __init__(self, token: str | None, token_file: AnyPath | None) -> None:
         if token is not None and token_file is not None:
             raise ValueError("token, token_file: they exclude each other")
-        self._file = None if token_file is None else FollowedFile(token_file, "token_file")
-        self._metadata: Metadata = _metadata(token, "token: it") if token is not None else ()
-        if self._file:
-            self._metadata = self._of_file(self._file)
+        self._file: FollowedFile | None = None
+        self._metadata: Metadata | None = None
+        if token is not None:
+            self._metadata = _metadata(token, "token: it")
+        elif token_file is not None:
+            self._read(token_file)
 
     def metadata(self) -> Metadata | None:
         """What a call carries to say who calls; None where there is no token.
@@ -134,13 +129,12 @@ class Token:
         """
         if self._file and self._file.has_changed():
             with suppress(ValueError):
-                self._file.refresh()
-                self._metadata = self._of_file(self._file)
-        return self._metadata or None
+                self._read(self._file.path)
+        return self._metadata
 
-    @staticmethod
-    def _of_file(file: FollowedFile) -> Metadata:
-        return _metadata(file.content.decode("ascii", "replace"), f"token_file: {file.path}")
+    def _read(self, path: AnyPath) -> None:
+        self._file = file = FollowedFile(path, "token_file")
+        self._metadata = _metadata(file.content.decode("ascii", "replace"), f"token_file: {file.path}")
 
 
 def _metadata(token: str, subject: str) -> Metadata:

@@ -7,7 +7,7 @@ a text with a lone surrogate, which no encoding of Unicode can carry.
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -24,26 +24,10 @@ from translane.results import (
 )
 from translane.v1 import translation_pb2 as pb
 
-MOST_BYTES = 1 << 20
-"""The largest request that the client makes of several items. A server takes as much by default."""
-
-_ITEM_BYTES = 32
-"""What an item takes in a message beside its text: tags and lengths of it and of its parts, at the most."""
-_LEAST_BYTES = 1 << 14
-
 _BESIDE_OPTIONS = ("model", "source_language", "target_language", "priority")
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch(Generic[Item]):
-    """The items that travel in one request."""
-
-    items: Sequence[Item]
-    offset: int
-    """Index of the first item in the caller's list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +42,8 @@ class Call(Generic[Answer]):
         | pb.TranslateDocumentRequest
         | pb.ScoreRequest
     )
-    parse: Callable[[Any], Answer]
-    """Reads the response, or each message of a stream."""
-    offset: int = 0
-    """Index of the request's first item in the caller's list."""
+    parse: Callable[[Any], Answer]  # reads the response, or each message of a stream
+    offset: int = 0  # index of the request's first item in the caller's list
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -76,17 +58,15 @@ class Call(Generic[Answer]):
 class Job(Generic[Item, Answer]):
     """What is done with each item of a list."""
 
-    call: Callable[[Batch[Item]], Call[list[Answer]]]
-    """Makes the call for a batch; the call gives one answer for each item."""
-    size_of: Callable[[Item], int]
-    """UTF-8 bytes of an item; 0 for an item that `call` refuses anyway."""
-    overhead: int
-    """Bytes of a request without items."""
+    call: Callable[[Sequence[Item], int], Call[list[Answer]]]
+    """Makes the call for some items, the first of which has this index in the list; it gives an answer for each."""
+    size_of: Callable[[Item], int]  # UTF-8 bytes of an item; 0 for an item that `call` refuses anyway
+    overhead: int  # bytes of a request without items
 
 
-def server_call() -> Call[ServerInfo]:
+def server_call() -> Call[list[ServerInfo]]:
     """The call that asks for the models and limits."""
-    return Call("ListModels", pb.ListModelsRequest(), conversions.server_info_of)
+    return Call("ListModels", pb.ListModelsRequest(), lambda response: [conversions.server_info_of(response)])
 
 
 def request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,11 +86,11 @@ def translate_job(request: Mapping[str, Any]) -> Job[str, Translation]:
     """The job of translating texts, by `TranslateOptions`."""
     settings = pb.TranslateRequest(**request_fields(request))
 
-    def call(batch: Batch[str]) -> Call[list[Translation]]:
+    def call(texts: Sequence[str], offset: int) -> Call[list[Translation]]:
         message = pb.TranslateRequest()
         message.CopyFrom(settings)
-        message.texts.extend(checked_text(text, f"texts[{n}]") for n, text in enumerate(batch.items, batch.offset))
-        return Call("Translate", message, lambda response: _translations(response, len(batch.items)), batch.offset)
+        message.texts.extend(checked_text(text, f"texts[{n}]") for n, text in enumerate(texts, offset))
+        return Call("Translate", message, lambda response: _translations(response, len(texts)), offset)
 
     return Job(call, _bytes_of, settings.ByteSize())
 
@@ -141,18 +121,15 @@ def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
     """The job of scoring pairs of source and target, by `ScoreOptions`."""
     settings = pb.ScoreRequest(**score_fields(request))
 
-    def call(batch: Batch[tuple[str, str]]) -> Call[list[Score]]:
+    def call(pairs: Sequence[tuple[str, str]], offset: int) -> Call[list[Score]]:
         message = pb.ScoreRequest()
         message.CopyFrom(settings)
-        message.inputs.extend(_score_input(pair, f"inputs[{n}]") for n, pair in enumerate(batch.items, batch.offset))
-        return Call("Score", message, lambda response: _scores(response, len(batch.items)), batch.offset)
+        for number, pair in enumerate(pairs, offset):
+            source, target = checked_pair(pair, f"inputs[{number}]")
+            message.inputs.add(source=source, target=target)
+        return Call("Score", message, lambda response: _scores(response, len(pairs)), offset)
 
     return Job(call, lambda pair: sum(map(_bytes_of, pair)) if is_pair(pair) else 0, settings.ByteSize())
-
-
-def _score_input(pair: Any, field: str) -> pb.ScoreInput:
-    source, target = checked_pair(pair, field)
-    return pb.ScoreInput(source=source, target=target)
 
 
 def _bytes_of(text: str) -> int:
@@ -181,12 +158,10 @@ class ReceivedStream:
     """
 
     def __init__(self) -> None:
-        self.translation: StreamedTranslation | None = None
-        """The whole translation, once the last message has arrived."""
+        self.translation: StreamedTranslation | None = None  # the whole translation, once the last message has arrived
         self._text = io.StringIO()  # all that was handed out; its position is how far the running call has come
 
     def begin(self) -> None:
-        """Notes that a call begins."""
         self._text.seek(0)
 
     def delta_of(self, response: pb.TranslateStreamResponse) -> str:
@@ -212,7 +187,7 @@ class ReceivedStream:
         return new
 
     def end(self) -> None:
-        """Notes that the stream has ended. Internal: the whole translation has not arrived."""
+        """Internal: the whole translation has not arrived."""
         if self.translation is None:
             raise Internal("the server ended the stream without its translation")
 
@@ -226,7 +201,6 @@ class ReceivedDocument:
         self._is_whole = False
 
     def begin(self) -> None:
-        """Notes that a call begins."""
         self._content.clear()
 
     def take(self, response: pb.TranslateDocumentResponse) -> TranslatedDocument | None:
@@ -242,55 +216,6 @@ class ReceivedDocument:
         return conversions.document_of(bytes(self._content), response.end)
 
     def end(self) -> None:
-        """Notes that the stream has ended. Internal: the end of the document has not arrived."""
+        """Internal: the end of the document has not arrived."""
         if not self._is_whole:
             raise Internal("the server ended the stream without the document's end")
-
-
-def batches(items: Iterable[Item], size: int, job: Job[Item, Any]) -> Iterator[Batch[Item]]:
-    """Batches of at most `size` items, which are read only as far as batches are taken.
-
-    The request of a batch of several items has at most MOST_BYTES.
-    """
-    gatherer = _Gatherer(size, job)
-    for item in items:
-        yield from gatherer.add(item)
-    yield from gatherer.rest()
-
-
-async def async_batches(items: AsyncIterable[Item], size: int, job: Job[Item, Any]) -> AsyncIterator[Batch[Item]]:
-    """As `batches`."""
-    gatherer = _Gatherer(size, job)
-    async for item in items:
-        for batch in gatherer.add(item):
-            yield batch
-    for batch in gatherer.rest():
-        yield batch
-
-
-class _Gatherer(Generic[Item]):
-    def __init__(self, size: int, job: Job[Item, Any]) -> None:
-        self._most = max(_LEAST_BYTES, MOST_BYTES - job.overhead)
-        self._size = size
-        self._size_of = job.size_of
-        self._items = list[Item]()
-        self._bytes = 0
-        self._offset = 0
-
-    def add(self, item: Item) -> Iterator[Batch[Item]]:
-        """Takes one more item; yields each batch that the item completes or finds full."""
-        size = self._size_of(item) + _ITEM_BYTES
-        if self._bytes + size > self._most:
-            yield from self.rest()
-        self._items.append(item)
-        self._bytes += size
-        if len(self._items) == self._size:
-            yield from self.rest()
-
-    def rest(self) -> Iterator[Batch[Item]]:
-        """Yields the items gathered so far as a batch, if there are any."""
-        if self._items:
-            batch = Batch(self._items, self._offset)
-            self._offset += len(self._items)
-            self._items, self._bytes = [], 0
-            yield batch

@@ -14,19 +14,8 @@ from translane.errors import Cancelled
 from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import AsyncTranslationStream
-from translane_client._core import BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
-from translane_client._requests import (
-    Batch,
-    Item,
-    Job,
-    async_batches,
-    batches,
-    document_call,
-    score_job,
-    server_call,
-    stream_call,
-    translate_job,
-)
+from translane_client._core import END, BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
+from translane_client._requests import document_call, score_job, server_call, stream_call, translate_job
 
 
 class AsyncClient(BaseClient):
@@ -62,19 +51,15 @@ class AsyncClient(BaseClient):
         self, texts: str | Iterable[str], **request: Unpack[TranslateOptions]
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order, as `Client.translate` does."""
-        job = translate_job(request)
-        if isinstance(texts, str):
-            ((translation,),) = await self._list(self._one(job.call(Batch([texts], 0)), request.get("timeout")))
-            return translation  # type: ignore[no-any-return]
-        return await self._list(self._all(job, texts, request.get("timeout")))
+        many = [texts] if isinstance(texts, str) else texts
+        translations = await self._list(self._all(translate_job(request), many, request.get("timeout")))
+        return translations[0] if isinstance(texts, str) else translations
 
     def translate_iter(
         self, texts: Iterable[str] | AsyncIterable[str], **request: Unpack[TranslateOptions]
     ) -> AsyncIterator[Translation]:
         """Translates any number of texts in order and bounded memory, as `Client.translate_iter` does."""
-        if isinstance(texts, str):
-            raise TypeError("translate_iter() takes many texts; translate() takes one")
-        return self._iter(translate_job(request), texts, request.get("timeout"))
+        return _Running(self).values(self._lazily(translate_job(request), texts, request.get("timeout")))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> AsyncTranslationStream:
         """Hands out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
@@ -104,24 +89,16 @@ class AsyncClient(BaseClient):
         self, pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]], **request: Unpack[ScoreOptions]
     ) -> AsyncIterator[Score]:
         """Scores any number of pairs in order and bounded memory, as `Client.score_iter` does."""
-        return self._iter(score_job(request), pairs, request.get("timeout"))
+        return _Running(self).values(self._lazily(score_job(request), pairs, request.get("timeout")))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - travels to the server
         """The server's version, limits and models; `timeout` is a deadline in seconds."""
-        (info,) = await self._list(self._one(server_call(), timeout))
+        (info,) = await self._list(self._answers(server_call(), self._deadline(timeout)))
         return info  # type: ignore[no-any-return]
 
     async def models(self, *, timeout: float | None = None) -> list[ModelInfo]:  # noqa: ASYNC109 - travels to the server
         """The models that the server has loaded; `timeout` is a deadline in seconds."""
         return list((await self.server_info(timeout=timeout)).models)
-
-    def _iter(
-        self, job: Job[Item, Any], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
-    ) -> AsyncIterator[Any]:
-        def source(size: int) -> Any:
-            return async_batches(items, size, job) if isinstance(items, AsyncIterable) else batches(items, size, job)
-
-        return _Running(self).values(self._lazily(job, source, timeout))
 
     async def _list(self, steps: Steps) -> list[Any]:
         return await _Running(self).list(steps)
@@ -182,9 +159,9 @@ class _Running:
                     self._stream = self._begun(call, timeout)
                     return aiter(self._stream)
                 case Next(source) if isinstance(source, AsyncIterator):
-                    return await anext(source, None)
+                    return await anext(source, END)
                 case Next(source):
-                    return next(source, None)
+                    return next(source, END)
                 case Sleep(seconds):
                     return await (self._client._sleep or asyncio.sleep)(seconds)
                 case Start(steps):

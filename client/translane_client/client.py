@@ -15,8 +15,8 @@ from translane.errors import Cancelled
 from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import TranslationStream
-from translane_client._core import BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
-from translane_client._requests import Batch, batches, document_call, score_job, server_call, stream_call, translate_job
+from translane_client._core import END, BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
+from translane_client._requests import document_call, score_job, server_call, stream_call, translate_job
 
 
 class Client(BaseClient):
@@ -66,11 +66,9 @@ class Client(BaseClient):
             request: What else the request says, such as `model="zh-en", beam_size=4`; TranslateOptions and
                 DecodingOptions describe it.
         """
-        job = translate_job(request)
-        if isinstance(texts, str):
-            ((translation,),) = self._values(self._one(job.call(Batch([texts], 0)), request.get("timeout")))
-            return translation  # type: ignore[no-any-return]
-        return list(self._values(self._all(job, texts, request.get("timeout"))))
+        many = [texts] if isinstance(texts, str) else texts
+        translations = list(self._values(self._all(translate_job(request), many, request.get("timeout"))))
+        return translations[0] if isinstance(texts, str) else translations
 
     def translate_iter(self, texts: Iterable[str], **request: Unpack[TranslateOptions]) -> Iterator[Translation]:
         """Translates any number of texts in order and bounded memory.
@@ -80,10 +78,7 @@ class Client(BaseClient):
         client waits up to the deadline. The error of a failed request is raised after the translations of all
         requests before it.
         """
-        if isinstance(texts, str):
-            raise TypeError("translate_iter() takes many texts; translate() takes one")
-        job = translate_job(request)
-        return self._values(self._lazily(job, lambda size: batches(texts, size, job), request.get("timeout")))
+        return self._values(self._lazily(translate_job(request), texts, request.get("timeout")))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
         """Translates one text and hands out the translation while it is being decoded.
@@ -132,12 +127,11 @@ class Client(BaseClient):
 
     def score_iter(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> Iterator[Score]:
         """Scores any number of pairs in order and bounded memory, as `translate_iter` does with texts."""
-        job = score_job(request)
-        return self._values(self._lazily(job, lambda size: batches(pairs, size, job), request.get("timeout")))
+        return self._values(self._lazily(score_job(request), pairs, request.get("timeout")))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and models; `timeout` is a deadline in seconds."""
-        (info,) = self._values(self._one(server_call(), timeout))
+        (info,) = self._values(self._answers(server_call(), self._deadline(timeout)))
         return info  # type: ignore[no-any-return]
 
     def models(self, *, timeout: float | None = None) -> list[ModelInfo]:
@@ -207,7 +201,7 @@ class _Running:
                 return self._begun(self._client._method(call), call.request, timeout)
             case Next(source):
                 with self._cancelling_told():
-                    return next(source, None)
+                    return next(source, END)
             case Sleep(seconds):
                 return (self._client._sleep or self._stopped.wait)(seconds)
             case Start(steps):

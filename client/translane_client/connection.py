@@ -53,8 +53,7 @@ class Connection:
         if unknown := options.keys() - ConnectionOptions.__optional_keys__:
             raise TypeError(f"unknown option {min(unknown)!r}")
         self.servers = servers_of(address)
-        self.name = ", ".join(self.servers)
-        """The servers, for messages."""
+        self.name = ", ".join(self.servers)  # the servers, for messages
         self.has_several = are_several(self.servers)
         files = {name: cast(AnyPath | None, options.get(name)) for name in ("ca", "cert", "key")}
         given = [name for name, file in files.items() if file is not None]
@@ -94,5 +93,4 @@ class Connection:
         return self._tls.generation() if self._tls else 0
 
     def metadata(self) -> Metadata | None:
-        """The metadata of the next call."""
         return self._token.metadata()

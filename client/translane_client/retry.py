@@ -58,10 +58,6 @@ class RetryPolicy:
 
         return attempt < self.attempts and isinstance(error, Unavailable | QueueFull)
 
-    def is_too_long(self, error: TranslaneError) -> bool:
-        """Whether the server asks to wait longer than a caller should be kept waiting."""
-        return (error.retry_after or 0.0) > self.longest_wait
-
     def pause(self, error: TranslaneError, attempt: int, jitter: float) -> float:
         """Seconds to wait after attempt number `attempt` (from 1); `jitter` is a random number from 0 to 1."""
         try:

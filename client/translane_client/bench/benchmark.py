@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from translane.errors import DeadlineExceeded, TranslaneError
@@ -17,119 +17,96 @@ from translane_client.bench.requests import arrivals
 
 _PROBE_CLIENTS = 64
 _PROBE_SECONDS = 5.0
-_PROBE_SHARE = 0.75
-"""A search begins at this share of the rate that many clients get together."""
+_PROBE_SHARE = 0.75  # A search begins at this share of the rate that many clients get together
 
 _DRAWN_EVERY = 0.25  # seconds between two drawings of the bar
 
-_STEP = 1.5
-"""Factor between rates while no rate is known to be kept, or none to fail."""
-_PRECISION = 1.04
-"""The search ends where the lowest rate that fails is at most this times the highest rate kept."""
+_STEP = 1.5  # factor between rates while no rate is known to be kept, or none to fail
+_PRECISION = 1.04  # the search ends where the lowest rate that fails is at most this times the highest rate kept
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a benchmark measures: some rates, or numbers of clients, or the highest rate that keeps a bound."""
-
-    rate: Sequence[float]
-    """Sentences per second, a measurement each; a search begins with the first, if there is one."""
-    clients: Sequence[int]
-    """Numbers of clients, a measurement each."""
-    find_rate: bool
-    p95: float
-    """The bound of a search [s]."""
-    trials: int
-    """Most trials of a search."""
-    warm_up: float
-    """Seconds under load before each measurement."""
-    duration: float
-    """Seconds of each measurement."""
-    texts_per_request: int
-    schedule_seed: int
-    tokens: bool
-    """Whether the table has a column of tokens."""
-
-
+@dataclass
 class Benchmark:
-    """Measures what a plan says, and hands each line of the table to `write` as soon as it is measured.
+    """Measures some rates, or numbers of clients; or searches the highest rate whose latency keeps a bound.
 
-    On a `terminal`, a bar shows how far a measurement is.
+    Each line of the table goes to `write` as soon as it is measured. On a `terminal`, a bar shows how far it is.
     """
 
-    def __init__(self, plan: Plan, load: Load, write: Callable[[str], None], terminal: TextIO | None = None) -> None:
-        self._plan = plan
-        self._load = load
-        self._write = write
-        self._terminal = terminal
-        self._running: Measurement | None = None
-        self._search: RateSearch | None = None
-        self.measurements = list[Measurement]()
-        """The measurements that are over."""
+    load: Load
+    write: Callable[[str], None]
+    terminal: TextIO | None
+    rate: Sequence[float]  # sentences per second, a measurement each; a search begins with the first, if there is one
+    clients: Sequence[int]  # numbers of clients, a measurement each
+    find_rate: bool
+    p95: float  # the bound of a search [s]
+    trials: int  # most trials of a search
+    warm_up: float  # seconds under load before each measurement
+    duration: float  # seconds of each measurement
+    schedule_seed: int
+    tokens: bool  # whether the table has a column of tokens
+    measurements: list[Measurement] = field(default_factory=list)
+    search: RateSearch | None = None
 
     @property
     def succeeded(self) -> bool:
         """Whether the search found a rate; without a search, whether the server answered at all."""
-        if self._search:
-            return self._search.kept is not None
+        if self.search:
+            return self.search.kept is not None
         return any(measurement.latencies for measurement in self.measurements)
 
     async def run(self) -> None:
         """Measures. TranslaneError: the server refuses the requests, or does not answer."""
-        plan = self._plan
-        async with self._load:
-            await self._load.try_once()
-            if plan.find_rate:
-                await self._find_rate()
-                return
-            self._write(headings(clients=bool(plan.clients), tokens=plan.tokens))
-            loads = [*((None, clients) for clients in plan.clients), *((rate, None) for rate in plan.rate)]
-            for rate, clients in loads:
-                await self._measure(rate, clients)
-                self._show()
-
-    async def _find_rate(self) -> None:
-        plan = self._plan
-        self._search = search = RateSearch(plan.rate[0] if plan.rate else await self._first_rate(), plan.trials)
-        self._write(headings(clients=False, tokens=plan.tokens))
-        while (rate := search.next_rate()) is not None:
-            is_kept = (await self._measure(rate, None, plan.p95)).keeps(plan.p95)
-            search.tell(rate, is_kept=is_kept)
-            self._show("kept" if is_kept else "late")
+        async with self.load:
+            await self.load.try_once()
+            if self.find_rate:
+                self.search = RateSearch(self.rate[0] if self.rate else await self._first_rate(), self.trials)
+            self.write(headings(clients=bool(self.clients), tokens=self.tokens))
+            for clients in self.clients:
+                await self._measure(None, clients)
+            while self.search and (rate := self.search.next_rate()) is not None:
+                self.search.tell(rate, is_kept=(await self._measure(rate, None)).keeps(self.p95))
+            for rate in () if self.search else self.rate:
+                await self._measure(rate, None)
 
     async def _first_rate(self) -> float:
-        plan = self._plan
-        seconds = min(_PROBE_SECONDS, plan.duration)
-        probe = Measurement(None, _PROBE_CLIENTS, plan.texts_per_request)
-        await self._load.keep_busy(_PROBE_CLIENTS, probe, warm_up=min(seconds, plan.warm_up), duration=seconds)
+        seconds = min(_PROBE_SECONDS, self.duration)
+        probe = self._begun(None, _PROBE_CLIENTS, min(seconds, self.warm_up), seconds)
+        await self.load.keep_busy(_PROBE_CLIENTS, probe)
         if not probe.answered_within:
-            raise next(iter(self._load.failures.values()), DeadlineExceeded(f"no answer within {seconds:g} s"))
-        self._write(f"{_PROBE_CLIENTS} clients get {probe.sentences_per_second:.1f} sentences/s")
+            raise next(iter(self.load.failures.values()), DeadlineExceeded(f"no answer within {seconds:g} s"))
+        self.write(f"{_PROBE_CLIENTS} clients get {probe.sentences_per_second:.1f} sentences/s")
         return _PROBE_SHARE * probe.sentences_per_second
 
-    async def _measure(self, rate: float | None, clients: int | None, bound: float | None = None) -> Measurement:
-        plan = self._plan
-        times = {"warm_up": plan.warm_up, "duration": plan.duration}
+    def _begun(self, rate: float | None, clients: int | None, warm_up: float, duration: float) -> Measurement:
+        start = asyncio.get_running_loop().time() + warm_up
+        return Measurement(rate, clients, self.load.texts_per_request, start, start + duration)
+
+    async def _measure(self, rate: float | None, clients: int | None) -> Measurement:
+        """Measures one load, and writes its line, also of one that is broken off."""
         if self.measurements:  # wait until the server has done the requests of the measurement before
             with suppress(TranslaneError):  # which this measurement counts
-                await self._load.try_once()
-        self._running = measurement = Measurement(rate, clients, plan.texts_per_request)
+                await self.load.try_once()
+        measurement = self._begun(rate, clients, self.warm_up, self.duration)
+        self.measurements.append(measurement)
         shown = asyncio.create_task(self._watch(measurement))
         try:
             if clients is not None:
-                await self._load.keep_busy(clients, measurement, **times)
+                await self.load.keep_busy(clients, measurement)
             elif rate is not None:
-                due = arrivals(rate / plan.texts_per_request, plan.schedule_seed)
-                await self._load.offer(due, measurement, bound=bound, **times)
+                times = arrivals(rate / measurement.texts_per_request, self.schedule_seed)
+                due = (measurement.start - self.warm_up + at for at in times)
+                await self.load.offer(due, measurement, self.p95 if self.search else None)
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
+            is_judged = self.search and not measurement.broken_off
+            verdict = ("kept" if measurement.keeps(self.p95) else "late") if is_judged else ""
+            self.write(f"{measurement.row(tokens=self.tokens)}  {verdict}".rstrip())
         return measurement
 
     async def _watch(self, measurement: Measurement) -> None:
         """Draws how much of the time is over, until it is cancelled."""
-        seconds = self._plan.warm_up + self._plan.duration
-        progress = Progress("sentences measured", total=seconds, stream=self._terminal)
+        progress = Progress("sentences measured", total=self.warm_up + self.duration, stream=self.terminal)
         try:
             while True:
                 await asyncio.sleep(_DRAWN_EVERY)
@@ -137,40 +114,28 @@ class Benchmark:
         finally:
             progress.close(erase=True)
 
-    def _show(self, verdict: str = "") -> None:
-        """Writes the line of the measurement that has just ended, if there is one."""
-        if self._running is None:
-            return
-        self.measurements.append(self._running)
-        line = self._running.row(tokens=self._plan.tokens)
-        self._running = None
-        self._write(f"{line}  {verdict}".rstrip())
-
     def finish(self, note: Callable[[str], None]) -> None:
-        """Writes the line of a measurement that was broken off, and the rate found; hands each remark to `note`."""
-        self._show()
-        if self._search and self.measurements:
-            within = f"p95 within {self._plan.p95 * 1000:g} ms"
-            if self._search.kept is None:
-                lowest = f"{self._search.lowest:.4g} sentences/s"
-                self._write(f"no rate was found that keeps {within}; the lowest rate tried is {lowest}")
+        """Writes the rate found; hands each remark to `note`."""
+        if self.search and self.measurements:
+            within = f"p95 within {self.p95 * 1000:g} ms"
+            if self.search.kept is None:
+                lowest = f"{self.search.lowest:.4g} sentences/s"
+                self.write(f"no rate was found that keeps {within}; the lowest rate tried is {lowest}")
             else:
-                self._write(f"highest rate that keeps {within}: {self._search.kept:.4g} sentences/s")
+                self.write(f"highest rate that keeps {within}: {self.search.kept:.4g} sentences/s")
         for measurement in self.measurements:
             for each in measurement.notes():
                 note(each)
-        for name, failure in self._load.failures.items():
+        for name, failure in self.load.failures.items():
             note(f"{name}: {failure}")
 
     def as_json(self) -> dict[str, Any]:
-        """The measurements, and the outcome of the search, in base units."""
-        plan = self._plan
         report: dict[str, Any] = {
-            "schedule_seed": plan.schedule_seed,
+            "schedule_seed": self.schedule_seed,
             "measurements": [measurement.as_json() for measurement in self.measurements],
         }
-        if self._search:
-            report |= {"p95_bound_seconds": plan.p95, "highest_rate": self._search.kept}
+        if self.search:
+            report |= {"p95_bound_seconds": self.p95, "highest_rate": self.search.kept}
         return report
 
 
@@ -182,37 +147,29 @@ class RateSearch:
     """
 
     def __init__(self, start: float, trials: int) -> None:
-        self._start = start
+        self.kept: float | None = None  # the highest rate so far that was kept
+        self.failed = math.inf  # the lowest rate so far that failed
+        self.lowest = start  # the lowest rate that was tried; at first the rate to begin with
+        self._next = start
+        self._has_failed = False  # the next rate, once
         self._trials = trials
-        self._again: float | None = None
-        self.kept: float | None = None
-        """The highest rate so far that was kept; None where none was."""
-        self.failed = math.inf
-        """The lowest rate so far that failed; infinity where none did."""
-        self.lowest = start
-        """The lowest rate that was tried; at first the rate to begin with."""
 
     def next_rate(self) -> float | None:
         """The next rate to try; None where the result is precise enough or the trials are used up."""
-        if not self._trials:
-            return None
-        if self._again is not None:
-            return self._again
-        if self.kept is None:
-            return self._start if math.isinf(self.failed) else self.failed / _STEP**2
-        if math.isinf(self.failed):
-            return self.kept * _STEP
-        return math.sqrt(self.kept * self.failed) if self.failed / self.kept > _PRECISION else None
+        is_precise = self.kept is not None and self.failed <= _PRECISION * self.kept
+        return self._next if self._trials and not is_precise else None
 
     def tell(self, rate: float, *, is_kept: bool) -> None:
-        """Takes the outcome of a trial."""
         self._trials -= 1
         self.lowest = min(rate, self.lowest)
+        self._has_failed = not (is_kept or self._has_failed)
+        if self._has_failed:
+            return
         if is_kept:
             self.kept = max(rate, self.kept or 0.0)
-        elif self._again is None:
-            self._again = rate
-            return
         else:
             self.failed = min(rate, self.failed)
-        self._again = None
+        if self.kept is None:
+            self._next = self.failed / _STEP**2
+        else:
+            self._next = self.kept * _STEP if math.isinf(self.failed) else math.sqrt(self.kept * self.failed)

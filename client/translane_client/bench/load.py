@@ -22,8 +22,7 @@ from translane_client.connection import Connection
 from translane_client.retry import ANSWERED, ATTEMPTS
 
 _METHOD = "/translane.v1.TranslationService/Translate"
-_CHECK_EVERY = 0.1
-"""Seconds between two checks of whether the bound can still be kept."""
+_CHECK_EVERY = 0.1  # seconds between two checks of whether the bound can still be kept
 
 
 @dataclass
@@ -34,17 +33,12 @@ class Load:
     """
 
     connection: Connection
-    requests: Iterator[bytes]
-    """Serialised TranslateRequests without end."""
+    requests: Iterator[bytes]  # serialised TranslateRequests without end
     texts_per_request: int
-    timeout: float
-    """Deadline of each request [s]."""
-    connections: int = 1
-    """Connections to the server; requests take them in turn."""
-    count_tokens: bool = False
-    """Whether to count the tokens in the answers."""
-    failures: dict[str, TranslaneError] = field(default_factory=dict)
-    """gRPC status → the first failure with it."""
+    timeout: float  # deadline of each request [s]
+    connections: int = 1  # connections to the server; requests take them in turn
+    count_tokens: bool = False  # whether to count the tokens in the answers
+    failures: dict[str, TranslaneError] = field(default_factory=dict)  # gRPC status → the first failure with it
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
@@ -72,37 +66,32 @@ class Load:
         metadata = self.connection.metadata()
         return next(self._senders)(next(self.requests), timeout=self.timeout, metadata=metadata)
 
-    async def offer(
-        self, times: Iterable[float], measurement: Measurement, *, warm_up: float, duration: float, bound: float | None
-    ) -> None:
-        """An open loop: sends a request at each of `times` [s], without waiting for the requests before.
+    async def offer(self, times: Iterable[float], measurement: Measurement, bound: float | None) -> None:
+        """An open loop: sends a request at each of `times`, without waiting for the requests before.
 
-        Requests that are due in the first `warm_up` seconds are sent and not measured. With a `bound` [s], the load
-        ends as soon as too many requests are later than that.
+        Requests that are due before the measurement are sent and not measured. With a `bound` [s], the load ends as
+        soon as too many requests are later than that.
         """
         clock = asyncio.get_running_loop().time
-        times = itertools.takewhile(lambda at: at < warm_up + duration, times)
+        times = itertools.takewhile(lambda due: due < measurement.end, times)
         late_allowed = math.inf
         if bound is not None:
             times = list(times)
-            late_allowed = late_requests_allowed(sum(at >= warm_up for at in times))
-        begun = measurement.begin(clock(), warm_up, duration)
+            late_allowed = late_requests_allowed(sum(map(measurement.covers, times)))
         due_at: dict[asyncio.Task[None], float] = {}
-        checked = begun
+        checked = clock()
 
         def is_given_up() -> bool:
             nonlocal checked
             now = clock()
             if bound is not None and now >= checked + _CHECK_EVERY:
                 checked = now
-                late = sum(latency > bound for latency in measurement.latencies) + measurement.errors.total()
-                late += sum(now - due > bound for due in due_at.values() if measurement.covers(due))
-                measurement.given_up = late > late_allowed
+                late = sum(now - due > bound for due in due_at.values() if measurement.covers(due))
+                measurement.given_up = measurement.late(bound) + late > late_allowed
             return measurement.given_up
 
         try:
-            for at in times:
-                due = begun + at
+            for due in times:
                 await asyncio.sleep(max(0.0, due - clock()))  # even when the request is late, so that other tasks run
                 task = asyncio.create_task(self._exchange(due, measurement))
                 due_at[task] = due
@@ -116,10 +105,9 @@ class Load:
         finally:
             await _end(due_at, measurement)
 
-    async def keep_busy(self, clients: int, measurement: Measurement, *, warm_up: float, duration: float) -> None:
+    async def keep_busy(self, clients: int, measurement: Measurement) -> None:
         """A closed loop: each client sends a request as soon as its request before is answered."""
         clock = asyncio.get_running_loop().time
-        measurement.begin(clock(), warm_up, duration)
 
         async def client() -> None:
             while (now := clock()) < measurement.end:

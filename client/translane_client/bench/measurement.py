@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
-"""The quantiles of the latency that are shown."""
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}  # the quantiles of the latency that are shown
 
-_BOUNDED = QUANTILES["p95"]
-"""Share of the requests that a search bounds."""
+_BOUNDED = QUANTILES["p95"]  # share of the requests that a search bounds
 
-_LAG_FLOOR = 0.01
-"""Seconds of lag that are normal: an event loop wakes up some milliseconds late."""
-_LAG_SHARE = 0.1
-"""Share of the latency's 95th percentile; a lag beyond it distorts the measurement."""
+_LAG_FLOOR = 0.01  # seconds of lag that are normal: an event loop wakes up some milliseconds late
+_LAG_SHARE = 0.1  # share of the latency's 95th percentile; a lag beyond it distorts the measurement
+
+_REPORTED = (
+    *("rate", "clients", "texts_per_request", "seconds", "requests", "tokens_per_second", "unanswered"),
+    *("fell_behind", "broken_off", "given_up"),
+)
 
 _WIDTH = 10
 _NOTHING = "-"
@@ -32,46 +33,32 @@ class Measurement:
     that falls behind, and a server that holds the generator up. Either `rate` or `clients` is set.
     """
 
-    rate: float | None
-    """Sentences per second that the load offers."""
-    clients: int | None
-    """Number of clients; each sends a request as soon as its request before is answered."""
+    rate: float | None  # sentences per second that the load offers
+    clients: int | None  # number of clients; each sends a request as soon as its request before is answered
     texts_per_request: int
-    start: float = 0.0
-    """When the measured time begins, on the event loop's clock."""
-    end: float = 0.0
-    seconds: float = 0.0
-    """How much of the measured time has passed."""
-    latencies: array[float] = field(default_factory=lambda: array("d"))
-    """Latency of each request that was answered [s]."""
+    start: float  # when the measured time begins, on the event loop's clock
+    end: float
+    seconds: float = 0.0  # how much of the measured time has passed
+    latencies: array[float] = field(default_factory=lambda: array("d"))  # latency of each request that was answered [s]
     lags: array[float] = field(default_factory=lambda: array("d"))
     """Time from each request's due time to its sending [s]."""
-    errors: Counter[str] = field(default_factory=Counter)
-    """gRPC status → requests that failed with it."""
-    unanswered: int = 0
-    """Requests without an answer at the end of a measurement that was broken off."""
-    answered_within: int = 0
-    """Sentences answered within the measured time, whenever they were sent."""
-    tokens_within: int = 0
-    """Target tokens of the sentences in `answered_within`, where the answers hold tokens."""
-    broken_off: bool = False
-    """Whether the measurement ended early."""
-    given_up: bool = False
-    """Whether the measurement ended because its bound could not be kept any more."""
-
-    def begin(self, now: float, warm_up: float, duration: float) -> float:
-        """Begins now with the warm-up; returns `now`."""
-        self.start, self.end = now + warm_up, now + warm_up + duration
-        return now
+    errors: Counter[str] = field(default_factory=Counter)  # gRPC status → requests that failed with it
+    unanswered: int = 0  # requests without an answer at the end of a measurement that was broken off
+    answered_within: int = 0  # sentences answered within the measured time, whenever they were sent
+    tokens_within: int = 0  # target tokens of the sentences in `answered_within`, where the answers hold tokens
+    broken_off: bool = False  # whether the measurement ended early
+    given_up: bool = False  # whether the measurement ended because its bound could not be kept any more
 
     def covers(self, at: float) -> bool:
-        """Whether this moment is within the measured time."""
         return self.start <= at < self.end
 
     def keeps(self, seconds: float) -> bool:
-        """Whether 95% of the requests were answered within so many seconds. A failed request is infinitely late."""
-        failed = self.requests - len(self.latencies)
-        return quantile([*sorted(self.latencies), *[math.inf] * failed], _BOUNDED) <= seconds
+        """Whether 95% of the requests were answered within so many seconds."""
+        return self.requests > 0 and self.late(seconds) <= late_requests_allowed(self.requests)
+
+    def late(self, seconds: float) -> int:
+        """The number of requests that took longer. One that failed, or was not answered, took for ever."""
+        return sum(latency > seconds for latency in self.latencies) + self.requests - len(self.latencies)
 
     @property
     def requests(self) -> int:
@@ -80,7 +67,6 @@ class Measurement:
 
     @property
     def sentences_per_second(self) -> float:
-        """Sentences answered per second of the measured time."""
         return self.answered_within / self.seconds if self.seconds > 0 else 0.0
 
     @property
@@ -131,20 +117,11 @@ class Measurement:
     def as_json(self) -> dict[str, Any]:
         """The measurement, in base units."""
         return {
-            "rate": self.rate,
-            "clients": self.clients,
-            "texts_per_request": self.texts_per_request,
-            "seconds": self.seconds,
-            "requests": self.requests,
+            **{name: getattr(self, name) for name in _REPORTED},
             "answered_per_second": self.sentences_per_second,
-            "tokens_per_second": self.tokens_per_second,
             "latency_seconds": {k: None if math.isnan(value) else value for k, value in self.quantiles.items()},
             "lag_seconds": self.lag,
             "errors": dict(self.errors),
-            "unanswered": self.unanswered,
-            "fell_behind": self.fell_behind,
-            "broken_off": self.broken_off,
-            "given_up": self.given_up,
         }
 
 

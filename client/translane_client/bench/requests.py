@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle, islice
-
-from google.protobuf.message import Message
+from typing import NamedTuple
 
 from translane.v1 import translation_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text to translate."""
+class Text(NamedTuple):
+    """A text to translate, and the max_length of its translation, where that is not the one of the settings."""
 
     text: str
     max_length: int | None = None
-    """The max_length of its translation; None for that of the settings."""
 
 
 def arrivals(requests_per_second: float, seed: int) -> Iterator[float]:
@@ -42,19 +38,15 @@ def serialized_requests(
     made = list[bytes]()
     endless = cycle(order)
     for _ in range(len(order)):  # after as many requests as there are texts, the same requests come again
-        made.append(_request(list(islice(endless, texts_per_request)), settings).SerializeToString())
+        request = pb.TranslateRequest()
+        request.CopyFrom(settings)
+        of_request = list(islice(endless, texts_per_request))
+        request.texts.extend(each.text for each in of_request)
+        if lengths := [each.max_length for each in of_request if each.max_length is not None]:
+            request.options.max_length = max(lengths)
+        made.append(request.SerializeToString())
         yield made[-1]
     yield from cycle(made)
-
-
-def _request(texts: Sequence[Text], settings: pb.TranslateRequest) -> Message:
-    request = pb.TranslateRequest()
-    request.CopyFrom(settings)
-    request.texts.extend(each.text for each in texts)
-    lengths = [each.max_length for each in texts if each.max_length is not None]
-    if lengths:
-        request.options.max_length = max(lengths)
-    return request
 
 
 BUILT_IN: Mapping[str, Sequence[str]] = {

@@ -5,28 +5,31 @@ from __future__ import annotations
 import argparse
 import json
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from translane.arguments import Parser
 from translane.command_error import CommandError
 from translane_client.cli import bulk, decoding_flags
-from translane_client.cli.connection_flags import explained
-from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
+from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, pause, positive, unsigned
 from translane_client.cli.inputs import FileError, StandardStreams, lines_of, text_of
-from translane_client.cli.outputs import LineWriter
+from translane_client.cli.outputs import LineWriter, check_place, write_whole
 
 if TYPE_CHECKING:
-    from translane.errors import TranslaneError
     from translane.results import ServerInfo
     from translane_client.bench.requests import Text
+
+OPERANDS = ""
+
+_OF_BENCHMARK = ("rate", "clients", "find_rate", "p95", "trials", "warm_up", "duration", "schedule_seed", "tokens")
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
     parser.description = (
-        f"{parser.description} Latency counts from the moment when a request is due. No request is tried again."
+        "Sends sentences at given rates, or from a number of clients, and measures how long the answers take; or"
+        " searches the highest rate that keeps a latency. Latency counts from the moment when a request is due. No"
+        " request is tried again."
     )
     flags.section(
         "load (one of --rate, --clients and --find-rate)", "A TIME is a number of seconds, or 500ms, 10s, 2m."
@@ -39,7 +42,7 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     flags.add("--p95", type=duration, default="500ms", metavar="TIME", help="latency that 95%% of requests may reach")
     flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
     flags.add("--duration", type=duration, default="10s", metavar="TIME", help="length of each measurement")
-    flags.add("--warm-up", type=_pause, default="2s", metavar="TIME", help="time under load before each measurement")
+    flags.add("--warm-up", type=pause, default="2s", metavar="TIME", help="time under load before each measurement")
     flags.add("--timeout", type=duration, default="30s", metavar="TIME", help="deadline of each request")
     flags.add("--connections", type=count, default=1, metavar="N", help="connections, which requests take in turn")
     flags.add("--schedule-seed", type=unsigned, default=0, metavar="N", help="the same N gives the same requests")
@@ -67,16 +70,15 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     from translane.errors import TranslaneError
     from translane.v1 import translation_pb2 as pb
     from translane_client._requests import request_fields
-    from translane_client.bench.benchmark import Benchmark, Plan
+    from translane_client.bench.benchmark import Benchmark
     from translane_client.bench.load import Load
     from translane_client.bench.requests import serialized_requests
 
     _settle_load(arguments)
-    names = ("model", "source_language", "target_language", "priority")
-    request = {**decoding_flags.decoding_options(arguments), **{name: getattr(arguments, name) for name in names}}
+    request = {**bulk.request_of(arguments), **decoding_flags.decoding_options(arguments)}
     settings = pb.TranslateRequest(**request_fields(request))
     if arguments.json_file:
-        _check_writable(arguments.json_file)
+        check_place(arguments.json_file)
     texts = _texts(arguments, streams)
     load = Load(
         arguments.connection,
@@ -86,33 +88,19 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         connections=arguments.connections,
         count_tokens=bool(arguments.tokens),
     )
-    plan = Plan(**{field.name: getattr(arguments, field.name) for field in fields(Plan)})
     with LineWriter(None, streams.stdout) as output:
-        benchmark = Benchmark(plan, load, output.write, streams.stderr)
+        flags = {name: getattr(arguments, name) for name in _OF_BENCHMARK}
+        benchmark = Benchmark(load, output.write, streams.stderr, **flags)
         try:
             asyncio.run(benchmark.run())
         except TranslaneError as error:
-            raise CommandError(_message(error, arguments)) from error
+            raise CommandError(bulk.message_of(error, arguments, lambda _field: None)) from error
         finally:  # after Ctrl-C, too, the command writes what it has measured
             benchmark.finish(streams.say)
             if arguments.json_file and benchmark.measurements:
                 report = {"server": arguments.server, **benchmark.as_json()}
-                with LineWriter(arguments.json_file, None, keep_breaks=True) as file:
-                    file.write(json.dumps(report, indent=2))
+                write_whole(arguments.json_file, json.dumps(report, indent=2).encode() + b"\n")
     return 0 if benchmark.succeeded else 1
-
-
-def _message(error: TranslaneError, arguments: argparse.Namespace) -> str:
-    """The error's message, with the flag at fault where there is one."""
-    for violation in error.violations:
-        flag = decoding_flags.flag_of(violation.field, arguments)
-        if flag and violation.description:
-            return f"{flag}: {decoding_flags.with_flags(violation.description)}"
-    return explained(error)
-
-
-def _pause(text: str) -> float:
-    return 0.0 if text in ("0", "0s") else duration(text)
 
 
 def _settle_load(arguments: argparse.Namespace) -> None:
@@ -123,13 +111,9 @@ def _settle_load(arguments: argparse.Namespace) -> None:
         arguments.parser.error("--clients excludes --rate and --find-rate")
     if "find_rate" in chosen and len(arguments.rate or ()) > 1:
         arguments.parser.error("--find-rate takes one --rate, the rate to begin with")
-    if not chosen:
-        arguments.rate = [10.0]
-    elif not chosen & {"rate", "find_rate"}:
-        arguments.rate = ()
+    arguments.rate = () if chosen == {"clients"} else arguments.rate or (() if chosen else [10.0])
     arguments.clients = arguments.clients if "clients" in chosen else ()
     arguments.find_rate = "find_rate" in chosen
-    arguments.rate = arguments.rate or ()
     arguments.tokens = bool(arguments.tokens)
 
 
@@ -155,7 +139,7 @@ def _texts(arguments: argparse.Namespace, streams: StandardStreams) -> list[Text
             if not line.strip():
                 continue
             if arguments.max_lengths and not (tab and length.strip().isdecimal() and 0 < int(length) < 2**31):
-                raise FileError(f"{lines.place(index)}: a text, a tab and a positive number are needed")
+                raise FileError(f"{lines.place(index, '')}: a text, a tab and a positive number are needed")
             texts.append(Text(text, int(length) if arguments.max_lengths else None))
     if not texts:
         raise CommandError(f"{lines.name}: no texts to send")
@@ -172,14 +156,3 @@ def _source_languages(info: ServerInfo, arguments: argparse.Namespace) -> tuple[
     raise CommandError(
         f"the server has no model named {arguments.model!r}" if info.models else "the server has no model"
     )
-
-
-def _check_writable(path: Path) -> None:
-    """FileError: the file cannot be written. The command checks this before it measures."""
-    try:
-        existed = path.exists()
-        path.open("ab").close()
-        if not existed:
-            path.unlink()
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error

@@ -12,9 +12,10 @@ from translane.command_error import CommandError
 from translane.progress import Progress, is_terminal
 from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
-from translane_client.cli.flags import Flags, count, unicode
+from translane_client.cli.flags import Flags, count, seconds, unicode
 from translane_client.cli.inputs import STANDARD, FileError, Inputs, StandardStreams, is_same
 from translane_client.cli.outputs import LineWriter
+from translane_client.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from translane.errors import TranslaneError
@@ -22,14 +23,19 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_VIOLATIONS_SHOWN = 3
-"""Each line of a request may be a violation; the message shows no more than these."""
+_VIOLATIONS_SHOWN = 3  # each line of a request may be a violation; the message shows no more than these
 
 
 def add_file_flags(flags: Flags, *, input: str, output: str) -> None:
     """Declares -i and -o; `input` and `output` say what the files hold."""
     flags.add("-i", "--input", metavar="FILE", type=Path, help=f"{input}; - is standard input")
     flags.add("-o", "--output", metavar="FILE", type=Path, help=f"{output}; - is standard output")
+
+
+def add_call_flags(flags: Flags) -> None:
+    """Declares the flags that bound a call."""
+    flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
+    flags.add("--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request")
 
 
 def add_request_flags(flags: Flags) -> None:
@@ -49,10 +55,15 @@ def add_model_flags(flags: Flags) -> None:
         flags.add(name, type=unicode, default="", metavar=metavar, help=help)
 
 
+def request_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a request says beside its texts and decoding options."""
+    names = ("model", "source_language", "target_language", "priority", "timeout")
+    return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+
+
 def client_of(arguments: argparse.Namespace, inputs: Inputs[Any] | None = None) -> Client:
     """The client that the arguments describe."""
     from translane_client.client import Client
-    from translane_client.retry import RetryPolicy
 
     retry = RetryPolicy(attempts=arguments.attempts)
     if inputs is None:
@@ -93,7 +104,7 @@ def write_all(
         match = re.match(r"(?:texts|inputs)\[(\d+)\](\.(?:source|target)\b)?", field)
         if match:
             return inputs.place(int(match[1]), match[2] or "")
-        return inputs.place(index) if field == "text" else None
+        return inputs.place(index, "") if field == "text" else None
 
     # Lines on the same terminal would disturb the bar.
     quiet = not inputs.files or inputs.typed or (writer.is_standard and is_terminal(streams.stdout))

@@ -10,37 +10,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import NamedTuple
 
 from translane.arguments import Parser
 from translane.command_error import CommandError
 from translane_client.cli import connection_flags
-from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
+from translane_client.cli.flags import ENV_PREFIX, Flags
 from translane_client.cli.inputs import StandardStreams, printable
 from translane_client.cli.waiting import waiting_told
-from translane_client.retry import RetryPolicy
 
-
-class _Command(NamedTuple):
-    operands: str
-    description: str
-    retries: bool = True
-
-
-# Each is a module beside this one, which is imported when it is asked for.
-_COMMANDS = {
-    "translate": _Command("[TEXT ...]", "Translates the TEXTs, or each line of a file or of standard input, in order."),
-    "score": _Command(
-        "[SOURCE TARGET]", "Writes the log-probability of the TARGET, or of each target in a file, in order."
-    ),
-    "models": _Command("", "Lists the server's models and limits."),
-    "bench": _Command(
-        "",
-        "Sends sentences at given rates, or from a number of clients, and measures how long the answers take; or"
-        " searches the highest rate that keeps a latency.",
-        retries=False,
-    ),
-}
+_COMMANDS = ("translate", "score", "models", "bench")
+"""Each is a module beside this one, which is imported when it is asked for."""
 
 
 def run(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -61,22 +40,15 @@ def run(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """The command's arguments; the environment, or else a default, fills those left out. Exits on wrong usage."""
-    command = _COMMANDS[name]
     module = import_module(f"translane_client.cli.{name}")
     parser = Parser(
         f"translane {name}",
-        description=command.description,
-        usage=f"translane {name} [options] {command.operands}".rstrip(),
+        usage=f"translane {name} [options] {module.OPERANDS}".rstrip(),
         epilog=f"Every flag has an environment twin: {ENV_PREFIX}SERVER is --server. A flag wins over its twin.",
     )
     flags = Flags(parser)
     flags.section("connection")
     connection_flags.add_flags(flags)
-    if command.retries:
-        flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
-        flags.add(
-            "--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request"
-        )
     module.add_flags(parser, flags)
     parser.set_defaults(run=module.run, parser=parser)
     arguments = parser.parse_args(list(argv))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from translane.command_error import CommandError
 from translane_client._addresses import servers_of
 from translane_client.cli.flags import ENV_PREFIX, Flags, unicode
 
 if TYPE_CHECKING:
-    from translane_client.connection import Connection, ConnectionOptions
+    from translane_client.connection import Connection
 
 _NAMES = ("tls", "ca", "cert", "key", "server_name", "token", "token_file")
 _ADVICE = {"tls=True": "--tls", "tls=False": "--no-tls"}
@@ -39,20 +39,15 @@ def add_flags(flags: Flags) -> None:
     flags.add_variable("token")
 
 
-def options_of(arguments: argparse.Namespace) -> ConnectionOptions:
-    """The options that the arguments hold. A key's file on the command line wins over a key in the environment."""
-    options = {name: getattr(arguments, name) for name in _NAMES}
-    if "token_file" in arguments.given:
-        options["token"] = None
-    return cast("ConnectionOptions", options)
-
-
 def connection_of(arguments: argparse.Namespace) -> Connection:
     """The connection that the arguments describe. CommandError: they are wrong; the message names the flags."""
     from translane_client.connection import Connection
 
+    options: Any = {name: getattr(arguments, name) for name in _NAMES}
+    if "token_file" in arguments.given:  # it wins over a key in the environment
+        options["token"] = None
     try:
-        return Connection(arguments.server, **options_of(arguments))
+        return Connection(arguments.server, **options)
     except ValueError as error:
         raise CommandError(_with_flags(str(error))) from None
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from translane.options import DecodingOptions, Options
 from translane_client.cli.flags import Flags, count, integer, number, unicode, unsigned
@@ -21,21 +21,15 @@ _BEAMS_WITH_TERMS = 4
 """The server's beam size for a request with terms, where neither the request nor the model's default has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Flag:
+class _Flag(NamedTuple):
     """The flag of one decoding option."""
 
-    field: str
-    """The option's name in DecodingOptions."""
+    field: str  # the option's name in DecodingOptions
     help: str
-    default: str = ""
-    """What the server does where the option is not set; the flag itself has no default, and is not sent."""
-    spelling: str = ""
-    """The flag, where it is not the option's name."""
-    type: Callable[[str], Any] | None = None
-    """The conversion of the value, where the option's type allows more than makes sense."""
-    metavar: str = ""
-    """The word for the value in the help, where the option's type has too wide a word."""
+    default: str = ""  # what the server does where the option is not set; the flag itself has none, and is not sent
+    spelling: str = ""  # the flag, where it is not the option's name
+    type: Callable[[str], Any] | None = None  # converts the value, where the option's type allows more than makes sense
+    metavar: str = ""  # the word for the value in the help, where the option's type has too wide a word
 
     @property
     def name(self) -> str:
@@ -48,7 +42,6 @@ class _Flag:
         return self.name.removeprefix("--").replace("-", "_")
 
     def add_to(self, flags: Flags) -> None:
-        """Declares the flag."""
         help = f"{self.help} (default: {self.default})" if self.default else self.help
         kind = _TYPES[self.field]
         if kind == "bool | None":
@@ -61,6 +54,7 @@ class _Flag:
 
 _TYPES = {field.name: str(field.type) for field in fields(Options)}
 
+# Type of an option → the word for the value in the help, and the conversion of the value.
 _VALUES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "int | None": ("N", integer),
     "float | None": ("X", number),
@@ -68,8 +62,8 @@ _VALUES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "tuple[str, ...]": ("TEXT", unicode),
     "tuple[Term, ...]": ("FILE", Path),  # terms, a line each
 }
-"""Type of an option → the word for the value in the help, and the conversion of the value."""
 
+# Heading in the help → its flags.
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
     "decoding (a flag that is not set takes the model's default, or else the default named here)": (
         _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 where a term occurs", type=count),
@@ -132,7 +126,6 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("return_quality", "write the estimated quality, from 0 to 1", "no", "--quality"),
     ),
 }
-"""Heading in the help → its flags."""
 
 FLAGS: Mapping[str, _Flag] = {flag.field: flag for flags in _SECTIONS.values() for flag in flags}
 """The flag of each field of DecodingOptions."""
@@ -163,8 +156,9 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     values = {field: getattr(arguments, flag.dest) for field, flag in FLAGS.items()}
     options: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
     if path := options.get("terminology"):
-        arguments.term_file = read_terms(path)  # which errors name the lines of
-        options["terminology"] = arguments.term_file.terms
+        terms = read_terms(path)
+        arguments.term_lines = list(terms)  # which errors name
+        options["terminology"] = list(terms.values())
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
         has_terms = bool(options.get("terminology") or options.get("glossaries"))
@@ -181,8 +175,9 @@ def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
     For a term, such as "options.terminology[2].source", it is the term's file, line and side.
     """
     term = re.match(r"options\.terminology\[(\d+)\](?:\.(source|target)\b)?", field)
-    if term and (file := getattr(arguments, "term_file", None)):
-        return f"{file.place(int(term[1]))}{', ' + term[2] if term[2] else ''}"
+    if term and arguments.terms:
+        line = "".join(f", line {each}" for each in arguments.term_lines[int(term[1]) :][:1])
+        return f"{arguments.terms}{line}{', ' + term[2] if term[2] else ''}"
     if field in ("model", "source_language", "target_language", "format", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from secrets import token_hex
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from translane.command_error import CommandError
 from translane.options import DecodingOptions
@@ -17,13 +14,9 @@ from translane.progress import Progress
 from translane.results import DocumentProgress, Treatment
 from translane_client.cli import bulk
 from translane_client.cli.inputs import FileError, StandardStreams, lines_of, text_of
-from translane_client.cli.outputs import Notes
+from translane_client.cli.outputs import LineWriter, Notes, check_place, write_whole
 
-if TYPE_CHECKING:
-    from translane.errors import TranslaneError
-
-LINES = "lines"
-"""The kind of a file that this command reads itself: each line is a text."""
+LINES = "lines"  # the kind of a file that this command reads itself: each line is a text
 
 MIME_TYPES: Mapping[str, str] = {
     "srt": "application/x-subrip",
@@ -74,7 +67,10 @@ def translate_document(
     with ExitStack() as stack:
         lines = lines_of(arguments.input, streams, stack, text_of)
         (file,), name = lines.files, lines.name
-        path = _checked(bulk.output_path(arguments, lines, may_be_input=True), streams)
+        path = bulk.output_path(arguments, lines, may_be_input=True)
+        if path:
+            check_place(path)
+        writer = None if path else LineWriter(None, streams.stdout)
         content = _read(file, name)
         client = stack.enter_context(bulk.client_of(arguments))
         stream, say = (None, None) if lines.typed else (streams.stderr, streams.say)
@@ -96,19 +92,15 @@ def translate_document(
                 content, MIME_TYPES[kind], progress=show, replace_translations=replace, **request, **options
             )
         except TranslaneError as error:
-            raise CommandError(_message(error, name, arguments)) from error
+            message = bulk.message_of(error, arguments, {"content": name}.get)
+            raise CommandError(message.replace(f"{name}: line ", f"{name}, line ")) from error
     for note in document.notes:
         treatment = Treatment(cut_sentences=note.cut_sentences, terms=(note.term,) if note.term else ())
         notes.add(f"{name}, line {note.line}", treatment)
-    _write(path, document.content, streams)
-
-
-def _message(error: TranslaneError, name: str, arguments: argparse.Namespace) -> str:
-    def place(field: str) -> str | None:
-        return name if field == "content" else None
-
-    message = bulk.message_of(error, arguments, place)
-    return message.replace(f"{name}: line ", f"{name}, line ")
+    if path:
+        write_whole(path, document.content)
+    elif writer:
+        writer.put(document.content)
 
 
 def _read(file: BinaryIO, name: str) -> bytes:
@@ -119,49 +111,3 @@ def _read(file: BinaryIO, name: str) -> bytes:
     if len(content) > _MOST_BYTES:
         raise FileError(f"{name}: longer than {_MOST_BYTES} bytes")
     return content
-
-
-def _checked(path: Path | None, streams: StandardStreams) -> Path | None:
-    """The file of -o, or None. FileError: nothing can be written there, which is told before the translation."""
-    if path is None:
-        if streams.stdout is None:
-            raise FileError("standard output is closed")
-        return None
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise FileError(f"{path}: it is a folder")
-    if not (_is_special(target) or os.access(target.parent, os.W_OK | os.X_OK)):
-        raise FileError(f"{path}: no file can be written in its folder")
-    return path
-
-
-def _is_special(target: Path) -> bool:
-    """Whether it is a pipe or a device, which is written, and not replaced."""
-    return target.exists() and not target.is_file()
-
-
-def _write(path: Path | None, content: bytes, streams: StandardStreams) -> None:
-    """Writes the document: a new file beside the one of -o takes its place when it is whole."""
-    try:
-        if path is None:
-            assert streams.stdout is not None
-            streams.stdout.write(content)
-            streams.stdout.flush()
-            return
-        target = Path(os.path.realpath(path))
-        if _is_special(target):
-            target.write_bytes(content)
-            return
-        part = target.with_name(f".{token_hex(8)}.part")  # nobody else's file, and no other command's
-        try:
-            with part.open("xb") as file:
-                if target.exists():
-                    shutil.copymode(target, part)
-                file.write(content)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path or 'standard output'}: {error.strerror or error}") from error

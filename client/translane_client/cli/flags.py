@@ -33,7 +33,6 @@ class Flags:
         self._defaults: dict[str, tuple[argparse.Action, Any]] = {}
 
     def section(self, title: str, description: str | None = None) -> None:
-        """Begins a section of the help: the flags that are added from now on."""
         self._section = self._parser.add_argument_group(title, description)
 
     def add(self, *names: str, default: Any = None, help: str, **settings: Any) -> None:
@@ -43,7 +42,6 @@ class Flags:
         self._defaults[action.dest] = (action, convert(default) if convert and isinstance(default, str) else default)
 
     def switch(self, *names: str, help: str, default: bool | None = False) -> None:
-        """Adds a flag that is yes or no: --json and --no-json."""
         self.add(*names, action=argparse.BooleanOptionalAction, default=default, help=help)
 
     def add_variable(self, dest: str) -> None:
@@ -115,4 +113,5 @@ unsigned = _checked(int, f"an integer from 0 to {2**64 - 1}", lambda value: 0 <=
 number = _checked(float, "a number", lambda value: abs(value) <= FLOAT_MAX)
 positive = _checked(float, "a positive number", _is_positive)
 seconds = _checked(float, "a positive number of seconds", _is_positive)
+pause = _checked(_seconds_of, "0 or a duration such as 500ms, 10s or 2m", lambda value: 0 <= value < math.inf)
 duration = _checked(_seconds_of, "a duration such as 500ms, 10s or 2m", _is_positive)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from translane.results import Hypothesis, Score, StreamedTranslation, Translation
+from translane.results import Hypothesis, StreamedTranslation, Translation
 
 
 class TranslationFormat:
@@ -59,21 +59,11 @@ class TranslationFormat:
         return estimate, details
 
 
-def delta_json(index: int, delta: str) -> str:
-    """The line of JSON for a delta of the translation of text `index`."""
-    return to_json({"index": index, "delta": delta})
-
-
 def stream_json(index: int, translation: StreamedTranslation) -> str:
     """The line of JSON that ends the translation of text `index`."""
     shown = asdict(translation)
     about = {name: shown[name] for name in ("timing", "treatment", "models")}
     return to_json({"index": index, **shown["hypothesis"], **about})
-
-
-def score_json(score: Score) -> str:
-    """The line of JSON for a score."""
-    return to_json({"total_log_prob": score.total_log_prob, "mean_log_prob": score.mean_log_prob, **asdict(score)})
 
 
 def number(value: float | None) -> str:

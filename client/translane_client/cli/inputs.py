@@ -9,7 +9,7 @@ from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Generic, NamedTuple, TextIO, TypeVar
@@ -23,8 +23,7 @@ Item = TypeVar("Item")
 LONGEST_LINE = 1 << 20
 """Bytes of the longest line. No text is longer, and a file without line ends must not fill the memory."""
 
-STANDARD = Path("-")
-"""Names standard input or standard output."""
+STANDARD = Path("-")  # names standard input or standard output
 
 printable = partial(escaped, most=4000)
 """A message from elsewhere, on a line of a terminal."""
@@ -47,35 +46,25 @@ class StandardStreams(NamedTuple):
     stderr: TextIO
 
     def say(self, line: str) -> None:
-        """Writes a message for people."""
         print(f"translane {self.command}: {printable(line)}", file=self.stderr, flush=True)
 
 
+@dataclass
 class Inputs(Generic[Item]):
-    """Items in order, such as texts. Each has a place that an error can name.
+    """Items in order, such as texts. Each has a place that an error can name."""
 
-    Args:
-        sized: The items, each with the bytes that it takes in its file.
-        place: Returns the place of an item, by its number from 0, or of a part of it: ".source" or ".target".
-        files: The files that the items come from; none, where they come from the command line.
-        name: The name of the file, for messages.
-    """
+    sized: Iterable[tuple[Item, int]]  # the items, each with the bytes that it takes in its file
+    place: Callable[[int, str], str]
+    """Returns the place of an item, by its number from 0, or of a part of it: ".source" or ".target"."""
+    files: Sequence[BinaryIO] = ()  # the files that the items come from; none, where they come from the command line
+    name: str = ""  # the name of the file, for messages
+    sizes: deque[int] = field(default_factory=deque)
+    """Bytes of each item that was read and whose answer is not yet written."""
 
-    def __init__(
-        self,
-        sized: Iterable[tuple[Item, int]],
-        place: Callable[[int, str], str],
-        files: Sequence[BinaryIO] = (),
-        name: str = "",
-    ) -> None:
-        self._sized = sized
-        self._place = place
-        self.files = files
-        self.name = name
-        self.typed = any(map(is_terminal, files))
+    @property
+    def typed(self) -> bool:
         """Whether a person types the items."""
-        self.sizes: deque[int] = deque()
-        """Bytes of each item that was read and whose answer is not yet written."""
+        return any(map(is_terminal, self.files))
 
     @property
     def size(self) -> int | None:
@@ -85,13 +74,9 @@ class Inputs(Generic[Item]):
 
     def items(self) -> Iterator[Item]:
         """Reads the items, once. FileError: a file cannot be read, or a line holds no item."""
-        for item, size in self._sized:
+        for item, size in self.sized:
             self.sizes.append(size)
             yield item
-
-    def place(self, index: int, part: str = "") -> str:
-        """The place of item `index`, or of a part of it."""
-        return self._place(index, part)
 
 
 def arguments_of(items: Iterable[Item], what: str) -> Inputs[Item]:
@@ -127,10 +112,10 @@ def lines_of(
     else:
         file, name = stack.enter_context(_opened(path)), str(path)
 
-    def place(index: int, part: str = "") -> str:
+    def place(index: int, part: str) -> str:
         return f"{name}, line {index + 1}{part.replace('.', ', ')}"
 
-    sized = ((item_of(text, place(index)), size) for index, (text, size) in enumerate(texts_of(file, name)))
+    sized = ((item_of(text, place(index, "")), size) for index, (text, size) in enumerate(texts_of(file, name)))
     return Inputs(sized, place, [file], name)
 
 
@@ -150,7 +135,7 @@ def parallel(sources: Inputs[str], targets: Inputs[str]) -> Inputs[tuple[str, st
             yield (source, target), sources.sizes.popleft() + targets.sizes.popleft()
 
     def place(index: int, part: str) -> str:
-        return (targets if part == ".target" else sources).place(index)
+        return (targets if part == ".target" else sources).place(index, "")
 
     return Inputs(pairs(), place, [*sources.files, *targets.files])
 
@@ -188,32 +173,18 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
             raise FileError(f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line)") from error
 
 
-@dataclass(frozen=True, slots=True)
-class TermFile:
-    """The terms of a file, and the line of each term, counted from 1."""
-
-    path: Path
-    terms: list[Term]
-    lines: list[int]
-
-    def place(self, index: int) -> str:
-        """The file and the line of a term; the file alone where there is no such term."""
-        return f"{self.path}, line {self.lines[index]}" if index < len(self.lines) else str(self.path)
-
-
-def read_terms(path: Path) -> TermFile:
-    """The terms of a UTF-8 file, one on each line. Blank lines, and lines that begin with #, are left out."""
-    terms, lines = [], []
+def read_terms(path: Path) -> dict[int, Term]:
+    """The terms of a UTF-8 file by their lines, from 1. Blank lines, and lines that begin with #, are left out."""
+    terms = {}
     with _opened(path) as file:
         for number, (text, _) in enumerate(texts_of(file, str(path)), start=1):
             if text.startswith("#") or not text.strip():
                 continue
             try:
-                terms.append(Term.of_line(text))
+                terms[number] = Term.of_line(text)
             except ValueError as error:
                 raise FileError(f"{path}, line {number}: {error}") from None
-            lines.append(number)
-    return TermFile(path, terms, lines)
+    return terms
 
 
 def is_same(file: BinaryIO, path: Path) -> bool:

@@ -15,6 +15,8 @@ from translane_client.cli.flags import Flags
 from translane_client.cli.inputs import StandardStreams, printable
 from translane_client.cli.outputs import LineWriter
 
+OPERANDS = ""
+
 _MOST_TAGS = 5  # that stand in the table
 _WIDTH = 100  # of the lines below the table
 
@@ -23,9 +25,12 @@ _COLUMNS = ("NAME", "VERSION", "LANGUAGES", "PRECISION", "DEVICE", "PARAMETERS",
 
 def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
+    parser.description = (
+        "Lists the server's models and limits. The limits of source and target tokens are those of one text."
+    )
+    bulk.add_call_flags(flags)
     flags.section("output")
     flags.switch("--json", help="write JSON")
-    parser.description = f"{parser.description} The limits of source and target tokens are those of one text."
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from translane.results import TermOutcome, TermReport, Treatment
 from translane_client.cli.inputs import FileError
 
-_MOST_NOTES = 10
-"""Notes that are shown; of the rest, only the number is."""
+_MOST_NOTES = 10  # notes that are shown; of the rest, only the number is
 
 _PROBLEMS = {
     TermOutcome.TOO_MANY: "the text has more terms than a sentence can keep",
@@ -21,12 +23,9 @@ _PROBLEMS = {
 
 
 class LineWriter:
-    """Writes texts, one on each line, and counts the lines. The first line opens the file.
+    """Writes texts to a file, or else to standard output, one on each line, and counts the lines.
 
-    Args:
-        path: The file to write. None: `stdout`.
-        stdout: Standard output.
-        keep_breaks: Whether a text keeps its line breaks; otherwise each becomes a space.
+    The first line opens the file. A text keeps its line breaks with `keep_breaks`; otherwise each becomes a space.
     """
 
     def __init__(self, path: Path | None, stdout: BinaryIO | None, *, keep_breaks: bool = False) -> None:
@@ -55,8 +54,7 @@ class LineWriter:
                     raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
     def write(self, text: str) -> None:
-        """Writes one line."""
-        self._put(self._on_a_line(text) + "\n")
+        self.put(self._on_a_line(text).encode() + b"\n")
         self.count += 1
 
     def write_parts(self, parts: Iterable[str]) -> None:
@@ -68,22 +66,22 @@ class LineWriter:
             for part in parts:
                 if after_return and not self._keep_breaks:
                     part = part.removeprefix("\n")
-                self._put(self._on_a_line(part))
+                self.put(self._on_a_line(part).encode())
                 begun, after_return = True, part.endswith("\r")
         except TranslaneError:
             if begun:
-                self._put("\n")
+                self.put(b"\n")
             raise
-        self._put("\n")
+        self.put(b"\n")
         self.count += 1
 
     def _on_a_line(self, text: str) -> str:
         return text if self._keep_breaks else on_a_line(text)
 
-    def _put(self, text: str) -> None:
+    def put(self, content: bytes) -> None:
         file = self._open()
         try:
-            file.write(text.encode())
+            file.write(content)
             file.flush()  # the reader of a pipe gets each text as soon as it is written
         except BrokenPipeError:
             raise
@@ -98,6 +96,42 @@ class LineWriter:
             except OSError as error:
                 raise FileError(f"{self.name}: {error.strerror or error}") from error
         return self._file
+
+
+def check_place(path: Path) -> None:
+    """FileError: no file can be written there, which is told before there is something to write."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise FileError(f"{path}: it is a folder")
+    if not (_is_special(target) or os.access(target.parent, os.W_OK | os.X_OK)):
+        raise FileError(f"{path}: no file can be written in its folder")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file: a new one beside it takes its place when it is whole."""
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{token_hex(8)}.part")  # nobody else's file, and no other command's
+    try:
+        if _is_special(target):
+            target.write_bytes(content)
+            return
+        try:
+            with part.open("xb") as file:
+                if target.exists():
+                    shutil.copymode(target, part)
+                file.write(content)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+
+
+def _is_special(target: Path) -> bool:
+    """Whether it is a pipe or a device, which is written, and not replaced."""
+    return target.exists() and not target.is_file()
 
 
 def on_a_line(text: str) -> str:
@@ -126,7 +160,6 @@ class Notes:
                 self._add(f"{place}: {_term(term)} was not applied: {_PROBLEMS[term.outcome]}")
 
     def show(self, say: Callable[[str], None]) -> None:
-        """Hands each note to `say`."""
         for note in self._notes:
             say(note)
         if self._more:

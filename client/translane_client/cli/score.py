@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 from translane.arguments import Parser
@@ -21,9 +22,16 @@ from translane_client.cli.inputs import (
     text_of,
 )
 
+OPERANDS = "[SOURCE TARGET]"
+
 
 def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
+    parser.description = (
+        "Writes the log-probability of the TARGET, or of each target in a file, in order. The number of pairs and of"
+        " tokens, the mean log-probability and the perplexity go to standard error."
+    )
+    bulk.add_call_flags(flags)
     parser.add_argument(
         "pair",
         nargs="*",
@@ -40,10 +48,6 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     flags.switch("--json", help="write one JSON object for each pair")
     flags.section("requests")
     bulk.add_request_flags(flags)
-    parser.description = (
-        f"{parser.description} The number of pairs and of tokens, the mean log-probability and the perplexity go to"
-        " standard error."
-    )
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
@@ -62,14 +66,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         inputs = _inputs(arguments, streams, stack)
         writer = bulk.line_output(arguments, streams, inputs)
         client = stack.enter_context(bulk.client_of(arguments, inputs))
-        scores = client.score_iter(
-            inputs.items(),
-            model=arguments.model,
-            source_language=arguments.source_language,
-            target_language=arguments.target_language,
-            return_tokens=arguments.tokens,
-            timeout=arguments.timeout,
-        )
+        scores = client.score_iter(inputs.items(), return_tokens=arguments.tokens, **bulk.request_of(arguments))
         bulk.write_all(arguments, streams, inputs, writer, scores, write)
     print(summary(pairs, tokens, total), file=streams.stderr)
     return 0
@@ -78,7 +75,8 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
 def line_of(score: Score, arguments: argparse.Namespace) -> str:
     """The line of a pair: its total log-probability, with that of each token where asked for; or JSON."""
     if arguments.json:
-        return formats.score_json(score)
+        means = {"total_log_prob": score.total_log_prob, "mean_log_prob": score.mean_log_prob}
+        return formats.to_json({**means, **asdict(score)})
     total = formats.number(score.total_log_prob)
     return f"{total}\t{formats.tokens_line(score.tokens, score.token_log_probs)}" if arguments.tokens else total
 

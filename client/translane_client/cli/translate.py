@@ -17,12 +17,16 @@ from translane_client.cli.flags import Flags, integer
 from translane_client.cli.inputs import StandardStreams, arguments_of, lines_of, printable, text_of
 from translane_client.cli.outputs import Notes
 
+OPERANDS = "[TEXT ...]"
+
 _OF_BATCH_BY_FLAG = ("tsv", "jsonl")
 _OF_BATCH = (".tsv", ".tab", ".jsonl", ".ndjson")
 
 
 def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
+    parser.description = "Translates the TEXTs, or each line of a file or of standard input, in order."
+    bulk.add_call_flags(flags)
     parser.add_argument(
         "texts", nargs="*", metavar="TEXT", help="text to translate; without one, -i or standard input is read"
     )
@@ -67,13 +71,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         )
     _refuse_corpora(arguments)
     kind = _kind(arguments, form)
-    request = {
-        "model": arguments.model,
-        "source_language": arguments.source_language,
-        "target_language": arguments.target_language,
-        "priority": arguments.priority,
-        "timeout": arguments.timeout,
-    }
+    request = bulk.request_of(arguments)
     notes = Notes()
     try:
         if kind == LINES:
@@ -141,7 +139,7 @@ def _translate_texts(
         form_of_texts = arguments.format or Format.TEXT
 
         def write(index: int, translation: Translation) -> None:
-            notes.add(inputs.place(index), translation.treatment)
+            notes.add(inputs.place(index, ""), translation.treatment)
             for line in form.lines(index, translation):
                 writer.write(line)
 
@@ -149,11 +147,11 @@ def _translate_texts(
             with client.translate_stream(text, format=form_of_texts, **request, **options) as deltas:
                 if arguments.json:
                     for delta in deltas:
-                        writer.write(formats.delta_json(index, delta))
+                        writer.write(formats.to_json({"index": index, "delta": delta}))
                     writer.write(formats.stream_json(index, deltas.result))
                 else:
                     writer.write_parts(deltas)
-                notes.add(inputs.place(index), deltas.result.treatment)
+                notes.add(inputs.place(index, ""), deltas.result.treatment)
 
         output = (arguments, streams, inputs, writer)
         if arguments.stream:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 from translane_client.retry import ANSWERED, ATTEMPTS
 
-_SILENCE = 1.0
-"""Seconds in which nobody wonders why nothing happens."""
+_SILENCE = 1.0  # seconds in which nobody wonders why nothing happens
 
 
 @contextmanager
@@ -38,28 +37,24 @@ class _Teller(logging.Handler):
         self._say = say
         self._begun = time.monotonic()
         self._told = set[str]()
-        self._is_answered = False
-        self._timer: threading.Timer | None = None  # ends the silence of the present attempt
+        self._silence: threading.Timer | None = None  # from the first attempt to the first answer
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._stop_timer()
         text = record.getMessage()
-        if text == ANSWERED:
-            self._is_answered = True
-        elif record.levelno == logging.DEBUG and not self._is_answered:
-            self._timer = threading.Timer(_SILENCE, self._tell, [f"no answer from {text} yet"])
-            self._timer.daemon = True
-            self._timer.start()
+        if self._silence is None:
+            self._silence = threading.Timer(_SILENCE, self._tell, [f"no answer from {text} yet"])
+            self._silence.daemon = True
+            self._silence.start()
+        elif text == ANSWERED:
+            self._silence.cancel()
         elif record.levelno == logging.INFO and time.monotonic() - self._begun >= _SILENCE:
+            self._silence.cancel()
             self._tell(f"{text}; trying again")
 
     def close(self) -> None:
-        self._stop_timer()
+        if self._silence:
+            self._silence.cancel()
         super().close()
-
-    def _stop_timer(self) -> None:
-        if self._timer:
-            self._timer.cancel()
 
     def _tell(self, sentence: str) -> None:
         if sentence not in self._told:

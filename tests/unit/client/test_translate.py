@@ -18,7 +18,8 @@ from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, trans
 
 from translane import AsyncClient, Client, FinishReason, Internal, InvalidArgument, TermOutcome, Timing
 from translane.v1 import translation_pb2 as pb
-from translane_client._requests import MOST_BYTES, batches, score_job, translate_job
+from translane_client._core import END, MOST_BYTES, Batches
+from translane_client._requests import score_job, translate_job
 
 
 def test_one_text_gives_one_translation(server, connect):
@@ -294,11 +295,24 @@ def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, over
         texts = [(text[::2], text[1::2]) for text in texts]
     else:
         job = translate_job({"model": "m" * overhead})
-    cut = list(batches(texts, 64, job))
-    assert [text for batch in cut for text in batch.items] == texts
-    for batch in cut:
-        size = job.call(batch).request.ByteSize()
-        assert len(batch.items) == 1 or size - job.overhead <= max(1 << 14, MOST_BYTES - job.overhead)
+    cut = list(_all(Batches(texts, 64, job)))
+    assert [text for items, _ in cut for text in items] == texts
+    for items, offset in cut:
+        size = job.call(items, offset).request.ByteSize()
+        assert len(items) == 1 or size - job.overhead <= max(1 << 14, MOST_BYTES - job.overhead)
+
+
+def _all(batches: Batches[Any]):
+    while True:
+        steps = batches.next()
+        try:
+            effect = next(steps)
+            while True:
+                effect = steps.send(next(effect.source, END))
+        except StopIteration as end:
+            if not end.value[0]:
+                return
+            yield end.value
 
 
 def test_both_clients_have_the_same_methods_and_parameters():
