@@ -80,7 +80,8 @@ def _languages(tags: Sequence[str]) -> str:
 
 def _details(model: ModelInfo) -> Iterator[str]:
     """Lines about what only some models have."""
-    for way, tags in (("from", model.source_languages), ("to", model.target_languages)):
+    source, target = model.source_languages, model.target_languages
+    for way, tags in (("among", source),) if source == target else (("from", source), ("to", target)):
         if len(tags) > _MOST_TAGS:
             yield from wrap(
                 printable(f"{model.name} translates {way} {', '.join(tags)}"), _WIDTH, subsequent_indent="  "

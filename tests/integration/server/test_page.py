@@ -323,6 +323,38 @@ async def test_the_first_pair_is_the_readers(browser, locale, detects, pair):
         names = await page.locator("[name=source] option").all_inner_texts()
         assert names[detects:] == sorted(names[detects:])
         assert seen.complaints == []
+        await page.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.slow
+async def test_languages_by_the_tags_of_nllb(browser):
+    """They have names, and are those that other models spell in other ways. A model of the pair is always named."""
+    tags = ["ace_Latn", "eng_Latn", "pes_Arab", "prs_Arab", "zho_Hans", "zho_Hant"]
+
+    async def of_two(route):
+        answer = await route.fetch()
+        content = await answer.json()
+        (one,) = content["models"]
+        other = one | {"name": "nllb", "sourceLanguages": tags, "targetLanguages": tags}
+        await route.fulfill(response=answer, json=content | {"models": [one, other], "identifiesLanguages": False})
+
+    async with serving(http_port=0) as running, opened(browser, locale="zh-HK") as (page, _):
+        await page.route("**/status.json", of_two)
+        await page.goto(f"http://127.0.0.1:{running.server.http_port}/")
+        await wait_for(page, "#connection", "live")
+        assert (await choice(page, "From"), await choice(page, "To")) == ("eng_Latn", "zho_Hant")
+        assert await page.locator("[name=source] option").all_inner_texts() == [
+            *("ace_Latn", "Chinese", "English", "Persian (Arabic, Afghanistan)", "Persian (Arabic)"),
+            "Traditional Chinese",
+        ]
+        for source, models, named in (("zh", ["fake", "nllb"], "fake"), ("zho_Hant", ["nllb"], "nllb")):
+            await page.get_by_label("From", exact=True).select_option(source)
+            await page.get_by_label("To", exact=True).select_option("English")
+            assert await page.locator("[name=model] option").all_inner_texts() == models
+            async with page.expect_request("**/v1/stream") as asked:
+                await page.get_by_label("Text", exact=True).fill(f"from {source}")
+            assert (await asked.value).post_data_json.get("model") == named
+        await page.unroute_all(behavior="ignoreErrors")
 
 
 async def test_the_calls_are_described(browser):

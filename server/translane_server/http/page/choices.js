@@ -1,6 +1,6 @@
 // The languages, the model, the glossary and the format that a translation takes. They are remembered in this browser.
 
-import { language, setOptions } from "./fields.js";
+import { language, same, setOptions } from "./fields.js";
 
 const STORED = "translane-choices";
 const DETECT = "auto";
@@ -14,6 +14,7 @@ export class Choices {
   #changed;
   #found = ""; // the language that the server has detected
   #last = ["", ""]; // source and target
+  #wanted = remembered().model; // that the reader has chosen, if any
 
   // `changed` is called when something else is chosen.
   constructor(fields, changed) {
@@ -22,6 +23,7 @@ export class Choices {
     const { source, target, model, glossary, format, swap } = fields;
     source.addEventListener("change", () => this.#choose());
     target.addEventListener("change", () => this.#choose());
+    model.addEventListener("change", () => (this.#wanted = model.value));
     for (const each of [model, glossary, format]) each.addEventListener("change", () => this.#end());
     swap.addEventListener("click", () => this.#swap());
     if (remembered().format) format.value = remembered().format;
@@ -44,7 +46,7 @@ export class Choices {
     this.#offerModels();
   }
 
-  // The fields of a request. Those of a server's only model of this pair are left to the server.
+  // The fields of a request. The model is left to the server where it has no other, or finds the language first.
   get request() {
     const { source, target, model, glossary } = this.#fields;
     return {
@@ -110,7 +112,7 @@ export class Choices {
     if (source.value !== DETECT && source.options[0]?.value === DETECT) source.options[0].textContent = "Detect language";
     this.#last = [source.value, target.value];
     this.#offerModels();
-    remember({ source: source.value, target: target.value, format: format.value, model: this.#fields.model.value });
+    remember({ source: source.value, target: target.value, format: format.value, model: this.#wanted });
     this.#changed(isSwap);
   }
 
@@ -122,9 +124,10 @@ export class Choices {
   #offerModels() {
     const { source, target, model, glossary, swap } = this.#fields;
     const models = this.#ofPair().map(({ name }) => [name, name]);
-    const byLanguage = source.value && target.value ? [["", "the server's choice"]] : [];
-    setOptions(model, models.length > 1 ? [...byLanguage, ...models] : [["", ""]]);
-    if (models.some(([name]) => name === remembered().model)) model.value = remembered().model;
+    const isOpen = source.value === DETECT || this.#models.length === 1 || models.length === 0;
+    setOptions(model, [...(isOpen ? [["", "the server's choice"]] : []), ...(this.#models.length === 1 ? [] : models)]);
+    const first = this.#withAllSources()?.name ?? model.options[0].value;
+    model.value = models.length > 1 && offers(model, this.#wanted) ? this.#wanted : first;
     const glossaries = [...new Set(this.#ofPair().flatMap((each) => each.glossaries ?? []))];
     setOptions(glossary, [["", "none"], ...glossaries.map((name) => [name, name])]);
     model.closest("label").hidden = models.length < 2;
@@ -143,6 +146,13 @@ export class Choices {
     const { source, target } = this.#fields;
     return this.#models.filter((model) => (source.value === DETECT || has(model, "sourceLanguages", source.value))
       && has(model, "targetLanguages", target.value));
+  }
+
+  // Of several models, one that has the source languages of all. The server would ask which one is meant.
+  #withAllSources() {
+    const models = this.#ofPair();
+    const sources = this.#fields.source.value === DETECT && models.length > 1 ? all(models, "sourceLanguages") : [];
+    return models.find((model) => sources.length > 0 && sources.every((tag) => has(model, "sourceLanguages", tag)));
   }
 
   #firstSource(sources) {
@@ -170,27 +180,35 @@ function offers(select, tag) {
   return [...select.options].some(({ value }) => value === tag);
 }
 
+// The languages of all models. What models spell in different ways has the spelling of the first one.
 function all(models, field) {
-  return [...new Set(models.flatMap((model) => model[field] ?? []))];
+  const found = [];
+  for (const model of models) {
+    const known = new Set(found.map((tag) => same(tag).all));
+    found.push(...(model[field] ?? []).filter((tag) => !known.has(same(tag).all)));
+  }
+  return found;
 }
 
 // Whether a model has a language. One that names none takes whatever it gets.
 function has(model, field, tag) {
-  return (model[field] ?? []).length === 0 || model[field].includes(tag);
+  const tags = model[field] ?? [];
+  return tags.length === 0 || tags.some((each) => same(each).all === same(tag).all);
 }
 
-// The names of languages, in their order. Two of one name have their tags.
+// The names of languages, in their order. Two of one name have their scripts, and else their tags.
 function named(tags) {
-  const names = tags.map(language);
-  const isDouble = (name) => names.indexOf(name) !== names.lastIndexOf(name);
-  return tags.map((tag, number) => [tag, isDouble(names[number]) ? `${names[number]} (${tag})` : names[number]])
-    .sort(([, one], [, other]) => one.localeCompare(other, "en"));
+  const forms = [tags.map((tag) => language(tag)), tags.map((tag) => language(tag, true))];
+  const isSingle = (name, list) => list.indexOf(name) === list.lastIndexOf(name);
+  const label = (tag, number) => forms.find((list) => isSingle(list[number], list))?.[number] ?? `${forms[1][number]} (${tag})`;
+  return tags.map((tag, number) => [tag, label(tag, number)]).sort(([, one], [, other]) => one.localeCompare(other, "en"));
 }
 
-// The tag among `tags` that is the same language, whatever its script and its country.
+// The tag among `tags` that is the same language, in the same script and country if there is such a one.
 function like(tag, tags) {
-  const base = (each) => each.toLowerCase().split(/[-_]/)[0];
-  return tags.find((each) => each === tag) ?? tags.find((each) => base(each) === base(tag));
+  const wanted = same(tag);
+  const by = (part) => tags.find((each) => same(each)[part] === wanted[part]);
+  return tags.find((each) => each === tag) ?? by("all") ?? by("written") ?? by("language");
 }
 
 // The language of this browser, if it is among `tags`.

@@ -46,13 +46,30 @@ export function duration(seconds) {
   }).join(" ");
 }
 
+// Languages
+
 const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "none" });
 
-// The name of a language, or its tag if the browser does not know the language.
-export function language(tag) {
+// The name of a language, or its tag if the browser does not know the language. Script and country are in the name only
+// where the whole is asked for, or where they have a name with the language, such as Simplified Chinese.
+export function language(tag, isWhole = false) {
+  const locale = read(tag);
+  if (!locale) return tag;
+  const whole = names.of(locale.baseName);
+  const short = names.of(locale.language);
+  return (whole?.startsWith(`${short} (`) && !isWhole ? short : whole) ?? tag;
+}
+
+// What two tags of one language have in common, such as zh, zh-Hans and NLLB's zho_Hans.
+export function same(tag) {
+  const { language = tag, script } = read(tag)?.maximize() ?? {};
+  return { language, written: `${language}-${script}`, all: `${language}-${script}-${read(tag)?.region}` };
+}
+
+function read(tag) {
   try {
-    return names.of(tag) ?? tag;
+    return new Intl.Locale(tag.replaceAll("_", "-"));
   } catch { // the tag is of no form that the browser knows
-    return tag;
+    return null;
   }
 }
