@@ -1,7 +1,5 @@
 """What holds for all tests: one thread for PyTorch, no limits of Hypothesis, one store of exports, and the groups."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

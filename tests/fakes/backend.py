@@ -7,8 +7,6 @@ step fails if a row's memory differs from what the caller believes. So a move th
 is found at once.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Logits depend on every token of a row. So wrong output shows that a row's memory
 `RandomModel.logits` gives tests the same numbers.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Models whose versions load when a test lets them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Replicas on threads, with fake backends, behind the sockets of real replicas."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable

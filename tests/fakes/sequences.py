@@ -1,7 +1,5 @@
 """Sequences for a running batch, without a dispatcher and a loop."""
 
-from __future__ import annotations
-
 import random
 from collections import abc
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A server over the fake backend. It translates every text to itself, character by character."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

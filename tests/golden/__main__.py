@@ -1,7 +1,5 @@
 """Records the answers anew: of all files of `requests/`, or of those that are named."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Sends requests as they are written in `requests/`, and gives answers in the form that is recorded."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """The servers that the requests go to: the bundled model under several languages, and servers that refuse soon."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Architectures of models, as settings of a small `TransformerConfig`, without vocabularies."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

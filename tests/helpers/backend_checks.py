@@ -1,7 +1,5 @@
 """Shared by tests of backends: sentences of every kind, and steps along given tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A headless Chromium of the system, and what a page that it shows must not do."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

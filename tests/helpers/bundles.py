@@ -3,8 +3,6 @@
 A bundle with given settings is exported once for a test session. Each caller gets its own copy.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls of the client, of every kind, whose answers are a function of the call alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `translane` command in this process, and through the shell."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

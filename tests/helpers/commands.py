@@ -1,7 +1,5 @@
 """The commands of `translane` within this process: functions of arguments, and of an environment, to the exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from unittest import mock
 

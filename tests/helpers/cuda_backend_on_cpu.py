@@ -4,8 +4,6 @@ The stream runs queued work in order, but at random moments, as on a GPU: at onc
 the stream. So a test fails if the host reads or writes memory before the stream is done with it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Small bundles for CUDA of every architecture. Each is exported once for a test session."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace

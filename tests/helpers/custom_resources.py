@@ -5,8 +5,6 @@ for one manifest. The schemas here have the fields that the chart writes, and no
 new field in the chart takes a look into the source, and a line here.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 Schema = dict[str, Any]

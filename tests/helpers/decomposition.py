@@ -3,8 +3,6 @@
 Tests export every kind of graph, so no user's export is decomposed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import NoReturn

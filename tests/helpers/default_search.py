@@ -4,8 +4,6 @@ Folders get random generation_config.json files. The exporter reads such a file,
 requests that set nothing, and the running batch decodes them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random

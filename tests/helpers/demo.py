@@ -1,7 +1,5 @@
 """The bundled model, as it is and in fp32."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from helpers.store import stored

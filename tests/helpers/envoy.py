@@ -1,7 +1,5 @@
 """Envoy in a process of its own, with the files of deploy/envoy. Only ports, servers and paths are replaced."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl

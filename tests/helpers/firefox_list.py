@@ -1,7 +1,5 @@
 """Lists of Firefox's models on loopback, as Remote Settings answers, and their files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Folders of Hugging Face models without weights: tiny tokenizers that are trained in a second."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Hugging Face folders with random weights and tokenizers, and the bundles that are exported from them."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

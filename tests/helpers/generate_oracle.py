@@ -4,8 +4,6 @@
 from the transformers library. Nothing is cached: every step runs the whole prefix through PyTorch.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Compares decoding with Hugging Face's `generate`: sentences with random options, every token and every score."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import tempfile

@@ -11,8 +11,6 @@ xdist 3.8 hands groups on in the names of tests, which pytest 9.2 does not let i
 groups are in a file here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

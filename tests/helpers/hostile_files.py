@@ -3,8 +3,6 @@
 All choices come from a seeded generator, so a case is made again from its seed.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """A Hugging Face Hub on loopback, as far as `huggingface_hub` asks one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ The weights are drawn so that decoding has real choices: tokens differ from step
 lengths.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import os

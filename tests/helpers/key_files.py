@@ -1,7 +1,5 @@
 """Files of keys, for servers that ask for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

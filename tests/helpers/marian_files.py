@@ -5,8 +5,6 @@ told what Marian does otherwise than they do by default: its sinusoids, and the 
 sharp, so that translations differ with their sources.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

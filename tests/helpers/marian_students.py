@@ -1,7 +1,5 @@
 """The Marian students beside the checkout, and what fxtranslate and a reference in NumPy make of them."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A name server for one name, whose addresses a test chooses: gRPC asks it by `dns://HOST:PORT/NAME:PORT`."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

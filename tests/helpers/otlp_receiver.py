@@ -1,7 +1,5 @@
 """A receiver of spans over OTLP/gRPC, as a collector is one."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The exporter's comparison with PyTorch, for a model and a backend in memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from translane_export.checks.recording import record_decodes

@@ -5,8 +5,6 @@ its arrangement and names. So these classes compute what fairseq's checkpoints m
 PyTorch's own, with the norms first.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import math

@@ -1,7 +1,5 @@
 """Random Markdown, and what a parser finds in it."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

@@ -14,8 +14,6 @@ Nothing in the record depends on the processor:
 - The integers of shapes, axes and tables are the same everywhere. They are part of the nodes.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Decoding by its definition: one sentence at a time, over the whole vocabulary. It is slow, and easy to check."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

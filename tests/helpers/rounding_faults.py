@@ -1,7 +1,5 @@
 """Checks that an export's verification can tell faults from rounding errors, even in models that amplify rounding."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from collections.abc import Callable, Sequence

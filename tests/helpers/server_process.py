@@ -1,7 +1,5 @@
 """A server in a process of its own, on loopback and free ports, with the processes that it starts."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Makes the sessions of ONNX Runtime for the graphs of tests. No test makes a session in another way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx_ir as ir

@@ -5,8 +5,6 @@ folder whose name is a digest of everything that changes the things: the code th
 model, the installed packages, Python, and the processor.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import contextlib

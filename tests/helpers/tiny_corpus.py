@@ -1,7 +1,5 @@
 """Parallel text of a few words, which a tiny model learns in seconds."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from pathlib import Path

@@ -4,8 +4,6 @@ The other side is the server's tokenizer, decoding and detokenizer. As in `test_
 names of special tokens in texts for text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import random

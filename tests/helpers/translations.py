@@ -1,7 +1,5 @@
 """Made-up translations of texts with marks: the same text, and random words in a random order."""
 
-from __future__ import annotations
-
 import random
 
 from translane_server.text.markup.document import Document

@@ -6,8 +6,6 @@ Writes a line of JSON for each kind of step: what a step in the steady state ask
 attention kernel while the step was captured, and the host's time [µs], which is the only time that a rehearsal knows.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -6,8 +6,6 @@ The bundles are of every architecture, and of every precision that is for CUDA. 
 what optimisations make of them has other names.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib.metadata import version

@@ -4,8 +4,6 @@ Steps are queued kernel by kernel here, so that the rehearsal sees the lengths t
 `captured.py` rehearses them as CUDA graphs, as the server runs them.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A server, the undisturbed answers, and the figures of each test."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -9,8 +9,6 @@ threads must not grow. A line each minute tells what happened so far, and a tabl
 1 if a call was lost, or anything grew.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

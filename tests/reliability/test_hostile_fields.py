@@ -1,7 +1,5 @@
 """Fields, files and messages of any content and size are refused, or answered, while everybody else is served."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

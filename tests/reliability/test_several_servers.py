@@ -1,7 +1,5 @@
 """Two servers that one client calls in turn: they are killed, drained and stopped, and no call is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

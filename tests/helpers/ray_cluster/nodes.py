@@ -1,7 +1,5 @@
 """Further nodes of a Ray cluster, as processes of this machine: they are killed as whole machines are lost."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The processes of a cluster on this machine: how they are started, and how they are found by what Ray calls them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

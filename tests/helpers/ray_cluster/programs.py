@@ -6,8 +6,6 @@ a mark, then `running`, or why the application does not run.
 `node ADDRESS CPUS` is a raylet that joins the cluster at an address, and what the raylet starts. It writes `running`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Ray Serve with the application of `translane_server.ray_serve`, in processes of its own, on loopback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What a server must keep to while it is attacked. The bounds leave room for a busy machine; figures tell the rest."""
 
-from __future__ import annotations
-
 # The longest time without an answer that a bystander may see [seconds].
 GAP = 5.0
 

@@ -1,7 +1,5 @@
 """Requests of every kind, whose answers are a function of the request alone, and the answers as they are compared."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Faults of a server's processes: they are killed, and stopped as if they hung."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

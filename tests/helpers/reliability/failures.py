@@ -1,7 +1,5 @@
 """What a failed call says: its code, and the details of the richer error model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The short form of the tests of reliability, which every run of the tests has, and the long form."""
 
-from __future__ import annotations
-
 import os
 from typing import TypeVar
 

@@ -3,8 +3,6 @@
 python -m helpers.reliability.http_flood HOST:PORT KEY    # until its standard input ends; prints answers by status
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Callers that ask a service again as soon as they are answered, and compare each answer with the undisturbed one."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Connections that come from another address of this machine, as if from another machine."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

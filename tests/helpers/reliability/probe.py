@@ -5,8 +5,6 @@ It has another address than all other callers.
 python -m helpers.reliability.probe HOST:PORT    # until its standard input ends; prints its figures as JSON
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

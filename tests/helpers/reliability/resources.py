@@ -1,7 +1,5 @@
 """What a server's processes hold: memory, descriptors, threads."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """A folder of models with versions of the bundled one, for servers that load new versions while they serve."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for what has no event: processes that come back, and figures that another process shows."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

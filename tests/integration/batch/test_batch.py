@@ -1,7 +1,5 @@
 """Whole runs of `translane batch` with the bundled model: kills, Ctrl-C, servers elsewhere, and a cluster of Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

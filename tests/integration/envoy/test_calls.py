@@ -1,7 +1,5 @@
 """A real Envoy with the files of deploy/envoy, before two real servers: each way to call, and each limit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import ssl

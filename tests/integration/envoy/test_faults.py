@@ -7,8 +7,6 @@ All repetitions of calls are Envoy's: the client has one attempt. A stream whose
 to go on with, because Envoy cannot take back what it has passed on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable

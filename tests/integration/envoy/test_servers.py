@@ -1,7 +1,5 @@
 """A real Envoy and the servers behind it: they ask for keys, limit callers, turn calls away, and may be slow."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

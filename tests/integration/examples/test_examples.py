@@ -1,7 +1,5 @@
 """The examples in other languages answer as the Python client does: over plain text, and over TLS with a key."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """From end to end: every variant of attention, the bundled model, and a model of one's own; as in PyTorch."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ A test that takes `target`, `client` or `connect` runs against every service. Ea
 server of its own, to which the calls are made one after the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the client gets of a service, by every method and with every option, is right to the bit."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from concurrent.futures import ThreadPoolExecutor

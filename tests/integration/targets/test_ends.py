@@ -1,7 +1,5 @@
 """Calls that end early free their place in a service, and a full service says when to come back."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

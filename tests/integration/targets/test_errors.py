@@ -1,7 +1,5 @@
 """What a service refuses: the client raises the error of a single server, with all that the error says."""
 
-from __future__ import annotations
-
 import pytest
 
 from helpers.client_calls import ClientCall, ask

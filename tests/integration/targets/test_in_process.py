@@ -1,7 +1,5 @@
 """A Translator answers and refuses as a client of a server does, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools

@@ -4,8 +4,6 @@ Tokens are compared greedily and with four beams. CTranslate2 stops a beam searc
 hypotheses as beams, which is `early_stopping`. By default it lets no translation end at its first token.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

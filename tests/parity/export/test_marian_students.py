@@ -5,8 +5,6 @@ the file, so float32 agrees with it on a part of the lines; the reference in flo
 tokens are as good.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """An export of some languages translates as the whole model does."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

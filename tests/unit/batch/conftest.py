@@ -1,7 +1,5 @@
 """Runs without a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

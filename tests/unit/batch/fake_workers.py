@@ -1,7 +1,5 @@
 """Workers without a model: a text's translation is the text in brackets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

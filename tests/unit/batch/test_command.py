@@ -1,7 +1,5 @@
 """The command of batch: exit codes, settings, and sentences for all that goes wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

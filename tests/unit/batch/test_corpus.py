@@ -1,7 +1,5 @@
 """Which files are the corpus, of which kinds, which are refused; and which translations are left out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

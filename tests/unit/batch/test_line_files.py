@@ -1,7 +1,5 @@
 """Files of lines: what is read of them, and what is written."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

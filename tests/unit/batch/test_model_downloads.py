@@ -1,7 +1,5 @@
 """Models of runs that are at URLs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Files of Parquet: texts of a column, and the same table with a column more."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs from a corpus to its outputs, against an oracle that holds everything in memory."""
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

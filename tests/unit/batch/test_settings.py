@@ -1,7 +1,5 @@
 """The settings of `translane batch`, and which of them decide the outputs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

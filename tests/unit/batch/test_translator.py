@@ -1,7 +1,5 @@
 """Requests, and requests in parts where a text cannot be translated."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What make bench runs, whose rounds count, and Translane and CTranslate2 as the benchmarks have them."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Addresses of servers, and connecting to them."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """Every decoding option as it travels, from Python and from the command line; and scores of given translations."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Attempts, pauses and deadlines, on fake time; and from a status to an exception."""
 
-from __future__ import annotations
-
 import pickle
 from collections import deque
 

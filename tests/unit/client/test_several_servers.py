@@ -1,7 +1,5 @@
 """Calls that are spread over servers that come and go; threads, tasks, and closing while calls are under way."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time as clock

@@ -1,7 +1,5 @@
 """Translations that arrive bit by bit: the same cases run against both clients, then what is peculiar to one."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections import deque

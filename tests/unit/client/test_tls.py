@@ -1,7 +1,5 @@
 """TLS, mutual TLS and tokens: what is trusted and shown, what is refused, and files that are replaced."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

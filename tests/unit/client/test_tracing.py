@@ -1,7 +1,5 @@
 """The client in a program that instruments gRPC with OpenTelemetry."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

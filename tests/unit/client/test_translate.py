@@ -1,7 +1,5 @@
 """What both clients do with texts: the same cases run against either."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

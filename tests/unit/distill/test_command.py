@@ -1,7 +1,5 @@
 """Whole runs of `translane distill`, tiny."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

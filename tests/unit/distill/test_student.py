@@ -1,7 +1,5 @@
 """The student, the text that it learns from, and the settings of both."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

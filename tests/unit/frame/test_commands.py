@@ -1,7 +1,5 @@
 """The command translane and the help of each command, and what they say where there is none."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal

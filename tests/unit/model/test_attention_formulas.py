@@ -1,7 +1,5 @@
 """Each variant of attention equals its paper's formula, written out number by number in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

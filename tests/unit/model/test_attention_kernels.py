@@ -1,7 +1,5 @@
 """The ways to compute attention give the same numbers and gradients, whatever the formula and the view; dropout."""
 
-from __future__ import annotations
-
 import random
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Sizes that make a model, and the variants that they may have."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

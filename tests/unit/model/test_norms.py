@@ -1,7 +1,5 @@
 """Norms: batch norm over the real positions alone, RMS norm's formula, and where a config puts them."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor

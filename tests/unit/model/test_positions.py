@@ -1,7 +1,5 @@
 """Positions, by the papers' formulas."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The Transformer as a whole: what it computes, its greedy search, its loss, its views and its recurrent unit."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Messages to plain types and back: no field is lost on the way; and how far long work is."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Runs that start from a checkpoint's weights."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

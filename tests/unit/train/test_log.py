@@ -1,7 +1,5 @@
 """What a run tells: its lines, its history and its event files. All clocks are made up."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

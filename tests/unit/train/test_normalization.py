@@ -1,7 +1,5 @@
 """Rules of normalization, and word vectors."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from functools import cache

@@ -1,7 +1,5 @@
 """Several processes make the updates of one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Whole runs of `translane train`, tiny."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A run ends within its time, with clocks that are made up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """translane bench: through a socket, and what it sends, measures and searches."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

@@ -1,7 +1,5 @@
 """`translane translate` of files that the server translates whole."""
 
-from __future__ import annotations
-
 import stat
 
 import pytest

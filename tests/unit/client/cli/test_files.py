@@ -1,7 +1,5 @@
 """`translane translate` over lines and files: order, places, memory, progress."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

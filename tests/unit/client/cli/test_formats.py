@@ -1,7 +1,5 @@
 """What `translane translate` writes for a translation: columns, n-best lines, JSON; and how it tells of options."""
 
-from __future__ import annotations
-
 import json
 
 import grpc

@@ -1,7 +1,5 @@
 """Files of terms, and what standard error says of terms and of texts that were cut."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """translane score, and translane translate --stream."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

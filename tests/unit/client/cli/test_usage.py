@@ -1,7 +1,5 @@
 """The command's arguments, environment, exit codes, pipes and signals; and translane models."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

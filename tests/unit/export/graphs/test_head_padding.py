@@ -1,7 +1,5 @@
 """Heads of padded sizes compute the same, and their weights go back to the bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The graphs of every variant, run eagerly: a decoder that goes step by step gives what teacher forcing gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

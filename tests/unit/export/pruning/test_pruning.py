@@ -1,7 +1,5 @@
 """Languages and pieces that a pruned model keeps."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

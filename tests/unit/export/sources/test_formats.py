@@ -1,7 +1,5 @@
 """The same questions to every format of checkpoints. What only one format has is asked beside this file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

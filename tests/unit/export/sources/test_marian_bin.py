@@ -1,7 +1,5 @@
 """Containers of Marian's: what they say is checked before it costs anything."""
 
-from __future__ import annotations
-
 import random
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """Folders of Marian's, and what is wrong with them. The parity tests compare translations."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from typing import Any

@@ -1,7 +1,5 @@
 """A notebook's model and its lists of words, brought as a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

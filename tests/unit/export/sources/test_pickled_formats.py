@@ -1,7 +1,5 @@
 """What only fairseq and OpenNMT-py have: settings, names and vocabularies of several releases."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

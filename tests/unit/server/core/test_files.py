@@ -1,7 +1,5 @@
 """Files that are read and written whole, estimates, and memory."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -1,7 +1,5 @@
 """Models of Firefox by their languages, from lists on loopback and in folders."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Translations as atoms, which no mark cuts, and where marks are put between them."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

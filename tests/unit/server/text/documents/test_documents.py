@@ -1,7 +1,5 @@
 """What holds for documents of all kinds, and plain text."""
 
-from __future__ import annotations
-
 import pytest
 from unit.server.text.documents.translated import TYPES, read, same, texts, translated
 

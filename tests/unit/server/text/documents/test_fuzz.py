@@ -1,7 +1,5 @@
 """Documents with random faults, or made to take long, are refused in a sentence, or translated."""
 
-from __future__ import annotations
-
 import html
 import random
 import re

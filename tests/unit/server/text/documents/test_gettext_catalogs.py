@@ -1,7 +1,5 @@
 """Catalogues of gettext: only a msgstr changes."""
 
-from __future__ import annotations
-
 import random
 
 import polib

@@ -1,7 +1,5 @@
 """HTML and Markdown: blocks are texts, and mean alone what they mean in their page."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

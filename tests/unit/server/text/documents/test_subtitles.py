@@ -1,7 +1,5 @@
 """Subtitles keep numbers, times, settings, styles and tags."""
 
-from __future__ import annotations
-
 import random
 import re
 

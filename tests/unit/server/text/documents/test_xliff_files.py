@@ -1,7 +1,5 @@
 """XLIFF: targets are filled, and nothing else changes."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

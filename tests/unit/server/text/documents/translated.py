@@ -1,7 +1,5 @@
 """Documents as they are translated, without a model: each text becomes what a function makes of it."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """HTML comes back with each tag once, around the words that it was around; all that is not translated stays."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

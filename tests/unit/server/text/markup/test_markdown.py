@@ -1,7 +1,5 @@
 """Markdown comes back with the same structure, as a parser finds it."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """XLIFF comes back well-formed, with each inline element once and each start before its end."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
