@@ -5,41 +5,32 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from helpers.file_server import FileServer, Handler, running
 
 RECORDS = "/v1/buckets/main/collections/translations-models/records"
 
 
-class FirefoxList(ThreadingHTTPServer):
-    """A server of Remote Settings.
+class FirefoxList(FileServer):
+    """A server of Remote Settings. Its files lie at the places that the records name.
 
     Attributes:
         records: of the list.
-        files: their content, by the place that the records name.
-        asked: the paths of all requests.
         base: where its root says that the files are.
         meeting: where requests for files wait for each other, if they do.
     """
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__({}, handler=_Handler)
         self.records: list[dict[str, Any]] = []
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-        self.base = f"{self.root}/cdn/"
+        self.base = f"{super().url}/cdn/"
         self.meeting: threading.Barrier | None = None
 
     @property
-    def root(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    @property
     def url(self) -> str:
-        return self.root + RECORDS
+        return super().url + RECORDS
 
     def add(self, kind: str, name: str, content: bytes, pair: str = "de-en", version: str = "1.0") -> None:
         place = f"main-workspace/translations-models/{len(self.files)}.bin"
@@ -60,34 +51,20 @@ class FirefoxList(ThreadingHTTPServer):
         return path
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: FirefoxList
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  the name that http.server calls
         self.server.asked.append(self.path)
         files = {f"/cdn/{place}": content for place, content in self.server.files.items()}
         files[RECORDS] = json.dumps({"data": self.server.records}).encode()
         files["/v1/"] = json.dumps({"capabilities": {"attachments": {"base_url": self.server.base}}}).encode()
-        content = files.get(self.path)
         if self.server.meeting and self.path.startswith("/cdn/"):
             self.server.meeting.wait(10)
-        self.send_response(404 if content is None else 200)
-        self.send_header("Content-Length", str(len(content or b"")))
-        self.end_headers()
-        self.wfile.write(content or b"")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        self.answer(200 if self.path in files else 404, files.get(self.path, b""))
 
 
 @contextmanager
 def serving_list() -> Iterator[FirefoxList]:
-    found = FirefoxList()
-    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with running(FirefoxList()) as found:
         yield found
-    finally:
-        found.shutdown()
-        thread.join()
-        found.server_close()
