@@ -160,8 +160,8 @@ async def test_texts_of_more_sentences_than_a_request_may_have_are_several_reque
 
 async def test_time_counts_from_the_last_progress():
     async with serving(max_request_texts=8, rows=2, request_timeout=0.6) as running:
-        events, got, _ = await translated(running, lines(9000, "abcdefghij" * 2))
-        assert got == lines(9000, "abcdefghij" * 2)
+        events, got, _ = await translated(running, lines(3000, "abcdefghij" * 2))
+        assert got == lines(3000, "abcdefghij" * 2)
         assert len([event for event in events if event.HasField("progress")]) > 2, "it was too fast to show anything"
         running.backend.hold()
         failure = await refusal(running, lines(5))
