@@ -2,6 +2,7 @@
 
 import random
 
+from translane_server.text.marked_text import MarkedBlock, MarkedText, TaggedText
 from translane_server.text.markup.document import Document
 from translane_server.text.tag_projection import AlignedText, place
 
@@ -13,12 +14,17 @@ WORDS = [
 ]  # fmt: skip
 
 
+def marked(block: TaggedText) -> MarkedText:
+    """Return a block as one sentence."""
+    return MarkedBlock(block).sentence(0, len(block.text)).marked
+
+
 def identity(document: Document) -> str:
     """Return the document with each block translated to itself, character by character."""
     return document.render(
         [
             place(
-                block,
+                marked(block),
                 AlignedText(block.text, list(block.text), [(i, i + 1) for i in range(len(block.text))]),
                 spaced=True,
                 escape=document.escape,
@@ -39,5 +45,5 @@ def nonsense(document: Document, generator: random.Random) -> str:
             sources.append(generator.choice([None, (start, start + 1), (start, start + 1)]))
         target = AlignedText("".join(pieces).strip(), pieces, sources)
         spaced = generator.random() < 0.8
-        translations.append(place(block, target, spaced=spaced, escape=document.escape))
+        translations.append(place(marked(block), target, spaced=spaced, escape=document.escape))
     return document.render(translations)

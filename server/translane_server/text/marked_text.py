@@ -99,28 +99,14 @@ class Tag(NamedTuple):
     role: Role
     number: int  # the same for both tags of a pair
     text: str  # as it is written
-    is_empty: bool = True  # whether its pair encloses no text
     spaces: tuple[bool, bool] = (False, False)  # whether white space is before and after a single thing
 
 
-def tags_of(marks: Sequence[Mark]) -> Iterator[Tag]:
-    """Yield the tags and the single things of all marks, in the order in which they are written."""
-    opened: list[int] = []
+class TaggedText(NamedTuple):
+    """A block of text without its tags and single things; and these, in order. Each pair of tags encloses text."""
 
-    def closed(until: int) -> Iterator[Tag]:
-        while opened and opened[-1] != until:
-            number = opened.pop()
-            mark = marks[number]
-            yield Tag(mark.end, Role.CLOSES, number, mark.closing, mark.start == mark.end)
-
-    for number, mark in enumerate(marks):
-        yield from closed(mark.parent)
-        if mark.is_single:
-            yield Tag(mark.start, Role.SINGLE, number, mark.opening, spaces=(mark.space_before, mark.space_after))
-        else:
-            yield Tag(mark.start, Role.OPENS, number, mark.opening, mark.start == mark.end)
-            opened.append(number)
-    yield from closed(-1)
+    text: str
+    tags: Sequence[Tag] = ()
 
 
 def merged(tags: Sequence[Tag], text: str, kept: Sequence[Kept]) -> list[Tag]:
@@ -218,16 +204,16 @@ class TakenOut(NamedTuple):
 
 
 class MarkedBlock:
-    """A block of text, its marks, and its parts that are kept, in order.
+    """A block of text, its tags, and its parts that are kept, in order.
 
-    No part overlaps another or has an end of a mark within it.
+    No part overlaps another or has a tag within it.
     """
 
-    def __init__(self, block: MarkedText, kept: Sequence[Kept] = ()) -> None:
+    def __init__(self, block: TaggedText, kept: Sequence[Kept] = ()) -> None:
         self.text = block.text
         self.kept = kept
         self._kept_starts = [part.start for part in kept]
-        self._tags = list(tags_of(block.marks))
+        self._tags = block.tags
         self._places = [tag.place for tag in self._tags]
 
     def kept_in(self, start: int, end: int) -> Sequence[Kept]:
@@ -308,9 +294,9 @@ class MarkedBlock:
         return opening[0] if opening else high
 
     def _tags_at(self, place: int, role: Role) -> tuple[int, int, list[int]]:
-        """Return the numbers of the first tag at `place` and of the first one behind, and of those around any text."""
+        """Return the numbers of the first tag at `place` and of the first one behind, and of those with the role."""
         low, high = bisect_left(self._places, place), bisect_right(self._places, place)
-        at = [n for n in range(low, high) if self._tags[n].role is role and not self._tags[n].is_empty]
+        at = [n for n in range(low, high) if self._tags[n].role is role]
         return low, high, at
 
 

@@ -10,14 +10,13 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from html import unescape
 from itertools import accumulate
 from typing import NamedTuple
 
 from translane_server.text.characters import has_latin_letters
 from translane_server.text.language_tags import language_of
-from translane_server.text.marked_text import MarkedText
+from translane_server.text.marked_text import TaggedText
 from translane_server.text.numbers import UNIT, narrowed, same_separators
 from translane_server.text.placeholders import Kept, Kind, Span
 
@@ -185,8 +184,8 @@ def _is_word(text: str, part: Kept) -> bool:
 
 
 def with_stand_ins(
-    block: MarkedText, kept: Sequence[Kept], spans: Sequence[Span], parts: Sequence[StandIn]
-) -> tuple[MarkedText, list[Kept], list[Span]]:
+    block: TaggedText, kept: Sequence[Kept], spans: Sequence[Span], parts: Sequence[StandIn]
+) -> tuple[TaggedText, list[Kept], list[Span]]:
     """Return a block with symbols in the place of `parts`, the other kept parts of it, and where its sentences are.
 
     The `parts` are in order, and no mark starts or ends within one.
@@ -203,7 +202,7 @@ def with_stand_ins(
         written += [block.text[done : part.start], part.symbol]
         done = part.end
     text = "".join([*written, block.text[done:]])
-    marks = [replace(mark, start=moved(mark.start), end=moved(mark.end)) for mark in block.marks]
+    tags = [tag._replace(place=moved(tag.place)) for tag in block.tags]
     starts = [part.start for part in parts]
 
     def is_left(part: Kept) -> bool:
@@ -211,4 +210,4 @@ def with_stand_ins(
         return before == 0 or ends[before - 1] <= part.start
 
     others = [Kept(moved(part.start), moved(part.end), part.kind) for part in kept if is_left(part)]
-    return MarkedText(text, marks), others, [(moved(start), moved(end)) for start, end in spans]
+    return TaggedText(text, tags), others, [(moved(start), moved(end)) for start, end in spans]

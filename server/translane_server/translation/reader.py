@@ -13,7 +13,7 @@ from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.core.errors import FieldViolation, InvalidRequestError
 from translane_server.text.characters import untold_letters
 from translane_server.text.glossaries import StoredGlossaries
-from translane_server.text.marked_text import MarkedBlock, MarkedText, TakenOut
+from translane_server.text.marked_text import MarkedBlock, MarkedText, TaggedText, TakenOut
 from translane_server.text.markup.document import Document, MarkupError
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
@@ -200,8 +200,8 @@ def _cut_text(
     segments: list[Segment] = []
     gaps = []
     halved = preserved = 0
-    for marked in document.blocks if document else (MarkedText(text),):
-        block = _Block(plan, marked, document, budget)
+    for tagged in document.blocks if document else (TaggedText(text),):
+        block = _Block(plan, tagged, document, budget)
         try:
             split = block.split(sentences - len(segments))
         except LongCharacterError as error:
@@ -226,19 +226,19 @@ def _cut_text(
 class _Block:
     """Cuts a block of text, and keeps what is not translated."""
 
-    def __init__(self, plan: RequestPlan, block: MarkedText, document: Document | None, budget: Budget) -> None:
+    def __init__(self, plan: RequestPlan, block: TaggedText, document: Document | None, budget: Budget) -> None:
         self._plan = plan
         self._block = block
         self._document = document
         self._budget = budget
-        self._places = sorted({place for mark in block.marks for place in (mark.start, mark.end)})
+        self._places = sorted({tag.place for tag in block.tags})
         found = plan.patterns.find(block.text, budget) if plan.patterns else []
         if plan.preserves:
             found = without_overlaps(untranslatable(block.text), found)
         if plan.stand_ins:
             found = without_overlaps(own_symbols(block.text), found)
         self._found = cut_at(found, self._places)
-        self._unmarked = MarkedBlock(MarkedText(block.text), self._found)
+        self._unmarked = MarkedBlock(TaggedText(block.text), self._found)
         self._unknown: dict[Span, list[Kept]] = {}  # of each sentence
 
     @property
@@ -354,7 +354,7 @@ class _Block:
                 break
             for start, end in parts:
                 found += _in_block(taken, start, end)
-            block = MarkedBlock(MarkedText(self._block.text), sorted([*within, *found]))
+            block = MarkedBlock(TaggedText(self._block.text), sorted([*within, *found]))
             taken = block.sentence(*span)
             text = taken.marked.text
             ids = pair.encode([text])[0] if any(map(str.isalnum, text)) else []

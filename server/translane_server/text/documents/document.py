@@ -160,10 +160,8 @@ class Place:
     end: int  # where it ends
     # what is translated there: where each text begins in the file, and the text. Without texts, it stays
     texts: Sequence[tuple[int, str]] = ()
-
-    def write(self, translations: Sequence[str]) -> str:
-        """Return what takes the place, from one translation for each text, none of which is blank."""
-        raise NotImplementedError
+    # returns what takes the place, from one translation for each text, none of which is blank. It can be pickled
+    write: Callable[[Sequence[str]], str] = "".join
 
 
 # Yields all places of a file that can hold a translation, in order and apart from each other. They have texts where

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from translane_server.core.budget import Budget
 from translane_server.text.documents.document import DocumentError, Place, TextFile, is_worth_translating, trimmed
@@ -69,29 +70,20 @@ def read_catalog(file: TextFile, replace: bool, budget: Budget) -> Iterator[Plac
             before, core, after = trimmed(source.text if source else "")
             is_open = replace or not (entry.is_fuzzy or slot.text)
             if source and is_open and is_worth_translating(core):
-                texts = ((source.start, core),)
-                yield _Slot(slot.start, slot.end, texts, slot.keyword, before, after, line_end)
+                write = partial(_slot, slot.keyword, before, after, line_end)
+                yield Place(slot.start, slot.end, ((source.start, core),), write)
             else:
                 yield Place(slot.start, slot.end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot(Place):
-    """A msgstr to fill."""
-
-    keyword: str = ""
-    before: str = ""
-    after: str = ""
-    line_end: str = ""
-
-    def write(self, translations: Sequence[str]) -> str:
-        """Return a msgstr: on one line where there is room, otherwise on lines of their own."""
-        text = self.before + translations[0].strip() + self.after
-        pieces = re.findall(r"[^\n]*\n|[^\n]+", text)
-        if len(pieces) <= 1 and len(self.keyword) + len(text.translate(_ESCAPES)) + 3 <= _WIDTH:
-            return f'{self.keyword} "{text.translate(_ESCAPES)}"'
-        lines = [line for piece in pieces for line in _wrapped(piece.translate(_ESCAPES))]
-        return self.line_end.join([f'{self.keyword} ""', *(f'"{line}"' for line in lines)])
+def _slot(keyword: str, before: str, after: str, line_end: str, translations: Sequence[str]) -> str:
+    """Return a msgstr: on one line where there is room, otherwise on lines of their own."""
+    text = before + translations[0].strip() + after
+    pieces = re.findall(r"[^\n]*\n|[^\n]+", text)
+    if len(pieces) <= 1 and len(keyword) + len(text.translate(_ESCAPES)) + 3 <= _WIDTH:
+        return f'{keyword} "{text.translate(_ESCAPES)}"'
+    lines = [line for piece in pieces for line in _wrapped(piece.translate(_ESCAPES))]
+    return line_end.join([f'{keyword} ""', *(f'"{line}"' for line in lines)])
 
 
 def _wrapped(text: str) -> Iterator[str]:

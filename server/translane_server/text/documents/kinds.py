@@ -46,13 +46,8 @@ class Kind:
     preserve: tuple[str, ...] = ()  # regular expressions of what is preserved in the texts, beside what the caller says
 
 
-class _Line(Place):
-    """A line of plain text, without the white space around."""
-
-    __slots__ = ()
-
-    def write(self, translations: Sequence[str]) -> str:
-        return on_a_line(translations[0])
+def _line(translations: Sequence[str]) -> str:
+    return on_a_line(translations[0])
 
 
 def _read_lines(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
@@ -62,7 +57,7 @@ def _read_lines(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
         before, core, _after = trimmed(file.text[line.start : line.end])
         if core:
             start = line.start + len(before)
-            yield _Line(start, start + len(core), ((start, core),) if is_worth_translating(core) else ())
+            yield Place(start, start + len(core), ((start, core),) if is_worth_translating(core) else (), _line)
 
 
 def _places(read: ReadPlaces, form: Format = Format.TEXT) -> Read:

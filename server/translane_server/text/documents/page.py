@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from xml.sax.saxutils import unescape
 
 from translane.options import Format
 from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents.document import Document, DocumentError, DocumentText, TextFile, texts_at
-from translane_server.text.marked_text import Mark, MarkedText, tags_of
+from translane_server.text.marked_text import Role, TaggedText
 from translane_server.text.markup.document import Document as Page
 from translane_server.text.markup.document import MarkupError
 from translane_server.text.markup.xliff import escape_xml
@@ -23,6 +23,8 @@ HTML_CHARSET = re.compile(rb"<meta\s[^<>]*?charset\s*+=\s*+[\"']?\s*+([A-Za-z0-9
 """Finds the name of the encoding of a page."""
 
 _TAG = re.compile("(<[^<>]*>)")  # in what is escaped, nothing else looks like one
+# What stands for a tag with a number.
+_CODES = {Role.OPENS: '<bpt i="{}"/>', Role.CLOSES: '<ept i="{}"/>', Role.SINGLE: '<x id="{}"/>'}
 
 ParsePage = Callable[[str, Budget], Page]
 
@@ -51,7 +53,7 @@ class PageDocument(Document):
         blocks = []
         for block, text, translation in zip(self.page.blocks, self.texts, translations, strict=True):
             budget.check()
-            blocks.append(self._marked(block, translation if translation.strip() else text.text, text.line))
+            blocks.append(self._tagged(block, translation if translation.strip() else text.text, text.line))
         written = self.page.render(blocks)
         self._check(written, budget)
         return self.file.mark + self.file.encode(written)
@@ -65,34 +67,21 @@ class PageDocument(Document):
         if number > len(self.texts):
             raise DocumentError("the translation would break the file")
 
-    def _marked(self, block: MarkedText, translation: str, line: int) -> str:
-        """Return a translation with the marks of its block in place of their numbers."""
-        tags = {}
-        for numbered, mark in zip(_numbered(block.marks), block.marks, strict=True):
-            tags[numbered.opening] = mark.opening
-            if not mark.is_single:
-                tags[numbered.closing] = mark.closing
+    def _tagged(self, block: TaggedText, translation: str, line: int) -> str:
+        """Return a translation with the tags of its block in place of their numbers."""
+        tags = {_CODES[tag.role].format(tag.number): tag.text for tag in block.tags}
         parts = _TAG.split(translation)
         if sorted(parts[1::2]) != sorted(tags):
             raise DocumentError("the translation has other tags than the document", line)
         return "".join(tags[part] if i % 2 else self.page.escape(unescape(part)) for i, part in enumerate(parts))
 
 
-def _content(block: MarkedText) -> str:
+def _content(block: TaggedText) -> str:
     """Return a block as the content of a <source>, with the white space that was around its single things."""
     written, done = [], 0
-    for tag in tags_of(_numbered(block.marks)):
+    for tag in block.tags:
         before, after = (" " if there else "" for there in tag.spaces)
-        written += [escape_xml(block.text[done : tag.place]), before, tag.text, after]
+        code = _CODES[tag.role].format(tag.number)
+        written += [escape_xml(block.text[done : tag.place]), before, code, after]
         done = tag.place
     return re.sub(" {2,}", " ", "".join([*written, escape_xml(block.text[done:])]))
-
-
-def _numbered(marks: Sequence[Mark]) -> list[Mark]:
-    """Return marks with their numbers in place of what they stand for."""
-    return [
-        replace(mark, opening=f'<x id="{number}"/>')
-        if mark.is_single
-        else replace(mark, opening=f'<bpt i="{number}"/>', closing=f'<ept i="{number}"/>')
-        for number, mark in enumerate(marks)
-    ]

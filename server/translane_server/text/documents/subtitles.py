@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from unicodedata import east_asian_width
 
@@ -93,7 +94,7 @@ def _place(file: TextFile, lines: Sequence[Span], line_end: str, budget: Budget,
         speeches.append(speech)
         if speech.lines.text:
             texts.append((lines[first].start, speech.text))
-    return _Cue(lines[0].start, lines[-1].end, texts, speeches, line_end)
+    return Place(lines[0].start, lines[-1].end, texts, partial(_cue, speeches, line_end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +151,12 @@ def _is_wide(character: str) -> bool:
     return east_asian_width(character) in "WF"
 
 
-@dataclass(frozen=True, slots=True)
-class _Cue(Place):
-    """Lines of a cue without a blank one between them."""
-
-    speeches: Sequence[_Speech] = ()
-    line_end: str = ""
-
-    def write(self, translations: Sequence[str]) -> str:
-        left = iter(translations)
-        return self.line_end.join(
-            speech.write(next(left), self.line_end) if speech.lines.text else self.line_end.join(speech.source)
-            for speech in self.speeches
-        )
+def _cue(speeches: Sequence[_Speech], line_end: str, translations: Sequence[str]) -> str:
+    """Return lines of a cue without a blank one between them."""
+    left = iter(translations)
+    return line_end.join(
+        speech.write(next(left), line_end) if speech.lines.text else line_end.join(speech.source) for speech in speeches
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from xml.parsers import expat
 
 from translane_server.core.budget import Budget
@@ -71,22 +72,16 @@ def read_xliff(file: TextFile, replace: bool, budget: Budget) -> Iterator[Place]
         text_start = source.tag_end + len(before.encode())
         places = {place: counted.at(place) for place in sorted((unit.start, text_start, end))}
         if is_open and is_worth_translating(re.sub(r"<[^<>]*>", "", core)):
-            texts = ((places[text_start], core),)
-            written = _around(reader, unit, target, end)
-            yield _Target(places[unit.start], places[end], texts, written[0] + before, after + written[1])
+            first, last = _around(reader, unit, target, end)
+            write = partial(_target, first + before, after + last)
+            yield Place(places[unit.start], places[end], ((places[text_start], core),), write)
         else:
             yield Place(places[unit.start], places[end])
 
 
-@dataclass(frozen=True, slots=True)
-class _Target(Place):
-    """A unit up to the end of its <target>."""
-
-    before: str = ""
-    after: str = ""
-
-    def write(self, translations: Sequence[str]) -> str:
-        return self.before + translations[0].strip() + self.after
+def _target(before: str, after: str, translations: Sequence[str]) -> str:
+    """Return a unit up to the end of its <target>."""
+    return before + translations[0].strip() + after
 
 
 def _around(reader: _Reader, unit: _Unit, target: _Element | None, end: int) -> tuple[str, str]:

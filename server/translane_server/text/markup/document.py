@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from translane_server.text.marked_text import MarkedText
+from translane_server.text.marked_text import Role, TaggedText
 
 # White space of HTML, which a browser shows as one space.
 SPACE = " \t\r\n\f"
@@ -119,11 +119,11 @@ class Document:
     """A text as blocks to translate."""
 
     # n blocks: a paragraph, a heading, a table's cell, an attribute. Their texts are plain: entities are decoded,
-    # and white space is collapsed. Their marks stand for tags
-    blocks: Sequence[MarkedText]
+    # and white space is collapsed. Their tags are references
+    blocks: Sequence[TaggedText]
     starts: Sequence[int]  # where each block starts in the text [characters]
     template: Template  # the text with the blocks' numbers in their places
-    # what the blocks' marks stand for. A tag with a translated attribute has the number of its block
+    # what the blocks' tags stand for. A tag with a translated attribute has the number of its block
     tags: Sequence[Template]
     write: Write  # writes a block's translation in the text's format. It can be pickled
     references: References  # how marks name tags
@@ -153,14 +153,12 @@ class Document:
 
     def _parts(self, number: int, translation: str, fill: Callable[[Template], str]) -> Iterator[Part]:
         place = 0
-        closing = {mark.closing for mark in self.blocks[number].marks}
-        expected = closing | {mark.opening for mark in self.blocks[number].marks}
+        expected = {tag.text: tag.role for tag in self.blocks[number].tags}
         for match in self.references.find(translation):
-            if match[0] in expected:
-                expected.remove(match[0])
+            if role := expected.pop(match[0], None):
                 if place < match.start():
                     yield Part(translation[place : match.start()])
-                yield Part(fill(self.tags[int(match[1])]), is_tag=True, is_closing=match[0] in closing)
+                yield Part(fill(self.tags[int(match[1])]), is_tag=True, is_closing=role is Role.CLOSES)
                 place = match.end()
         if place < len(translation):
             yield Part(translation[place:])

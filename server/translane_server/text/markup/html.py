@@ -30,10 +30,6 @@ _ATTRIBUTE = re.compile(
 )
 
 
-PlacedToken = tuple["turbohtml.Token", int, int]
-"""A token of a text, where it starts in the text [characters], and where it ends."""
-
-
 def _without_unfinished_tag(source: str) -> str:
     """Return a text up to a tag that the text ends within.
 
@@ -42,18 +38,20 @@ def _without_unfinished_tag(source: str) -> str:
     """
     import turbohtml  # takes a while, and most servers never see markup
 
+    alone = list(turbohtml.tokenize(source))
+    last = alone[-1].data if alone and alone[-1].type is turbohtml.TokenType.TEXT else ""
     for finish in _FINISHES:
         found = list(turbohtml.tokenize(source + finish))
         if found and found[-1].type is not turbohtml.TokenType.TEXT:
             (place,) = _places(source + finish, found[-1:])
-            return source[:place] if len(found) > len(list(turbohtml.tokenize(source))) else source
-        if found and (found[-1].data or "").endswith(finish):
+            return source[:place] if len(found) > len(alone) else source
+        if found and found[-1].data == f"{last}{finish}":
             break
     return source
 
 
-def _tokens(source: str) -> list[PlacedToken]:
-    """Return the tokens of a text that ends within no tag."""
+def _tokens(source: str) -> list[tuple[turbohtml.Token, int, int]]:
+    """Return the tokens of a text that ends within no tag, each with where it starts and ends [characters]."""
     import turbohtml
 
     found = list(turbohtml.tokenize(source))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from translane_server.text.marked_text import Mark, MarkedText
+from translane_server.text.marked_text import Role, Tag, TaggedText
 from translane_server.text.markup.document import (
     MOST_BLOCKS,
     MOST_DEPTH,
@@ -31,7 +31,7 @@ _TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
 
 
 class Marking:
-    """Writes the text of a block's items, collapses white space, and notes where marks are."""
+    """Writes the text of a block's items, collapses white space, and notes where tags are."""
 
     def __init__(self, items: Sequence[Item], refer: Refer) -> None:
         self._items = items
@@ -40,11 +40,12 @@ class Marking:
         self._length = 0
         self._last = ""  # the last character of the text
         self._space = False  # whether white space waits for the next word
-        self._marks: list[Mark] = []
-        self._open: list[int] = []  # marks whose end has not come
-        self._unset = 0  # how many of them, the innermost ones, wait for the next word to start with
+        self._tags: list[Tag] = []
+        self._number = 0  # how many pairs and single things there are
+        self._open: list[int] = []  # the numbers of pairs whose end has not come
+        self._unset = 0  # how many tags, the last ones, wait for the next word to start with
 
-    def marked_text(self) -> MarkedText:
+    def tagged_text(self) -> TaggedText:
         following = self._following()
         for item, (next_to, after_things) in zip(self._items, following, strict=True):
             match item.kind:
@@ -53,17 +54,14 @@ class Marking:
                 case Kind.OPEN:
                     if len(self._open) == MOST_DEPTH:
                         raise MarkupError(f"has more than {MOST_DEPTH} pairs of tags within each other")
-                    self._add(Mark(0, 0, self._refer(item.start, item.end), is_single=False))
-                    self._open.append(len(self._marks) - 1)
+                    self._open.append(self._add(Role.OPENS, item))
                     self._unset += 1
                 case Kind.CLOSE:
-                    number = self._open.pop()
-                    self._marks[number] = replace(
-                        self._marks[number], end=self._length, closing=self._refer(item.start, item.end)
-                    )
+                    written = self._refer(item.start, item.end)
+                    self._tags.append(Tag(self._length, Role.CLOSES, self._open.pop(), written))
                 case Kind.SINGLE:
-                    self._add_single(self._refer(item.start, item.end), next_to, after_things)
-        return MarkedText("".join(self._text), tuple(self._marks))
+                    self._add_single(item, next_to, after_things)
+        return TaggedText("".join(self._text), self._tags)
 
     def _following(self) -> list[tuple[str, str]]:
         """Return, for each item, the character after it, and the one after it and all single things that follow."""
@@ -99,23 +97,26 @@ class Marking:
             self._space = False
 
     def _set_starts(self) -> None:
-        for number in self._open[len(self._open) - self._unset :]:
-            self._marks[number] = replace(self._marks[number], start=self._length, end=self._length)
+        for i in range(len(self._tags) - self._unset, len(self._tags)):
+            self._tags[i] = self._tags[i]._replace(place=self._length)
         self._unset = 0
 
-    def _add(self, mark: Mark) -> None:
-        if len(self._marks) == MOST_TAGS:
+    def _add(self, role: Role, item: Item, spaces: tuple[bool, bool] = (False, False)) -> int:
+        """Add the first tag of a pair, or a single thing; return its number."""
+        if self._number == MOST_TAGS:
             raise MarkupError(f"has more than {MOST_TAGS} tags in one block")
-        self._marks.append(replace(mark, parent=self._open[-1] if self._open else -1))
+        self._tags.append(Tag(self._length, role, self._number, self._refer(item.start, item.end), spaces))
+        self._number += 1
+        return self._number - 1
 
-    def _add_single(self, written: str, next_to: str, after_things: str) -> None:
+    def _add_single(self, item: Item, next_to: str, after_things: str) -> None:
         space_before = self._space or self._last == " "
         space_after = next_to != "" and next_to in SPACE
         if after_things in _TAKES_NO_SPACE_BEFORE or (self._last in _TAKES_NO_SPACE_AFTER and after_things in SPACE):
             self._space = False
         self._write_space()
         self._set_starts()
-        self._add(Mark(self._length, self._length, written, space_before=space_before, space_after=space_after))
+        self._add(Role.SINGLE, item, (space_before, space_after))
 
 
 # White space at the edges of a block stays there, the kind that does not break lines, too.
@@ -129,7 +130,7 @@ class Block:
 
     start: int  # where it starts in the source [characters]
     end: int  # where it ends
-    marked: MarkedText
+    tagged: TaggedText
 
 
 def blocks_of(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Block]:
@@ -224,7 +225,7 @@ def _block(source: str, items: Sequence[Item], partners: Sequence[int], refer: R
             place = match.end()
         end -= place
         items[-1] = replace(items[-1], text=items[-1].text.rstrip(SPACE + "\u00a0"))
-    return Block(start, end, Marking(items, refer).marked_text())
+    return Block(start, end, Marking(items, refer).tagged_text())
 
 
 def _stays_at_edge(item: Item) -> bool:
@@ -273,7 +274,7 @@ class Builder:
         self._source = source
         self._free = free
         self._references = References.absent_from(source)
-        self._blocks: list[MarkedText] = []
+        self._blocks: list[TaggedText] = []
         self._starts: list[int] = []
         self._tags: list[Template] = []
         # Parts of the source, in order: start, end, and what stands in a template for each. Attributes and what is
@@ -289,14 +290,14 @@ class Builder:
         """Add what is translated of a line; return its blocks by their numbers."""
         found = {}
         for block in blocks_of(self._source, items, self._refer, free=self._free):
-            number = self._add(block.marked, block.start)
+            number = self._add(block.tagged, block.start)
             self._lines.append((block.start, block.end, number))
             found[number] = block
         return found
 
     def add_attribute(self, start: int, end: int, text: str) -> int:
         """Add an attribute's value; return the number of its block."""
-        number = self._add(MarkedText(" ".join(text.split())), start)
+        number = self._add(TaggedText(" ".join(text.split())), start)
         self._attributes.append((start, end, number))
         return number
 
@@ -315,10 +316,10 @@ class Builder:
             tuple(self._blocks), tuple(self._starts), tuple(template), tuple(self._tags), write, self._references
         )
 
-    def _add(self, marked: MarkedText, start: int) -> int:
+    def _add(self, block: TaggedText, start: int) -> int:
         if len(self._blocks) == MOST_BLOCKS:
             raise MarkupError(f"has more than {MOST_BLOCKS} parts to translate")
-        self._blocks.append(marked)
+        self._blocks.append(block)
         self._starts.append(start)
         return len(self._blocks) - 1
 

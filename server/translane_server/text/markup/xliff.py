@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from xml.parsers import expat
 
@@ -35,7 +34,7 @@ def parse_xliff(text: str) -> Document:
         MarkupError: the text is not well-formed, or has too many elements within each other.
     """
     builder = Builder(text)
-    builder.add_line(_paired(list(_items(_events(text), builder.escape))))
+    builder.add_line(_paired(_items(text, builder.escape)))
     return builder.document(_write)
 
 
@@ -48,67 +47,62 @@ def escape_xml(text: str) -> str:
     return _NOT_OF_XML.sub("", text).translate(_ESCAPES)
 
 
-class _What(Enum):
-    START = auto()
-    END = auto()
-    TEXT = auto()
-    OTHER = auto()
+def _items(text: str, escape: Callable[[str], str]) -> list[Item]:
+    """Return the items of a text, whose texts are escaped. An element whose content is not translated is one of them.
 
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """What the parser finds: a tag, text, a comment or a processing instruction."""
-
-    what: _What  # which of them
-    start: int  # where it starts in the text [characters]
-    end: int  # where it ends
-    text: str  # an element's name without its prefix, or what a text says
-    attributes: Mapping[str, str]  # those of a start tag
-
-
-# An event, where it starts in bytes, what it says in parts, and its attributes.
-_Found = tuple[_What, int, list[str], Mapping[str, str]]
-
-
-def _events(text: str) -> list[_Event]:
-    """Parse a text. Elements within an element whose content is not translated are events, too."""
+    Raises:
+        MarkupError: see `parse_xliff`.
+    """
     data = f"<{_ROOT}>{text}</{_ROOT}>".encode("utf-8", "replace")
     parser = expat.ParserCreate("utf-8")
-    found: list[_Found] = []
-    depth = 0
+    # Items, and what they say in parts. They start at bytes, and each ends where the next one starts.
+    found: list[tuple[Item, list[str]]] = []
+    depth = hidden = 0  # open elements, and how many are open in the one whose content is not translated
 
-    def start(name: str, attributes: Mapping[str, str]) -> None:
-        nonlocal depth
+    def add(kind: Kind, name: str = "", is_word: bool = False) -> None:
+        if not hidden:
+            found.append((Item(kind, parser.CurrentByteIndex, 0, name=name, is_word=is_word), []))
+
+    def start(tag: str, attributes: Mapping[str, str]) -> None:
+        nonlocal depth, hidden
         depth += 1
         if depth > MOST_DEPTH + 1:
             raise MarkupError(f"has more than {MOST_DEPTH} elements within each other")
-        found.append((_What.START, parser.CurrentByteIndex, [name.rpartition(":")[2]], attributes))
+        code = _code(tag.rpartition(":")[2], attributes)
+        add(*(code or (Kind.OPEN, "element")))
+        hidden += bool(hidden or code)
 
-    def end(name: str) -> None:
-        nonlocal depth
+    def end(_: str) -> None:
+        nonlocal depth, hidden
         depth -= 1
-        found.append((_What.END, parser.CurrentByteIndex, [name.rpartition(":")[2]], {}))
+        if hidden:
+            hidden -= 1
+        else:
+            add(Kind.CLOSE, "element")
 
-    def text_found(said: str = "") -> None:
-        if found[-1][0] is not _What.TEXT:
-            found.append((_What.TEXT, parser.CurrentByteIndex, [], {}))
-        found[-1][2].append(said)
-
-    def other(*_: str) -> None:
-        found.append((_What.OTHER, parser.CurrentByteIndex, [], {}))
+    def said(part: str = "") -> None:
+        if found[-1][0].kind is not Kind.TEXT:
+            add(Kind.TEXT)
+        if not hidden:
+            found[-1][1].append(part)
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
-    parser.CharacterDataHandler = text_found
-    parser.CommentHandler = other
-    parser.ProcessingInstructionHandler = other
-    parser.StartCdataSectionHandler = text_found
+    parser.CharacterDataHandler = said
+    parser.StartCdataSectionHandler = said
+    parser.CommentHandler = lambda _: add(Kind.SINGLE)
+    parser.ProcessingInstructionHandler = lambda *_: add(Kind.SINGLE)
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise MarkupError(f"is no well-formed XML: {reason}", error.lineno, _column(text, error)) from None
-    return _placed(data, found)
+    characters = Characters(data)
+    places = [characters.at(item.start) - len(_ROOT) - 2 for item, _ in found]
+    return [
+        replace(item, start=start, end=end, text=escape("".join(parts)))
+        for (item, parts), (start, end) in zip(found[1:-1], pairwise(places[1:]), strict=True)
+    ]
 
 
 def _column(text: str, error: expat.ExpatError) -> int:
@@ -132,52 +126,18 @@ class Characters:
         return self._characters
 
 
-def _placed(data: bytes, found: Sequence[_Found]) -> list[_Event]:
-    """Turn the parser's places, which count bytes of the text within its root, to places in the text."""
-    characters = Characters(data)
-    places = [characters.at(place) - len(_ROOT) - 2 for _, place, _, _ in found]
-    return [
-        _Event(what, start, end, "".join(said), attributes)
-        for (what, _, said, attributes), (start, end) in zip(found[1:-1], pairwise(places[1:]), strict=True)
-    ]
+def _code(name: str, attributes: Mapping[str, str]) -> tuple[Kind, str, bool] | None:
+    """Return what the item of an element is whose content is not translated; None for another element.
 
-
-def _items(events: Sequence[_Event], escape: Callable[[str], str]) -> Iterator[Item]:
-    """Yield the items of a text, whose texts are escaped. An element whose content is not translated is one."""
-    i = 0
-    while i < len(events):
-        event = events[i]
-        match event.what:
-            case _What.TEXT:
-                yield Item(Kind.TEXT, event.start, event.end, escape(event.text))
-            case _What.END:
-                yield Item(Kind.CLOSE, event.start, event.end, name="element")
-            case _What.OTHER:
-                yield Item(Kind.SINGLE, event.start, event.end)
-            case _What.START if (item := _code(event)) is not None:
-                depth = 1
-                while depth:
-                    i += 1
-                    depth += {_What.START: 1, _What.END: -1}.get(events[i].what, 0)
-                yield replace(item, end=events[i].end)
-            case _What.START:
-                yield Item(Kind.OPEN, event.start, event.end, name="element")
-        i += 1
-
-
-def _code(event: _Event) -> Item | None:
-    """Return an item for an element whose content is not translated; None for another element."""
-    name, attributes = event.text, event.attributes
+    This is its kind, its name, and whether it is a word.
+    """
+    number = attributes.get("rid") or attributes.get("i") or attributes.get("id", "")
     if name in _STARTS:
-        number = attributes.get("rid") or attributes.get("i") or attributes.get("id", "")
-        return Item(Kind.OPEN, event.start, event.end, name=f"{_STARTS[name]} {number}")
+        return Kind.OPEN, f"{_STARTS[name]} {number}", False
     if name in _ENDS:
-        number = attributes.get("startRef") or attributes.get("rid") or attributes.get("i") or attributes.get("id", "")
-        return Item(Kind.CLOSE, event.start, event.end, name=f"{_ENDS[name]} {number}")
-    if attributes.get("translate") == "no" or attributes.get("mtype") == "protected":
-        return Item(Kind.SINGLE, event.start, event.end, is_word=True)
-    if name in _SINGLES:
-        return Item(Kind.SINGLE, event.start, event.end, is_word=True)
+        return Kind.CLOSE, f"{_ENDS[name]} {attributes.get('startRef') or number}", False
+    if attributes.get("translate") == "no" or attributes.get("mtype") == "protected" or name in _SINGLES:
+        return Kind.SINGLE, "", True
     return None
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.random_markdown import random_document
 from helpers.random_pages import kept, libxml_tree, random_page, random_soup, spec_tree, text_of
-from helpers.translations import identity, nonsense
+from helpers.translations import identity, marked, nonsense
 from translane_server.text.markup.document import MOST_BLOCKS, MOST_TAGS, MarkupError
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
@@ -22,7 +22,7 @@ def texts(source):
 def upper(source):
     """The document with all its blocks in upper case, which have no marks."""
     document = parse_html(source)
-    assert not any(block.marks for block in document.blocks)
+    assert not any(block.tags for block in document.blocks)
     return document.render([block.text.upper() for block in document.blocks])
 
 
@@ -30,7 +30,7 @@ def test_a_sentence_is_translated_as_a_whole():
     document = parse_html('<p>The <b>old <i>cat</i></b> sees <a href="/x">me</a>.</p>')
     (block,) = document.blocks
     assert block.text == "The old cat sees me."
-    assert [(block.text[mark.start : mark.end], mark.parent) for mark in block.marks] == [
+    assert [(block.text[mark.start : mark.end], mark.parent) for mark in marked(block).marks] == [
         ("old cat", -1),
         ("cat", 0),
         ("me", -1),
@@ -83,7 +83,7 @@ def test_lines_between_blocks_are_blocks(source, blocks):
 )
 def test_what_is_at_the_ends_of_a_block_is_no_part_of_it(source):
     (block,) = parse_html(source).blocks
-    assert (block.text, list(block.marks)) == ("a c", [])
+    assert (block.text, list(block.tags)) == ("a c", [])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_code_is_a_part_of_the_sentence():
     document = parse_html("<p>Run <code>a <b>b</b></code> and <kbd>F1</kbd>.</p>")
     (block,) = document.blocks
     assert block.text == "Run and."
-    assert [(mark.start, mark.space_before, mark.space_after) for mark in block.marks] == [
+    assert [(mark.start, mark.space_before, mark.space_after) for mark in marked(block).marks] == [
         (4, True, True),
         (7, True, False),
     ]
@@ -150,7 +150,7 @@ def test_an_attribute_keeps_its_quotes(source, written):
 def test_an_attribute_of_a_tag_within_a_sentence_is_translated():
     document = parse_html('<p>See <a title="the list" href=x>here</a> now</p>')
     assert [block.text for block in document.blocks] == ["the list", "See here now"]
-    (mark,) = document.blocks[1].marks
+    (mark,) = marked(document.blocks[1]).marks
     rendered = document.render(["die Liste", f"Siehe {mark.opening}hier{mark.closing} jetzt"])
     assert rendered == '<p>Siehe <a title="die Liste" href=x>hier</a> jetzt</p>'
 
@@ -166,7 +166,7 @@ def test_a_link_in_a_link_stays_where_it_is():
 
 def test_nothing_that_comes_back_becomes_a_tag():
     document = parse_html("<p>a <b>b</b></p>")
-    (mark,) = document.blocks[0].marks
+    (mark,) = marked(document.blocks[0]).marks
     forged = f"<i>{mark.opening}x{mark.closing}{mark.opening}</i>\ufdd0999\ufdd1"
     rendered = document.render([forged])
     assert rendered.count("<b>") == rendered.count("</b>") == 1
@@ -267,19 +267,19 @@ def test_blocks_are_sentences_with_marks_in_order(parse, make):
         for block in parse(make(generator)).blocks:
             assert any(map(str.isalnum, block.text))
             assert block.text == " ".join(part for part in block.text.split(" ") if part)
-            assert [mark.start for mark in block.marks] == sorted(mark.start for mark in block.marks)
-            for number, mark in enumerate(block.marks):
+            assert [mark.start for mark in marked(block).marks] == sorted(mark.start for mark in marked(block).marks)
+            for number, mark in enumerate(marked(block).marks):
                 assert mark.parent < number
                 assert 0 <= mark.start <= mark.end <= len(block.text)
                 assert mark.is_single == (not mark.closing)
                 if mark.parent >= 0:
-                    parent = block.marks[mark.parent]
+                    parent = marked(block).marks[mark.parent]
                     assert parent.start <= mark.start <= mark.end <= parent.end
 
 
 def test_a_document_is_rendered_as_often_as_wanted():
     document = parse_html("<p>a <b>b</b></p>")
-    (mark,) = document.blocks[0].marks
+    (mark,) = marked(document.blocks[0]).marks
     for word in ("x", "y"):
         assert document.render([f"{mark.opening}{word}{mark.closing}"]) == f"<p><b>{word}</b></p>"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.random_markdown import RENDERER, is_nested, letters, random_document, tags
-from helpers.translations import identity, nonsense
+from helpers.translations import identity, marked, nonsense
 from translane_server.text.markup.document import MarkupError
 from translane_server.text.markup.markdown import parse_markdown
 
@@ -115,24 +115,24 @@ def test_no_text_becomes_markup(source, translation, written):
 
 def test_emphasis_that_markdown_cannot_write_is_html():
     document = parse_markdown("one *two* three")
-    (mark,) = document.blocks[0].marks
+    (mark,) = marked(document.blocks[0]).marks
     assert document.render([f"三{mark.opening}“二”{mark.closing}一"]) == "三<em>“二”</em>一"
     assert document.render([f"a{mark.opening}{mark.closing}"]) == "a<em></em>"
 
 
 def test_emphasis_around_all_of_a_block_stays_outside_but_where_it_depends_on_other_emphasis():
-    assert [len(parse_markdown(source).blocks[0].marks) for source in ("**a**", "***a***")] == [0, 2]
+    assert [len(marked(parse_markdown(source).blocks[0]).marks) for source in ("**a**", "***a***")] == [0, 2]
 
 
 def test_code_side_by_side_stays_apart():
     document = parse_markdown("a `b` c `d`")
-    first, second = document.blocks[0].marks
+    first, second = marked(document.blocks[0]).marks
     assert document.render([f"x{first.opening}{second.opening}"]) == "x`b` `d`"
 
 
 def test_a_comment_starts_no_block():
     document = parse_markdown("a <!-- c --> b")
-    (mark,) = document.blocks[0].marks
+    (mark,) = marked(document.blocks[0]).marks
     assert tags(document.render([f"{mark.opening}x"])) == tags("a <!-- c --> b")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.translations import identity, nonsense
+from helpers.translations import identity, marked, nonsense
 from translane_server.text.markup.document import MarkupError
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
@@ -97,7 +97,7 @@ def test_entities_and_sections_are_text():
 def test_codes_whose_other_half_is_elsewhere_stand_alone():
     source = 'a <ex id="1"/> b <bpt id="2"/> c'
     document = parse_xliff(source)
-    assert all(mark.is_single for mark in document.blocks[0].marks)
+    assert all(mark.is_single for mark in marked(document.blocks[0]).marks)
     assert identity(document) == source
 
 
