@@ -102,9 +102,9 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
     return registry
 
 
-def shortages(settings: ServerSettings, models: Registry, cpus: int | None = None) -> list[str]:
+def shortages(settings: ServerSettings, models: Registry) -> list[str]:
     """Return a sentence about each resource of which the models ask for more than there is."""
-    whole = cpus or available_cpus()
+    whole = available_cpus()
     plans = _placements(settings, models, whole, lent=False)
     found = [
         f"model {name}: its replicas have {threads} threads, and there are {whole} CPUs"
