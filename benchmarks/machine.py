@@ -28,7 +28,7 @@ def describe() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: version for name in PACKAGES if (version := version_of(name))},
+        "versions": {each.name: each.version for each in importlib.metadata.distributions() if each.name in PACKAGES},
         "load": os.getloadavg()[0],
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
@@ -100,13 +100,6 @@ def gpus() -> list[str]:
         return []
     asked = subprocess.run([command, *GPU_QUERY], capture_output=True, text=True, check=False)
     return asked.stdout.strip().splitlines() if asked.returncode == 0 else []
-
-
-def version_of(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def processor() -> str:
