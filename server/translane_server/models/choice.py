@@ -153,9 +153,9 @@ def with_pair(models: Mapping[str, Languages], source: str, target: str) -> list
     return [name for name, pair in found.items() if UNDETERMINED not in pair] or list(found)
 
 
-def no_such_model(name: str, known: Iterable[str]) -> ModelNotFoundError:
+def no_such_model(name: str, known: Iterable[str], field: str = "model") -> ModelNotFoundError:
     """Return the error of a request for a model that is none of the `known` ones."""
-    return ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {listed(known)}")
+    return ModelNotFoundError(f"{field}: there is no model {shown(name)}; this server has {listed(known)}")
 
 
 def no_model_for(source: str, target: str, known: Iterable[str]) -> ModelNotFoundError:

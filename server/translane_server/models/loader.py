@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,6 @@ from translane_server.workers.messages import ModelSetup
 from translane_server.workers.placement import Placement, place_replicas
 from translane_server.workers.processes import process_workers
 from translane_server.workers.spares import SharedCpus, Spares
-from translane_server.workers.worker import Worker
 
 _SHOWN_DIGITS = 12  # of a digest
 _PROCESS_BYTES = 60_000_000  # of a process, beside weights and rows; measured on the bundled model
@@ -120,7 +119,7 @@ class ModelLoader:
 
     def __post_init__(self) -> None:
         self._wanted = self.settings.model_version  # the only version to load; "" for the highest that is good
-        self._checked: CheckedModel | None = None  # the first version, until it is loaded
+        self._first: CheckedModel | None = None  # the version that `check` has found, until it is loaded
 
     def check(self) -> CheckedModel:
         """Check the files of the version that `load` will take, and return what it takes.
@@ -129,11 +128,15 @@ class ModelLoader:
             StartupError: no version is valid; the message is about the highest one.
         """
         refused: list[StartupError] = []
-        self._checked = self._next(iter(self._candidates(self._wanted)), refused)
-        if self._checked is None:
-            raise refused[0]
-        self._tell(refused)
-        return self._checked
+        for version in self._candidates(self._wanted):
+            try:
+                self._first = self._check(version)
+            except StartupError as error:
+                refused.append(error)
+            else:
+                self._tell(refused)
+                return self._first
+        raise refused[0]
 
     async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
         """Load the highest version that is valid and starts, or the version that is wanted.
@@ -152,11 +155,12 @@ class ModelLoader:
         """
         await self._refresh(keeps_running=running is not None)
         wanted = self._wanted if version is None else version or self.settings.model_version
-        candidates = iter(await asyncio.to_thread(self._candidates, wanted))
         loaded, refused = None, list[StartupError]()
-        while loaded is None and (checked := await asyncio.to_thread(self._next, candidates, refused, running)):
+        for version_folder in await asyncio.to_thread(self._candidates, wanted):
             try:
-                loaded = await self._started(checked)
+                checked = await asyncio.to_thread(self._unless_it_runs, version_folder, running)
+                loaded = await self._started(checked) if checked else None
+                break
             except StartupError as error:
                 refused.append(error)
         if loaded:
@@ -177,34 +181,23 @@ class ModelLoader:
             raise BundleError(f"model bundle {self.folder}: there is no version {shown(wanted)}{known}")
         return [version for version in found if version.name == wanted]
 
-    def _next(
-        self, candidates: Iterator[Path], refused: list[StartupError], running: LoadedModel | None = None
-    ) -> CheckedModel | None:
-        """Return the next version that is right, or None if there is none before the one that runs.
-
-        Why others are `refused` is added there.
-        """
-        for version in candidates:
-            try:
-                first, self._checked = self._checked, None
-                known = running.model if running else first
-                if known and known.fingerprint == fingerprint(pinned(version)):
-                    return None if running else first
-                checked = self._check(version)
-                if running:
-                    self._compare(running.description, checked.description)
-            except StartupError as error:
-                refused.append(error)
-            else:
-                return checked
-        return None
+    def _unless_it_runs(self, version: Path, running: LoadedModel | None) -> CheckedModel | None:
+        """Check a version, unless it is the one that runs. What `check` has found is not checked again."""
+        first, self._first = self._first, None
+        known = running.model if running else first
+        if known and known.fingerprint == fingerprint(pinned(version)):
+            return None if running else first
+        checked = self._check(version)
+        if running:
+            self._compare(running.description, checked.description)
+        return checked
 
     async def _refresh(self, *, keeps_running: bool) -> None:
         """Bring the newest version of a URL into the folder.
 
         Raises BundleError if that fails, and a version runs or there is none to load.
         """
-        if self.remote is None or self._checked is not None:
+        if self.remote is None or self._first is not None:
             return
         try:
             await asyncio.to_thread(self.remote.refresh, or_keep=not keeps_running)
@@ -349,11 +342,7 @@ def make_dispatcher(
         observe=metrics.observe,
         count_repeat=metrics.sentences_repeated.inc,
     )
-    return dispatcher, [partial(_pid, worker) for worker in workers]
-
-
-def _pid(worker: Worker) -> int:
-    return worker.connection.pid
+    return dispatcher, [partial(lambda worker: worker.connection.pid, worker) for worker in workers]
 
 
 def translation_cache(

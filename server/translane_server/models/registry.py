@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from translane.requests import TranslationRequest
 from translane.results import ModelInfo, ModelState
 from translane_server.core.errors import ModelNotFoundError, StartupError, shutting_down, starting
-from translane_server.core.terminal import listed, shown
-from translane_server.models.choice import Choice
+from translane_server.models.choice import Choice, no_such_model
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
@@ -211,7 +210,7 @@ class Registry:
     def _named(self, name: str) -> ServedModel:
         if model := self.models.get(name):
             return model
-        raise ModelNotFoundError(f"name: there is no model {shown(name)}; this server has {listed(self.models)}")
+        raise no_such_model(name, self.models, "name")
 
     async def _finished(self, change: Coroutine[Any, Any, _Result]) -> _Result:
         """Run `change` to its end."""

@@ -12,9 +12,6 @@ from translane_server.text.marked_text import Role, TaggedText
 # White space of HTML, which a browser shows as one space.
 SPACE = " \t\r\n\f"
 
-# Returns what stands for a part of the source, from `start` to `end`, in a block's marks.
-Refer = Callable[[int, int], str]
-
 
 class Kind(Enum):
     """What an item is."""

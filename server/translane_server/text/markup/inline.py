@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
@@ -19,7 +19,6 @@ from translane_server.text.markup.document import (
     Item,
     Kind,
     MarkupError,
-    Refer,
     References,
     Template,
     Write,
@@ -33,9 +32,9 @@ _TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
 class Marking:
     """Writes the text of a block's items, collapses white space, and notes where tags are."""
 
-    def __init__(self, items: Sequence[Item], refer: Refer) -> None:
+    def __init__(self, items: Sequence[Item], refer: Callable[[int, int], str]) -> None:
         self._items = items
-        self._refer = refer
+        self._refer = refer  # returns what stands for a part of the source, from a place to another
         self._text: list[str] = []
         self._length = 0
         self._last = ""  # the last character of the text
@@ -133,25 +132,6 @@ class Block:
     tagged: TaggedText
 
 
-def blocks_of(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Block]:
-    """Yield what is translated of a line of `source`. All else, such as white space at the ends, stays where it is.
-
-    A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there. `refer` gives what
-    stands for a tag. If a tag means the same whatever tags are beside it (`free`), tags around all of a block stay
-    there.
-
-    Raises:
-        MarkupError: a block has too many marks, or too many within each other.
-    """
-    partners = _partners(items)
-    start = 0
-    for place in [i for i, partner in enumerate(partners) if partner is None] + [len(items)]:
-        block = _block(source, items[start:place], [(p or 0) - start for p in partners[start:place]], refer, free)
-        start = place + 1
-        if block is not None:
-            yield block
-
-
 def fixed(items: Sequence[Item]) -> list[Item]:
     """Return the tags that cannot move, and those of pairs around nothing to translate."""
     partners = _partners(items)
@@ -196,38 +176,6 @@ def _partners(items: Sequence[Item]) -> list[int | None]:
     ]
 
 
-def _block(source: str, items: Sequence[Item], partners: Sequence[int], refer: Refer, free: bool) -> Block | None:
-    items, partners = _without_empty_pairs(items, partners)
-    pairs = [0]  # how many items before one start pairs
-    for item in items:
-        pairs.append(pairs[-1] + (item.kind is Kind.OPEN))
-    low, high = 0, len(items)
-    while low < high:
-        if _stays_at_edge(items[low]):
-            low += 1
-        elif _stays_at_edge(items[high - 1]):
-            high -= 1
-        elif items[low].kind is Kind.OPEN and partners[low] == high - 1 and (free or pairs[low + 1] == pairs[high]):
-            low, high = low + 1, high - 1
-        else:
-            break
-    items = list(items[low:high])
-    if not any(char.isalnum() for item in items if item.kind is Kind.TEXT for char in item.text):
-        return None
-    start, end = items[0].start, items[-1].end
-    if items[0].kind is Kind.TEXT:
-        match = _EDGE.match(source, start, items[0].end)
-        start = match.end() if match else start
-        items[0] = replace(items[0], text=items[0].text.lstrip(SPACE + "\u00a0"))
-    if items[-1].kind is Kind.TEXT:
-        backwards, place = source[items[-1].start : end][::-1], 0
-        while match := _EDGE_AT_END.match(backwards, place):
-            place = match.end()
-        end -= place
-        items[-1] = replace(items[-1], text=items[-1].text.rstrip(SPACE + "\u00a0"))
-    return Block(start, end, Marking(items, refer).tagged_text())
-
-
 def _stays_at_edge(item: Item) -> bool:
     if item.kind is Kind.TEXT:
         return not item.text.strip(SPACE + "\u00a0")
@@ -267,10 +215,15 @@ def _without_empty_pairs(items: Sequence[Item], partners: Sequence[int]) -> tupl
 
 
 class Builder:
-    """Collects the blocks of a source, in the order in which they are there."""
+    """Collects the blocks of a source, in the order in which they are there.
+
+    If a tag means the same whatever tags are beside it (`free`), tags around all of a block stay there.
+
+    Raises:
+        MarkupError: there are too many blocks, or a block has too many tags, or too many within each other.
+    """
 
     def __init__(self, source: str, *, free: bool = True) -> None:
-        """Start without blocks; `free` says whether a tag means the same whatever tags are beside it."""
         self._source = source
         self._free = free
         self._references = References.absent_from(source)
@@ -287,12 +240,21 @@ class Builder:
         return self._references.escape(text)
 
     def add_line(self, items: Sequence[Item]) -> dict[int, Block]:
-        """Add what is translated of a line; return its blocks by their numbers."""
+        """Add what is translated of a line of the source; return its blocks by their numbers.
+
+        All else, such as white space at the ends, stays where it is. A tag whose partner is missing, or crosses another
+        pair, cannot move. So the line is cut there.
+        """
         found = {}
-        for block in blocks_of(self._source, items, self._refer, free=self._free):
-            number = self._add(block.tagged, block.start)
-            self._lines.append((block.start, block.end, number))
-            found[number] = block
+        partners = _partners(items)
+        start = 0
+        for place in [i for i, partner in enumerate(partners) if partner is None] + [len(items)]:
+            block = self._block(items[start:place], [(p or 0) - start for p in partners[start:place]])
+            start = place + 1
+            if block is not None:
+                number = self._add(block.tagged, block.start)
+                self._lines.append((block.start, block.end, number))
+                found[number] = block
         return found
 
     def add_attribute(self, start: int, end: int, text: str) -> int:
@@ -315,6 +277,41 @@ class Builder:
         return Document(
             tuple(self._blocks), tuple(self._starts), tuple(template), tuple(self._tags), write, self._references
         )
+
+    def _block(self, items: Sequence[Item], partners: Sequence[int]) -> Block | None:
+        items, partners = _without_empty_pairs(items, partners)
+        pairs = [0]  # how many items before one start pairs
+        for item in items:
+            pairs.append(pairs[-1] + (item.kind is Kind.OPEN))
+        low, high = 0, len(items)
+        while low < high:
+            if _stays_at_edge(items[low]):
+                low += 1
+            elif _stays_at_edge(items[high - 1]):
+                high -= 1
+            elif (
+                items[low].kind is Kind.OPEN
+                and partners[low] == high - 1
+                and (self._free or pairs[low + 1] == pairs[high])
+            ):
+                low, high = low + 1, high - 1
+            else:
+                break
+        items = list(items[low:high])
+        if not any(char.isalnum() for item in items if item.kind is Kind.TEXT for char in item.text):
+            return None
+        start, end = items[0].start, items[-1].end
+        if items[0].kind is Kind.TEXT:
+            match = _EDGE.match(self._source, start, items[0].end)
+            start = match.end() if match else start
+            items[0] = replace(items[0], text=items[0].text.lstrip(SPACE + "\u00a0"))
+        if items[-1].kind is Kind.TEXT:
+            backwards, place = self._source[items[-1].start : end][::-1], 0
+            while match := _EDGE_AT_END.match(backwards, place):
+                place = match.end()
+            end -= place
+            items[-1] = replace(items[-1], text=items[-1].text.rstrip(SPACE + "\u00a0"))
+        return Block(start, end, Marking(items, self._refer).tagged_text())
 
     def _add(self, block: TaggedText, start: int) -> int:
         if len(self._blocks) == MOST_BLOCKS:
