@@ -7,6 +7,7 @@ the stream. So a test fails if the host reads or writes memory before the stream
 import ctypes
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -123,15 +124,6 @@ class CpuRuntime(CpuDevice):
         raise AssertionError("a copy reaches beyond what is allocated")
 
 
-def _queued(runtime: CpuRuntime, session: Any) -> SimpleNamespace | None:
-    """Return a session that queues its runs."""
-    if session is None:
-        return None
-    return SimpleNamespace(
-        io_binding=session.io_binding, run_with_iobinding=lambda binding, _options: runtime.run(session, binding)
-    )
-
-
 def cuda_backend_on_cpu(
     bundle: Bundle, *, capture: bool = True, capture_fails: _Failure | None = None, seed: int = 0, **sizes: int
 ) -> tuple[CudaBackend, CpuRuntime]:
@@ -142,8 +134,8 @@ def cuda_backend_on_cpu(
         bundle=bundle,
         device="cpu",
         cuda=runtime,
-        run_options=None,
+        bound_run=lambda session, binding: partial(runtime.run, session, binding),
         close=runtime.close,
-        **{name: _queued(runtime, getattr(real, name)) for name in ("encoder", "decoder", "greedy", "alignment")},
+        **{name: getattr(real, name) for name in ("encoder", "decoder", "greedy", "alignment")},
     )
     return CudaBackend(cast(Sessions, sessions), capture=capture, **sizes), runtime

@@ -29,10 +29,9 @@ _MOST_RUNS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A bound step: its graph, how many candidates it returns for each row, and where it leaves them."""
+    """A bound step: how many candidates it returns for each row, and where it leaves them."""
 
-    session: Any
-    binding: Any
+    run: Callable[[], None]
     num_candidates: int
     candidates: Candidates
 
@@ -48,7 +47,7 @@ class _Graphs:
     sessions: Sessions
     sources: EncodeBuffers
     steps: dict[tuple[int, StepNeeds, bool], _Step] = field(default_factory=dict)
-    runs: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    runs: dict[tuple[int, int, int], Callable[[], None]] = field(default_factory=dict)
 
 
 class OrtBackend(GraphBackend):
@@ -105,7 +104,7 @@ class OrtBackend(GraphBackend):
     def _decode_plain(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds, *, keeps: bool) -> Candidates:
         step = self._bound(len(token_ids), needs, keeps=keeps)
         self._buffers.write(token_ids, positions, step.num_candidates)
-        step.session.run_with_iobinding(step.binding)
+        step.run()
         return step.candidates
 
     def decode_ahead(
@@ -132,7 +131,7 @@ class OrtBackend(GraphBackend):
             else:
                 if step is None or len(self._graphs) > 1:  # other threads may be free now, or not any more
                     step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
-                step.session.run_with_iobinding(step.binding)
+                step.run()
                 chosen = self._buffers.write_next(n)
             if keep is not None:
                 self._keep(n, keep + len(tokens))
@@ -203,8 +202,8 @@ class OrtBackend(GraphBackend):
         sessions = graphs.sessions
         is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps  # it returns no query
         session = sessions.greedy if is_greedy else sessions.decoder
-        binding = self._bind(session, n, available, keeps=keeps)
-        step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
+        run = sessions.bound_run(session, self._bind(session, n, available, keeps=keeps))
+        step = _Step(run, available.num_candidates, self._buffers.read(n, available))
         graphs.steps[n, needs, keeps] = step
         return step
 
@@ -250,6 +249,7 @@ class OrtBackend(GraphBackend):
         ids = self._bundle.manifest.special_ids
         return ShortlistStep(
             session,
+            sessions.bound_run,
             shortlist,
             rows=self.rows,
             vocab_size=self._vocab_size,
@@ -263,9 +263,9 @@ class OrtBackend(GraphBackend):
             graphs = self._graphs[self._are_free()]
             graphs.sources.write([sources[number] for number in group.numbers], group.longest)
             run = len(group.numbers), group.longest, group.start
-            graphs.sessions.encoder.run_with_iobinding(graphs.runs.get(run) or self._bind_encoder(graphs, *run))
+            (graphs.runs.get(run) or self._bind_encoder(graphs, *run))()
 
-    def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Any:
+    def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Callable[[], None]:
         """Bind a run over so many sources, padded to `longest`, to the addresses of its inputs and outputs."""
         binding = graphs.sessions.encoder.io_binding()
         graphs.sources.bind_inputs(binding, sources, longest)
@@ -274,8 +274,8 @@ class OrtBackend(GraphBackend):
             binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
         if len(graphs.runs) >= _MOST_RUNS:
             graphs.runs.clear()
-        graphs.runs[sources, longest, start] = binding
-        return binding
+        run = graphs.runs[sources, longest, start] = graphs.sessions.bound_run(graphs.sessions.encoder, binding)
+        return run
 
     def _bind(self, session: Any, n: int, needs: StepNeeds, *, keeps: bool) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""

@@ -105,9 +105,9 @@ BindRows = Callable[[Any, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A bound step over n rows and U tokens, its inputs and outputs, and which join of the lists the inputs are of."""
+    """A bound step over n rows and U tokens, and its inputs and outputs."""
 
-    binding: Any
+    run: Callable[[], None]
     tokens: IntArray  # [U]
     outside: FloatArray  # [n, U]
     places: IntArray  # [n, K]
@@ -117,12 +117,14 @@ class _Binding:
 class ShortlistStep:
     """Runs the step over shortlists, for the rows that have one.
 
-    Every row may use the `special` tokens. `bind_rows` binds what the step has in common with the plain step.
+    Every row may use the `special` tokens. `bind_rows` binds what the step has in common with the plain step, and
+    `bound_run` is that of `Sessions`.
     """
 
     def __init__(
         self,
         session: Any,
+        bound_run: Callable[[Any, Any], Callable[[], None]],
         shortlist: Shortlist,
         *,
         rows: int,
@@ -132,6 +134,7 @@ class ShortlistStep:
         bind_rows: BindRows,
     ) -> None:
         self._session = session
+        self._bound_run = bound_run
         self._shortlist = shortlist
         self._special = tuple(special)
         self._lists = RowShortlists(rows, vocab_size, threads)
@@ -161,7 +164,7 @@ class ShortlistStep:
     def run(self, n: int, needs: StepNeeds) -> Candidates:
         """Run the step over n rows, whose inputs are written. Only the results of rows with a list mean anything."""
         bound, tokens = self._bound(n, needs), self._lists.tokens
-        self._session.run_with_iobinding(bound.binding)
+        bound.run()
         log_probs = None
         if needs.log_probs:
             chosen = np.take_along_axis(bound.logits, bound.places, axis=1)
@@ -173,11 +176,11 @@ class ShortlistStep:
 
         The function holds as long as these rows stay. As in `StepBuffers.write_next`, little of NumPy is used.
         """
-        bound, run = self._bound(n, BEST_TOKEN_ALONE), self._session.run_with_iobinding
+        bound = self._bound(n, BEST_TOKEN_ALONE)
         tokens = bound.tokens.data
 
         def best() -> list[int]:
-            run(bound.binding)
+            bound.run()
             return [tokens[place] for (place,) in bound.places.tolist()]
 
         return best
@@ -208,19 +211,20 @@ class ShortlistStep:
         return self._bindings[key]
 
     def _bind(self, n: int, size: int, needs: StepNeeds) -> _Binding:
+        binding = self._session.io_binding()
         bound = _Binding(
-            self._session.io_binding(),
+            self._bound_run(self._session, binding),
             np.zeros(size, np.int64),
             np.zeros((n, size), np.float32),
             np.zeros((n, needs.num_candidates), np.int64),
             np.zeros((n, size), np.float32),
         )
-        inputs, outputs = bound.binding.bind_input, bound.binding.bind_output
+        inputs, outputs = binding.bind_input, binding.bind_output
         bind_host(inputs, "shortlist", bound.tokens, bound.tokens.shape)
         bind_host(inputs, "outside", bound.outside, bound.outside.shape)
         bind_host(outputs, "candidate_places", bound.places, bound.places.shape)
         bind_host(outputs, "logits", bound.logits, bound.logits.shape)
-        self._bind_rows(bound.binding, n)
+        self._bind_rows(binding, n)
         return bound
 
     def _whole(self, n: int, logits: FloatArray) -> FloatArray:

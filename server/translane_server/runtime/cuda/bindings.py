@@ -139,9 +139,9 @@ class StepBindings:
         bind(name, self._device, 0, ELEMENT_TYPES[kind], shape, address)
 
     def _runs(self, session: Any, binding: Any, kept: object = None) -> Run:
-        options = self._sessions.run_options
+        bound = self._sessions.bound_run(session, binding)
 
         def run(_kept: object = kept) -> None:
-            session.run_with_iobinding(binding, options)
+            bound()
 
         return run

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class CudaEncoder:
         self._ids: IntArray = self._memory.host[: 8 * tokens].view(np.int64)
         self._lengths: Int32Array = self._memory.host[8 * tokens :].view(np.int32)
         self._lengths_address = self._memory.address + 8 * tokens
-        self._binding = lru_cache(_MOST_BINDINGS)(self._bind)
+        self._run = lru_cache(_MOST_BINDINGS)(self._bind)
 
     def queue(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
         """Queue the encoder over `groups` of `sources`.
@@ -53,14 +52,13 @@ class CudaEncoder:
             self._lengths[start : start + count] = [len(sources[number]) for number in group.numbers]
         self._memory.to_device()
         for group in groups:
-            binding = self._binding(len(group.numbers), group.longest, group.start)
-            self._sessions.encoder.run_with_iobinding(binding, self._sessions.run_options)
+            self._run(len(group.numbers), group.longest, group.start)()
 
     def close(self) -> None:
         """Drop the bindings, which refer to the graph."""
-        self._binding.cache_clear()
+        self._run.cache_clear()
 
-    def _bind(self, count: int, longest: int, start: int) -> Any:
+    def _bind(self, count: int, longest: int, start: int) -> Callable[[], None]:
         binding, shape, device = self._sessions.encoder.io_binding(), self._cache.shape, self._sessions.device
         ids, lengths = self._memory.address + 8 * start, self._lengths_address + 4 * start
         binding.bind_input("source_ids", device, 0, np.int64, (count, longest), ids)
@@ -68,4 +66,4 @@ class CudaEncoder:
         block = (count, shape.heads, longest, shape.head_size)  # [B, H, S, D]
         for name, pointer in zip(shape.names("cross"), self._cache.staging_pointers(start), strict=True):
             binding.bind_output(name, device, 0, self._element_type, block, pointer)
-        return binding
+        return self._sessions.bound_run(self._sessions.encoder, binding)
