@@ -58,9 +58,11 @@ _OPEN = (_PROBED, _ENDLESS)
 
 def request_id_in(headers: Iterable[tuple[str | bytes, str | bytes]]) -> str:
     """The caller's own name of a request: 1 to 128 visible ASCII characters; "" if there is none such."""
-    found = next((value for name, value in headers if name in _NAMES_OF_ID), "")
-    text = found.decode("latin-1") if isinstance(found, bytes) else found
-    return text if _REQUEST_ID.fullmatch(text) else ""
+    for name, value in headers:
+        if name in _NAMES_OF_ID:
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            return text if _REQUEST_ID.fullmatch(text) else ""
+    return ""
 
 
 def caller_of(metadata: Metadata, certificate: str, peer: str, header: str = "") -> str:

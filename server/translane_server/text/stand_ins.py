@@ -52,7 +52,7 @@ _MONTHS = (
     *("July", "August", "September", "October", "November", "December"),
 )
 
-# Every name and every number has one of these.
+# Every name, number and day has one of these.
 _CAPITAL_OR_DIGIT = re.compile("[A-Z0-9Ａ-Ｚ０-９]")
 
 _EDGE_OF_WORD = re.compile("\\b", re.ASCII)

@@ -31,7 +31,7 @@ _Tokens = decoded.Hypothesis | CommittedTokens
 _Chain = tuple[int, "_Chain | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PreparedRequest:
     """A request as sentences to decode, and the plan by which their results become translations."""
 
