@@ -139,24 +139,25 @@ def log_call(
 
     The caller is the holder of its key, or the name under which its calls share their limits. The size is in bytes.
     """
-    line: dict[str, Any] = {"method": method, "code": code, "milliseconds": round(seconds * 1000, 3), "caller": caller}
+    line: dict[str, Any] = {"method": method, "code": code, "milliseconds": seconds * 1000, "caller": caller}
     if calls_log.isEnabledFor(logging.DEBUG):
-        calls_log.debug("request", extra=data(**line, bytes=size, peer=peer, **noted))
+        calls_log.handle(_record(logging.DEBUG, time.time(), {**line, "bytes": size, "peer": peer, **noted}))
         return
     for name in _ALWAYS_TOLD:
         if name in noted:
             line[name] = noted[name]
     if (sentences := noted.get("sentences", noted.get("texts"))) is not None:
         line["sentences"] = sentences
-    make = partial(_record, time.time(), {**line, "bytes": size, **trace_ids()})
+    make = partial(_record, logging.INFO, time.time(), {**line, "bytes": size, **trace_ids()})
     if handler := LineHandler.in_background:
         handler.emit_later(make)
     else:
         calls_log.handle(make())
 
 
-def _record(ended: float, line: Mapping[str, Any]) -> logging.LogRecord:
+def _record(level: int, ended: float, line: dict[str, Any]) -> logging.LogRecord:
     """The record of a call that ended at this time [seconds of `time.time`]."""
-    record = calls_log.makeRecord(calls_log.name, logging.INFO, "", 0, "request", (), None, extra=data(**line))
+    line["milliseconds"] = round(line["milliseconds"], 3)
+    record = calls_log.makeRecord(calls_log.name, level, "", 0, "request", (), None, extra=data(**line))
     record.created = ended
     return record
