@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 
@@ -75,7 +74,7 @@ class Answering:
                 response = await handler(request, call, partial(_write, call, transport))
             else:
                 response = await handler(request, call)
-            call.code = grpc.StatusCode.OK
+            call.code = "OK"
         except BaseException as error:
             admission.finished(call)
             if status := self._failed(call, error):
@@ -96,7 +95,7 @@ class Answering:
         if call.refusal and isinstance(error, asyncio.CancelledError):
             error = call.refusal
         if isinstance(error, RequestError):
-            call.code = CODES[type(error)]
+            call.code = CODES[type(error)].name
             call.note(reason=error.reason)
             if isinstance(error, InvalidRequestError):
                 call.note(field=error.violations[0].field)
@@ -106,12 +105,12 @@ class Answering:
                     call.allowance.count_refusal(error.reason)
             return status_of(error)
         if isinstance(error, Exception):  # a bug, whose details the caller must not see
-            call.code = grpc.StatusCode.INTERNAL
+            call.code = "INTERNAL"
             _log.error("%s failed", call.method.name, exc_info=error)
             return internal()
         passed = time.monotonic() - call.started
         is_late = call.timeout is not None and passed >= call.timeout - _DEADLINE_TOLERANCE
-        call.code = grpc.StatusCode.DEADLINE_EXCEEDED if is_late else grpc.StatusCode.CANCELLED
+        call.code = "DEADLINE_EXCEEDED" if is_late else "CANCELLED"
         return None
 
     def _ended(self, call: Call) -> None:
@@ -123,19 +122,19 @@ class Answering:
         seconds = now - call.started
         method, code = call.method, call.code
         exemplar = dict(call.trace.ids) if call.trace and call.trace.is_recorded else None
-        method.metrics.handled[code.name] += 1
+        method.metrics.handled[code] += 1
         method.metrics.handling.observe([seconds], exemplar)
         if method.asks_models:
             taken = now - (call.accepted or call.started)
             for model in call.counted:
-                model.answered(code.name, method.protocol, taken, exemplar)
+                model.answered(code, method.protocol, taken, exemplar)
             if not call.counted:
-                method.unrouted[code.name, method.protocol] += 1
+                method.unrouted[code, method.protocol] += 1
         facts = call.facts or {}
         if calls_log.isEnabledFor(method.log_level):
-            log_call(method.name, code.name, seconds, call.caller or call.peer, call.size, call.peer, facts)
+            log_call(method.name, code, seconds, call.caller or call.peer, call.size, call.peer, facts)
         if call.trace:
-            call.trace.end(code.name, facts)
+            call.trace.end(code, facts)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 from urllib.parse import unquote
 
-import grpc
 from google.rpc.status_pb2 import Status
 
 from translane_server.access.authenticator import Allowance, Metadata, value_of
@@ -188,7 +187,7 @@ class Call:
     task: asyncio.Task[Any] | None = None  # answers the call, once it is admitted
     refusal: RequestError | None = None  # why the server ends the call; None as long as it does not
     is_writing: bool = False  # whether a message is on its way to the caller. gRPC takes no status until it has gone
-    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN  # how the call ended
+    code: str = "UNKNOWN"  # how the call ended: the name of gRPC's status code
 
     def note(self, **facts: Any) -> None:
         """Add `facts` to the call's line in the log and to its span."""

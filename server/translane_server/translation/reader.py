@@ -102,16 +102,17 @@ class TranslateReader:
                 wrong.append(violation("num_hypotheses", f"is {request.options.num_hypotheses}, and a stream has one"))
             if wrong:
                 raise InvalidRequestError(*wrong)
-            sentences = []
+            sentences, has_to_keep = [], False
             for text in texts:
                 for segment in text.segments:
                     if plan.terms or plan.options.check_numbers:
                         budget.check()
                     sentences.append(plan.sentence(segment))
+                    has_to_keep = has_to_keep or segment.has_to_keep
                     if request.streamed and plan.options.replace_unknowns:
                         budget.check()
                         source_surfaces(plan, segment)  # here, because a stream builds its text on the event loop
-            return PreparedRequest(plan, texts, sentences)
+            return PreparedRequest(plan, texts, sentences, has_to_keep)
         except OverBudgetError:
             raise takes_too_long("text" if request.streamed else "texts", budget) from None
 

@@ -38,6 +38,7 @@ class PreparedRequest:
     plan: RequestPlan
     texts: Sequence[PreparedText]
     sentences: Sequence[Sentence]
+    has_to_keep: bool  # whether any segment has; see `Segment`
 
     @property
     def unsettled(self) -> set[int]:

@@ -139,8 +139,8 @@ class Translator:
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
         generated = generated_tokens(results)
-        segments = [segment for text in prepared.texts for segment in text.segments]
-        if any(each.has_to_keep for each in segments):
+        if prepared.has_to_keep:
+            segments = [segment for text in prepared.texts for segment in text.segments]
             second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
             results = await second.chosen(segments, results)
             generated += second.generated
