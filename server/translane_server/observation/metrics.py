@@ -380,17 +380,20 @@ class ModelMetrics:
         """Add what a replica has measured."""
         encodes, queue_times, steps, moves, first_token_times = measured
         if encodes:
-            self.encode_duration_seconds.observe([seconds for seconds, _ in encodes])
-            self.source_tokens.value += sum([tokens for _, tokens in encodes])
+            seconds, tokens = zip(*encodes, strict=True)
+            self.encode_duration_seconds.observe(seconds)
+            self.source_tokens.value += sum(tokens)
         if queue_times:
             self.queue_duration_seconds.observe(queue_times)
         if steps:
-            self.decode_step_duration_seconds.observe([seconds for seconds, _ in steps])
-            self.step_rows.observe([rows for _, rows in steps])
-            self.row_steps.value += sum([rows for _, rows in steps])
+            seconds, rows = zip(*steps, strict=True)
+            self.decode_step_duration_seconds.observe(seconds)
+            self.step_rows.observe(rows)
+            self.row_steps.value += sum(rows)
         if moves:
-            self.row_move_duration_seconds.observe([seconds for seconds, _ in moves])
-            self.rows_moved.value += sum([rows for _, rows in moves])
+            seconds, rows = zip(*moves, strict=True)
+            self.row_move_duration_seconds.observe(seconds)
+            self.rows_moved.value += sum(rows)
         if first_token_times:
             self.time_to_first_token_seconds.observe(first_token_times)
 
