@@ -150,7 +150,7 @@ def encoder():
 
 
 def decoder():
-    return export_graph(DecoderGraph(random_model(CONFIG)), SIGNATURES.decoder)
+    return export_graph(DecoderGraph(random_model(CONFIG), alignment_layer=0), SIGNATURES.decoder)
 
 
 def alignment():
