@@ -23,7 +23,7 @@ from translane_export.core.settings import PRECISIONS, ExportSettings, Format
 from translane_export.core.torch_model import build_model, release_memory
 from translane_export.graphs.numerics import Numerics, as_stored, check_range, verified_as
 from translane_export.graphs.writer import write_graphs
-from translane_export.int8.stage import Int8Stage, quantize_bundle
+from translane_export.int8.stage import make_int8, quantize_bundle
 from translane_export.manifest import build_manifest, choose_limits
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
@@ -309,8 +309,15 @@ def _quantize(
         or verification_sources([], reference.config, longest)
     )
     try:
-        return Int8Stage(languages, samples, test, settings.max_bleu_loss, settings.computing_threads, log).run(
-            bundle, reference
+        return make_int8(
+            bundle,
+            reference,
+            languages,
+            samples,
+            test,
+            most_lost=settings.max_bleu_loss,
+            threads=settings.computing_threads,
+            log=log,
         )
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,61 +34,54 @@ _MOST_CALIBRATED = 400  # sentences
 Log = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Int8Stage:
-    """Makes an int8 bundle of the float32 one in `folder`.
+def make_int8(
+    bundle: Bundle,
+    reference: Transformer,
+    languages: LanguagePair,
+    samples: Sequence[Sequence[int]],
+    test: Sequence[SentencePair],
+    *,
+    most_lost: float,
+    threads: int,
+    log: Log,
+) -> Manifest:
+    """Replace the graphs and weights of a float32 `bundle` by int8 ones; return its manifest, brought up to date.
 
     It is calibrated with ``samples``, which are source ids. Translations of the pairs of ``test`` are scored before and
     after.
+
+    Raises:
+        ExportError: the translations lose more BLEU than they may.
     """
-
-    languages: LanguagePair
-    samples: Sequence[Sequence[int]]
-    test: Sequence[SentencePair]
-    most_lost: float
-    threads: int
-    log: Log
-
-    def run(self, bundle: Bundle, reference: Transformer) -> Manifest:
-        """Replace the graphs and weights of `bundle`; return its manifest, brought up to date.
-
-        Raises:
-            ExportError: the translations lose more BLEU than they may.
-        """
-        sources = [list(source) for source in self.samples[:_MOST_CALIBRATED]]
-        both = [*sources, *self.languages.encode([pair.source for pair in self.test])]
-        translated = translate_greedily(bundle, both, self.languages.forced_ids, self.threads)
-        self.log(f"calibrating with {len(sources)} sentences")
-        release_memory()
-        ranges = measure_ranges(
-            reference, [(source, ids) for source, ids in zip(sources, translated, strict=False) if source]
-        )
-        self.log("quantizing")
-        quantized = quantize_bundle(bundle, ranges, reference.config)
-        again = translate_greedily(quantized, both, self.languages.forced_ids, self.threads)
-        quality = self._quality(translated, again, len(sources))
+    sources = [list(source) for source in samples[:_MOST_CALIBRATED]]
+    both = [*sources, *languages.encode([pair.source for pair in test])]
+    translated = translate_greedily(bundle, both, languages.forced_ids, threads)
+    log(f"calibrating with {len(sources)} sentences")
+    release_memory()
+    ranges = measure_ranges(
+        reference, [(source, ids) for source, ids in zip(sources, translated, strict=False) if source]
+    )
+    log("quantizing")
+    quantized = quantize_bundle(bundle, ranges, reference.config)
+    again = translate_greedily(quantized, both, languages.forced_ids, threads)
+    same = sum(one == other for one, other in zip(translated, again, strict=True))
+    quality = Quality(sentences=len(again), unchanged=same)
+    if not test:
+        log(f"{same} of {len(again)} sentences translate as in fp32; without --test FILE no BLEU tells what int8 costs")
         return quantized.manifest.model_copy(update={"quality": quality})
-
-    def _quality(self, before: list[list[int]], after: list[list[int]], calibrated: int) -> Quality:
-        same = sum(one == other for one, other in zip(before, after, strict=True))
-        if not self.test:
-            self.log(
-                f"{same} of {len(after)} sentences translate as in fp32; without --test FILE no BLEU tells what int8"
-                " costs"
-            )
-            return Quality(sentences=len(after), unchanged=same)
-        references = [pair.target for pair in self.test]
-        bleu_before, bleu = (
-            score(self.languages.tokenizer.decode(ids[calibrated:]), references, self.languages.target).bleu
-            for ids in (before, after)
+    references = [pair.target for pair in test]
+    before, after = (
+        score(languages.tokenizer.decode(ids[len(sources) :]), references, languages.target).bleu
+        for ids in (translated, again)
+    )
+    log(f"BLEU {before:.2f} in fp32, {after:.2f} in int8, {len(references)} sentences")
+    if before - after > most_lost:
+        raise ExportError(
+            f"int8 loses {before - after:.2f} BLEU ({before:.2f} to {after:.2f}), and --max-bleu-loss is"
+            f" {most_lost:g}; more or better --samples may help"
         )
-        self.log(f"BLEU {bleu_before:.2f} in fp32, {bleu:.2f} in int8, {len(references)} sentences")
-        if bleu_before - bleu > self.most_lost:
-            raise ExportError(
-                f"int8 loses {bleu_before - bleu:.2f} BLEU ({bleu_before:.2f} to {bleu:.2f}), and"
-                f" --max-bleu-loss is {self.most_lost:g}; more or better --samples may help"
-            )
-        return Quality(sentences=len(after), unchanged=same, tested=len(references), bleu=bleu, fp32_bleu=bleu_before)
+    quality = quality.model_copy(update={"tested": len(references), "bleu": after, "fp32_bleu": before})
+    return quantized.manifest.model_copy(update={"quality": quality})
 
 
 def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
