@@ -183,7 +183,7 @@ def _join_addition(graph: ir.Graph, norm: ir.Node) -> None:
     output, residual = addition.inputs
     assert output is not None
     sublayer = output.producer()
-    if sublayer is None or sublayer.op_type not in ("Gemm", "Relu"):  # of a recurrent unit
+    if sublayer is None or sublayer.op_type not in ("Gemm", "Relu"):  # a recurrent unit ends in the latter
         return
     inputs = [output, residual, *parameters, *_take_bias(output)]
     epsilon = {"epsilon": norm.attributes.get_float("epsilon")}

@@ -57,7 +57,7 @@ def export_graph(graph: nn.Module, signature: Graph, *, for_cuda: bool = False) 
 
 
 def _export(graph: nn.Module, signature: Graph, *, for_cuda: bool) -> ir.Model:
-    with torch.no_grad(), _quiet(), exporter_shortcuts(), RuntimeOperators(for_cuda=for_cuda):
+    with torch.no_grad(), _quiet(), exporter_shortcuts(), RuntimeOperators(graph, for_cuda=for_cuda):
         try:
             program = torch.onnx.export(
                 graph.eval(),

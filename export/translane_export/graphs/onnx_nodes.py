@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -146,15 +147,17 @@ class RuntimeOperators(TorchFunctionMode):
     A projection is a Gemm without a bias, too. RMSNorm is an operator of ONNX Runtime in its own right, outside the
     standard's versions up to 22:
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/graph/contrib_ops/contrib_defs.cc
-    For CUDA, an activation is one kernel.
+    For CUDA, an activation is one kernel, but for gelu without a bias before it: of these, that with a bias alone has a
+    kernel for bfloat16.
     """
 
-    def __init__(self, *, for_cuda: bool) -> None:
+    def __init__(self, graph: nn.Module, *, for_cuda: bool) -> None:
         super().__init__()
         self._written: dict[Any, Callable[..., Tensor]] = {functional.linear: _linear, functional.rms_norm: _rms_norm}
         self._written[functional.batch_norm] = _batch_norm
         if for_cuda:
-            self._written |= {functional.gelu: _gelu, functional.silu: _silu}
+            biased = any(name.endswith("up_proj.bias") for name, _ in graph.named_parameters())
+            self._written |= {functional.gelu: partial(_gelu, biased=biased), functional.silu: _silu}
 
     def __torch_function__(
         self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] | None = None
@@ -179,8 +182,10 @@ def _batch_norm(
     return emit("BatchNormalization", (x, weight, bias, mean, variance), x.dtype, x.shape, {"epsilon": eps})
 
 
-def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    return emit(f"com.microsoft::{'FastGelu' if approximate == 'tanh' else 'Gelu'}", (x,), x.dtype, x.shape)
+def _gelu(x: Tensor, approximate: str = "none", *, biased: bool) -> Tensor:
+    if approximate == "tanh":
+        return emit("com.microsoft::FastGelu", (x,), x.dtype, x.shape)
+    return emit("com.microsoft::Gelu", (x,), x.dtype, x.shape) if biased else functional.gelu(x)
 
 
 def _silu(x: Tensor, *, inplace: bool) -> Tensor:
