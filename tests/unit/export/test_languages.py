@@ -39,10 +39,6 @@ def test_tags():
     assert [text for text in (*TAGS, *NO_TAGS) if is_tag(text)] == [*TAGS]
 
 
-def test_nothing_changes_where_nothing_is_set():
-    assert choose(T5) == T5
-
-
 def test_templates_are_of_the_new_tags():
     tokens = LanguageTokens(source_prefix=(0,)), LanguageTokens(forced=(3,))
     templates = LanguageTemplates(source={"und": tokens[0]}, target={"und": tokens[1]})
@@ -68,11 +64,6 @@ def test_another_prefix_is_of_languages_that_settings_name(prefix):
     assert choose(T5, source_prefix=prefix).target == ("und",)
     found = choose(T5, source_prefix=prefix, source="en", target="nl")
     assert (found.source, found.target, found.templates.text_prefix) == (("en",), ("nl",), prefix)
-
-
-def test_a_prefix_before_the_sources_of_one_pair():
-    found = choose(Languages(source=("zh",), target=("en",)), source_prefix="a ")
-    assert (found.source, found.templates.text_prefix) == (("zh",), "a ")
 
 
 def test_one_tag_does_not_stand_for_several_languages(tmp_path):

@@ -8,9 +8,9 @@ from translane_export.combinations import check_checkpoint, check_settings
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import load_sentencepiece
-from translane_export.core.settings import SHORTLIST_PREFIX, ExportSettings, ShortlistSettings
+from translane_export.core.settings import ExportSettings
 from translane_export.shortlists.build import TokenPair, coverage
-from translane_export.shortlists.vmap import read_vmap, vmap_lines
+from translane_export.shortlists.vmap import read_vmap
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.settings.loader import load_settings
@@ -89,12 +89,6 @@ def test_unknown_tokens_are_left_out(tmp_path):
     assert shortlist.tokens([0]).tolist() == [0, 1, 2]
 
 
-def test_written_rules_are_read(tmp_path):
-    text = "".join(vmap_lines([((), ["x", "y"]), (("a",), ["z"]), (("a", "b"), ["▁w"])]))
-    shortlist, _ = read(tmp_path, text)
-    assert shortlist.tokens([0, 1]).tolist() == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -116,15 +110,7 @@ def test_a_missing_file(tmp_path):
         read_vmap(tmp_path / "none", SOURCE, TARGET, 3)
 
 
-# The settings of `translane shortlist`, and what the exporter refuses about shortlists.
-
-
-def test_the_environment_sets_what_flags_do():
-    argv = ["model", "--text", "text.tsv", "-o", "rules.vmap"]
-    settings = load_settings(
-        ShortlistSettings, argv, {"TRANSLANE_SHORTLIST_ALWAYS": "7"}, prog="shortlist", env_prefix=SHORTLIST_PREFIX
-    )
-    assert settings.always == 7
+# What the exporter refuses about shortlists.
 
 
 @pytest.mark.parametrize(
