@@ -10,14 +10,17 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from translane.errors import Cancelled
 from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import TranslationStream
-from translane_server.app.in_process import AsyncTranslator, Stream
-from translane_server.settings.server_settings import ServerSettings
+from translane_server.workers.processes import process_ahead
+
+if TYPE_CHECKING:
+    from translane_server.app.in_process import AsyncTranslator
+    from translane_server.settings.server_settings import ServerSettings
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
@@ -54,19 +57,22 @@ class Translator:
         cpus: int | None = None,
         **settings: Any,
     ) -> None:
-        self._translator = AsyncTranslator(model, workers=workers, cpus=cpus, **settings)
-        self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="translator", daemon=True)
-        self._thread.start()
-        self._finalizer = weakref.finalize(self, _end, self._translator, self._loop, self._thread)
-        # When the program ends, the processes end by themselves, and nothing can be awaited any more.
-        self._finalizer.atexit = False
-        try:
-            self._run(self._translator.__aenter__())
-        except BaseException:
-            self.close()
-            raise
+        with process_ahead():
+            from translane_server.app.in_process import AsyncTranslator  # takes as long as the first worker's process
+
+            self._translator = AsyncTranslator(model, workers=workers, cpus=cpus, **settings)
+            self._process = os.getpid()
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="translator", daemon=True)
+            self._thread.start()
+            self._finalizer = weakref.finalize(self, _end, self._translator, self._loop, self._thread)
+            # When the program ends, the processes end by themselves, and nothing can be awaited any more.
+            self._finalizer.atexit = False
+            try:
+                self._run(self._translator.__aenter__())
+            except BaseException:
+                self.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +107,7 @@ class Translator:
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
         """Hand out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
-        stream = Stream(self._translator, text, request)
+        stream = self._translator.stream(text, request)
         return TranslationStream(self._items(stream.deltas()), stream, lambda: self._soon(stream.stop))
 
     def translate_document(

@@ -133,8 +133,12 @@ class AsyncTranslator:
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> AsyncTranslationStream:
         """Hand out the translation of one text while it is being decoded; see `Translator.translate_stream`."""
-        stream = Stream(self, text, request)
+        stream = self.stream(text, request)
         return AsyncTranslationStream(stream.deltas(), stream, stream.stop)
+
+    def stream(self, text: str, request: TranslateOptions) -> Stream:
+        """What translates one text bit by bit."""
+        return Stream(self, text, request)
 
     async def translate_document(
         self,
