@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from translane_server.core.terminal import ending
 from translane_server.engine.sequence import TargetVocabulary
@@ -34,19 +35,21 @@ _waiting: list[tuple[subprocess.Popen[bytes], socket.socket]] = []  # processes 
 def process_ahead() -> Iterator[None]:
     """Start a process for the first replica, which imports what it needs while this process does the same.
 
-    If it is not needed, it ends with the context.
+    If it is not needed, it ends with the context. Threads may be within such contexts at the same time.
     """
     control, theirs = socket.socketpair()
-    with control, theirs, contextlib.suppress(OSError):  # the replica is started later, and says what is wrong
-        _waiting.append((_new_process(_COMMAND, "wait", theirs), control.dup()))
+    waiting: Any = None
+    with theirs, contextlib.suppress(OSError):  # the replica is started later, and says what is wrong
+        waiting = _new_process(_COMMAND, "wait", theirs), control
+        _waiting.append(waiting)
     try:
         yield
     finally:
-        for process, control in _waiting:
-            control.close()
-            process.kill()
-            process.wait()
-        _waiting.clear()
+        with contextlib.suppress(ValueError):  # a replica has taken it
+            _waiting.remove(waiting)
+            waiting[0].kill()
+            waiting[0].wait()
+        control.close()
 
 
 def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> Sequence[OwnProcess | ForkedProcess]:

@@ -141,6 +141,19 @@ def test_closing_ends_calls_and_processes(monkeypatch):
         translator.translate("a")
 
 
+def test_translators_may_start_at_the_same_time(monkeypatch):
+    """Each has a process that starts ahead, and takes no other one's."""
+    monkeypatch.setenv("MARK", "test_at_the_same_time")
+
+    def first_answer(_):
+        with Translator(BUNDLE, workers=1) as translator:
+            return translator.translate(SENTENCES[0]).text
+
+    with ThreadPoolExecutor(3) as threads:
+        assert len(set(threads.map(first_answer, range(3)))) == 1
+    assert not processes("MARK=test_at_the_same_time")
+
+
 def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monkeypatch):
     monkeypatch.setenv("MARK", "test_nothing")
     before = threading.active_count()
