@@ -44,9 +44,7 @@ def run(settings: DistillSettings) -> int:
     sources, translated = output / SOURCES, output / TRANSLATED
     if sources.exists() and not settings.resume:
         raise ResumeError(f"{output}: holds a run already; --resume goes on with it, another --output starts anew")
-    next(
-        read_pairs(settings), None
-    )  # a text that is missing, or begins badly, is refused before the teacher is exported
+    next(read_pairs(settings), None)  # what is missing, or begins badly, is refused before the teacher is exported
     output.mkdir(parents=True, exist_ok=True)
     bundle, languages = _teacher(settings)
     reader = find_reader(bundle.folder)
