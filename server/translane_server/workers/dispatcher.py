@@ -46,6 +46,8 @@ _MOST_STARVED = 3
 # together, the sentences of the first one are then not sent to the next one, which has ended already, so that they do
 # not seem to be the reason.
 _SETTLING_TIME = 0.2
+# Turns of the event loop until it has read of a loss during a pause of it: uvloop calls timers before it reads.
+_TURNS = 3
 
 # Lower priorities count as this one between callers, so that there are few levels.
 _LOWEST_LEVEL = -10
@@ -102,7 +104,7 @@ class Dispatcher:
         self._alone: deque[AcceptedSequence] = deque()  # sentences to decode again, each alone in a worker
         self._kept: Worker | None = None  # the worker that decodes them
         self._quarantine = Quarantine()
-        self._settling: asyncio.TimerHandle | None = None  # after a loss; until then nothing is sent
+        self._settling: asyncio.Handle | None = None  # after a loss; until then nothing is sent
         self._numbers = itertools.count()
         self._requests: set[InFlight] = set()  # requests that are not answered
         self._last_wait = 0.0
@@ -318,7 +320,7 @@ class Dispatcher:
         if not is_known:
             if self._settling:
                 self._settling.cancel()
-            self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle)
+            self._settling = asyncio.get_running_loop().call_later(_SETTLING_TIME, self._settle, _TURNS)
         return not is_known
 
     def changed(self) -> None:
@@ -330,7 +332,11 @@ class Dispatcher:
         self.availability_changed()
         self._dispatch()
 
-    def _settle(self) -> None:
+    def _settle(self, turns: int = 0) -> None:
+        """Send sentences again, after so many turns of the event loop."""
+        if turns:
+            self._settling = asyncio.get_running_loop().call_soon(self._settle, turns - 1)
+            return
         self._settling = None
         if not self._over:
             self._dispatch()
