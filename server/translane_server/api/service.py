@@ -80,7 +80,7 @@ class TranslationService:
         request = translation_request_of(message)
         translator = self._models.translator(request)
         ticket = _ticket(call, message.priority)
-        with self._accept(call, translator, len(message.texts)):
+        with self._accept(call, translator, len(request.texts)):
             answer = await translator.translate(request, ticket)
             hypotheses = [each for translation in answer.translations for each in translation.hypotheses]
             response = await self._written(call, partial(translate_response, answer), request.options, hypotheses)
