@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,20 +42,16 @@ class StepBuffers:
         if self._vocabulary_blocks:
             self._num_blocks[0] = min(num_candidates, self._vocabulary_blocks)
 
-    def write_next(self, n: int) -> list[int]:
-        """Feed the best token of each of n rows to the next step, one position further. Return these tokens, [n].
+    def best_tokens(self, n: int) -> list[int]:
+        """Return the best token of each of n rows, [n], after a step with one candidate for each row.
 
-        The last step has had one candidate for each row. Views of memory take the place of NumPy here: its code is no
-        longer in the processor's caches when a step has run.
+        Views of memory take the place of NumPy here and in `write_next`: its code is no longer in the processor's
+        caches when a step has run.
         """
-        best, positions = self._candidate_ids.data[:n], self._positions.data
-        self._token_ids.data[:n] = best
-        for row in range(n):
-            positions[row] += 1
-        return best.tolist()
+        return self._candidate_ids.data[:n].tolist()
 
-    def write_chosen(self, tokens: Sequence[int]) -> None:
-        """As `write_next`, of tokens that are chosen elsewhere, [n]."""
+    def write_next(self, tokens: Sequence[int]) -> None:
+        """Feed these tokens to the next step, [n], each row one position further."""
         ids, positions = self._token_ids.data, self._positions.data
         for row, token in enumerate(tokens):
             ids[row] = token
@@ -87,12 +83,22 @@ class StepBuffers:
 
     def bind_outputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
         """Bind the outputs of a step over n rows with these needs. `reserve` has allocated them."""
-        k = needs.num_candidates
-        bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
+        if k := needs.num_candidates:
+            bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
         if needs.log_probs:
             bind_host(binding.bind_output, "candidate_log_probs", self._log_probs, (n, k))
         if needs.logits:
             bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
+
+    def finding_best(self, run: Callable[[], None], n: int) -> Callable[[], None]:
+        """Return a function that runs a step over n rows, which leaves logits, and finds the best token of each row."""
+        logits, best = self._logits[: n * self._vocab_size].reshape(n, -1), self._candidate_ids[:n]
+
+        def run_and_find() -> None:
+            run()
+            logits.argmax(1, best)  # the first of equal logits, as in the graph
+
+        return run_and_find
 
     def read(self, n: int, needs: StepNeeds) -> Candidates:
         """Return views of the outputs of steps over n rows with these needs."""

@@ -25,11 +25,14 @@ from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
 
 _MOST_RUNS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
+# NumPy finds the best of so few tokens in less time than the graph. The graph searches most larger vocabularies by
+# blocks, and that is faster.
+_FEW_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A bound step: how many candidates it returns for each row, and where it leaves them."""
+    """A bound step: how many candidates the graph finds for each row, and where they are after a run."""
 
     run: Callable[[], None]
     num_candidates: int
@@ -121,18 +124,18 @@ class OrtBackend(GraphBackend):
         if 0 < len(limited) < n:  # some rows have a list, and some have none
             return super().decode_ahead(token_ids, positions, steps, eos, stops, keep)
         best_tokens = self._shortlists.best_tokens(n) if self._shortlists and limited else None
-        self._buffers.write(token_ids, positions, 1)
+        step = None if best_tokens else self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
+        self._buffers.write(token_ids, positions, step.num_candidates if step else 1)
         tokens: list[list[int]] = []
-        step = None
         while len(tokens) < steps:
             if best_tokens:
                 chosen = best_tokens()
-                self._buffers.write_chosen(chosen)
             else:
                 if step is None or len(self._graphs) > 1:  # other threads may be free now, or not any more
                     step = self._bound(n, BEST_TOKEN_ALONE, keeps=keep is not None)
                 step.run()
-                chosen = self._buffers.write_next(n)
+                chosen = self._buffers.best_tokens(n)
+            self._buffers.write_next(chosen)
             if keep is not None:
                 self._keep(n, keep + len(tokens))
             tokens.append(chosen)
@@ -196,14 +199,19 @@ class OrtBackend(GraphBackend):
         assert 1 <= n <= self.rows, "no such number of rows"
         assert needs.num_candidates >= 1, "no candidates"
         available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
-        if self._buffers.reserve(available):
+        sessions = graphs.sessions
+        # The greedy graph returns no query. Only bundles for CUDA have it, whose graphs find one candidate or more.
+        is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps
+        finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._vocab_size <= _FEW_TOKENS
+        of_graph = StepNeeds(0, log_probs=False, logits=True) if finds_best else available
+        if self._buffers.reserve(replace(available, logits=of_graph.logits)):
             for each in self._graphs:
                 each.steps.clear()
-        sessions = graphs.sessions
-        is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps  # it returns no query
         session = sessions.greedy if is_greedy else sessions.decoder
-        run = sessions.bound_run(session, self._bind(session, n, available, keeps=keeps))
-        step = _Step(run, available.num_candidates, self._buffers.read(n, available))
+        run = sessions.bound_run(session, self._bind(session, n, of_graph, keeps=keeps))
+        if finds_best:
+            run = self._buffers.finding_best(run, n)
+        step = _Step(run, of_graph.num_candidates, self._buffers.read(n, available))
         graphs.steps[n, needs, keeps] = step
         return step
 

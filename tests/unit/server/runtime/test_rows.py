@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.cuda_on_cpu import CpuDevice, kernels_library
-from translane_server.runtime.backend import RowMove
+from translane_server.runtime.backend import RowMove, StepNeeds
+from translane_server.runtime.buffers import StepBuffers
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels
@@ -282,3 +283,19 @@ def test_where_runs_are_dear_there_is_one():
 def test_the_room_is_used():
     (group,) = group_sources([200] * 60, 2048, 6)
     assert len(group.numbers) == 10
+
+
+# The best token of each row, where NumPy finds it.
+
+
+def test_of_equal_logits_the_lowest_token_is_best():
+    buffers = StepBuffers(3, 5)
+    buffers.reserve(StepNeeds(log_probs=False, logits=True))
+    logits = buffers.read(2, StepNeeds(log_probs=False, logits=True)).logits
+
+    def run():
+        logits[:] = [[0, -np.inf, 7, 7, 1], [-np.inf, -np.inf, -np.inf, -3, -3]]
+
+    buffers.finding_best(run, 2)()
+    assert buffers.best_tokens(2) == [2, 3]
+    assert buffers.read(2, StepNeeds(log_probs=False)).token_ids.tolist() == [[2], [3]]
