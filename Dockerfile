@@ -26,24 +26,29 @@ RUN case "$DEVICE" in \
       "$(echo /dist/*.whl)[$extra,$EXTRAS]"
 COPY models/zh-en models/zh-en
 # What no server imports goes: tests, stubs, what converts models, the library of ONNX Runtime for C (Python has one
-# of its own), and hf_xet, which downloads checkpoints faster that only PyTorch reads. The image has the bytecode of what
-# the last command here imports; whatever else is imported is compiled then.
+# of its own), and hf_xet, which downloads checkpoints faster that only PyTorch reads.
 RUN cd /opt/translane/lib/python3.*/site-packages \
  && find . -name tests -prune -exec rm -rf {} + \
  && find . \( -name '*.a' -o -name '*.pyi' \) -delete \
  && rm -rf numpy/distutils numpy/f2py onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
  && if [ "$DEVICE" = cpu ]; then rm onnxruntime/capi/libonnxruntime.so*; fi \
  && /build/bin/python -m pip --python /opt/translane/bin/python uninstall --yes hf-xet
+# The last stage has the same Debian packages as this one, so this one can list them.
+COPY scripts/write-contents scripts/
+RUN mkdir -p /opt/translane/share/translane \
+ && /build/bin/python scripts/write-contents /opt/translane/bin/python models/zh-en \
+      /opt/translane/share/translane
+
+# Libraries lose what only debuggers read. Those of *.libs are left alone: their makers have moved parts of them. The image
+# has the bytecode of what the last command imports; whatever else is imported is compiled then.
+FROM build AS stripped
+RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils >/dev/null \
+ && find /opt/translane/lib -name '*.so' -not -path '*.libs/*' -not -path '*/onnxruntime/*' -exec strip --strip-unneeded {} +
 RUN ORT_DISABLE_TELEMETRY=1 /opt/translane/bin/python -c "\
 import translane_server.app.healthcheck, translane_server.app.lifetime, translane_server.http.port; \
 import google.protobuf.json_format, httpx2, huggingface_hub.constants, markdown_it, turbohtml; \
 from translane import Translator; \
 print(Translator('models/zh-en', device='cpu').translate('A cat.'))"
-# Both stages have the same Debian packages, so this stage can list them.
-COPY scripts/write-contents scripts/
-RUN mkdir -p /opt/translane/share/translane \
- && /build/bin/python scripts/write-contents /opt/translane/bin/python models/zh-en \
-      /opt/translane/share/translane
 
 # The licences are Translane's and that of the model's data, which SPDX has no name for.
 FROM python:3.11-slim-bookworm
@@ -59,7 +64,7 @@ LABEL org.opencontainers.image.title="Translane" \
       io.github.translane.notice="/opt/translane/share/translane/NOTICE" \
       io.github.translane.sbom="/opt/translane/share/translane/sbom.cdx.json" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
-COPY --from=build /opt/translane /opt/translane
+COPY --from=stripped /opt/translane /opt/translane
 COPY models/zh-en /models/zh-en
 ENV PATH=/opt/translane/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
