@@ -4,29 +4,25 @@ The hub is one on loopback, which huggingface_hub itself asks.
 """
 
 import hashlib
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-import transformers
 
 from helpers.file_server import serving_files, wait_until
 from helpers.firefox_list import serving_list
-from helpers.foreign_folders import marian
+from helpers.foreign_folders import random_marian
 from helpers.hub import serving_hub
 from helpers.marian_students import needs_students, tiny_student
-from helpers.server_process import running_server
 from helpers.tiny_bundle import TINY
 from translane_server.settings.model_sources import BUNDLED_MODEL_URL
+
+pytestmark = pytest.mark.slow  # each command starts and imports much
 
 ROOT = Path(__file__).parents[3]
 NAME = "owner/opus-mt-zh-en"
@@ -37,33 +33,15 @@ TEXT = "我有一只猫"
 def checkpoint(tmp_path_factory):
     """A Marian checkpoint with random weights, in the safe format, beside a pickle that nobody should read."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    marian(folder)
-    words = len(json.loads((folder / "vocab.json").read_text()))
-    size: dict[str, Any] = {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64}
-    depth: dict[str, Any] = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
-    heads: dict[str, Any] = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
-    ids: dict[str, Any] = {
-        "vocab_size": words,
-        "pad_token_id": words - 1,
-        "decoder_start_token_id": words - 1,
-        "eos_token_id": 0,
-    }
-    torch.manual_seed(0)
-    transformers.MarianMTModel(transformers.MarianConfig(**size, **depth, **heads, **ids)).save_pretrained(folder)
+    random_marian(folder)
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")
     (folder / "tf_model.h5").write_bytes(b"of another framework")
     return folder
 
 
 @pytest.fixture(scope="module")
-def hub(checkpoint, tmp_path_factory):
-    models = {NAME: checkpoint, "owner/second": checkpoint}
-    for short, code in (("de", "deu"), ("fr", "fra")):
-        folder = models[f"owner/opus-mt-{short}-en"] = tmp_path_factory.mktemp(code) / f"opus-mt-{short}-en"
-        shutil.copytree(checkpoint, folder)
-        settings = folder / "tokenizer_config.json"
-        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"source_lang": code}))
-    with serving_hub(models) as hub:
+def hub(checkpoint):
+    with serving_hub({NAME: checkpoint, "owner/second": checkpoint}) as hub:
         yield hub
 
 
@@ -81,7 +59,6 @@ def check(environ, *arguments, prelude="", folder=None):
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=folder)
 
 
-@pytest.mark.slow
 def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp_path):
     hub.asked.clear()
     first = check(environ, NAME, "again=owner/second", "zh-en")
@@ -109,62 +86,6 @@ def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp
     run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert (run.returncode, "exporting" in run.stderr) == (0, False), run.stderr
     assert (tmp_path / "out/corpus.txt").read_text(encoding="utf-8").strip()
-
-
-PAGE = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
-
-
-def programs(tool, kind):
-    """The programs of the page for those who come from a tool: before and after."""
-    section = PAGE.split(f"\n## From {tool}\n")[1].split("\n## ")[0]
-    return re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)
-
-
-def printed(program, environ, folder):
-    command = [sys.executable, "-W", "ignore", "-c", program.replace("Helsinki-NLP/", "owner/")]
-    run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=folder)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_what_the_page_says_to_those_who_come_from_transformers(environ, tmp_path):
-    """Both programs of the page print a translation of each text, and nothing else."""
-    # That beams are the same, models that end their sentences show: parity/export/test_huggingface.
-    before, after = programs("transformers", "python")
-    assert [len(printed(program, environ, tmp_path)) for program in (before, after)] == [2, 2]
-
-
-@pytest.mark.slow
-def test_what_the_page_says_to_those_who_come_from_easynmt(environ, tmp_path):
-    before, after = programs("EasyNMT", "python")
-    assert len(printed(after, environ, tmp_path)) == 2
-    if find_spec("easynmt"):
-        assert printed(before, os.environ, tmp_path)
-
-
-@pytest.mark.slow
-def test_what_the_page_says_to_those_who_come_from_ctranslate2_and_libretranslate(environ, hub, tmp_path):
-    """The commands export a folder and serve it, and the request of the page is answered as its table says."""
-    (tmp_path / "opus-mt-de-en").symlink_to(hub.models["owner/opus-mt-de-en"])
-    before, after = programs("CTranslate2", "sh")
-    export, serve = after.splitlines()
-    bin = Path(sys.executable).parent
-    environ["PATH"] = f"{bin}:{environ['PATH']}"
-    subprocess.run(["sh", "-c", export], env=environ, check=True, capture_output=True, timeout=300, cwd=tmp_path)
-    if shutil.which("ct2-transformers-converter"):
-        convert = before.replace("Helsinki-NLP/", "")
-        subprocess.run(["sh", "-c", convert], env=environ, check=True, capture_output=True, timeout=300, cwd=tmp_path)
-
-    command, action, model, flag, port = serve.split()
-    assert (command, action, flag) == ("translane", "serve", "--http-port")
-    _, request = programs("LibreTranslate", "sh")
-    assert f"localhost:{port}/" in request
-    with running_server(tmp_path / "log", str(tmp_path / model), flag, "0") as server:
-        asked = request.replace(f"localhost:{port}", f"127.0.0.1:{server.http_port}")
-        run = subprocess.run(["sh", "-c", asked], capture_output=True, check=True, timeout=60)
-    (translation,) = json.loads(run.stdout)["translations"]
-    assert len(translation["hypotheses"]) == 1
 
 
 def test_the_bundled_model_is_that_of_a_clone_or_comes_from_the_release(environ, tmp_path):
@@ -195,7 +116,6 @@ def test_the_bundled_model_is_that_of_a_clone_or_comes_from_the_release(environ,
             assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.stdout, downloaded.stderr
 
 
-@pytest.mark.slow
 def test_a_folder_is_exported_anew_when_its_files_change(environ, checkpoint, tmp_path):
     folder = tmp_path / "a model"
     shutil.copytree(checkpoint, folder)
@@ -206,7 +126,6 @@ def test_a_folder_is_exported_anew_when_its_files_change(environ, checkpoint, tm
     assert f"{folder} is no bundle, and PyTorch" in check(environ, str(folder), prelude=without).stderr
 
 
-@pytest.mark.slow
 def test_a_killed_download_leaves_no_half_of_a_model(environ, hub, tmp_path):
     hub.asked.clear()
     hub.holds["model.safetensors"] = 1000
@@ -258,7 +177,6 @@ def test_a_token_is_shown_to_the_hub_and_to_nobody_else(environ, checkpoint):
 
 
 @needs_students
-@pytest.mark.slow
 def test_a_model_of_firefox_is_fetched_and_exported_once_in_its_own_precision(environ, tmp_path):
     floats = tiny_student(tmp_path / "floats")
     with serving_list() as models:
