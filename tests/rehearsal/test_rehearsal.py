@@ -21,7 +21,10 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
 COMMAND = os.environ.get("CUDA_REHEARSAL", "")
-pytestmark = pytest.mark.skipif(not COMMAND, reason="CUDA_REHEARSAL names no command that rehearses CUDA")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not COMMAND, reason="CUDA_REHEARSAL names no command that rehearses CUDA"),
+]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -21,7 +21,7 @@ from translane import AsyncClient
 from translane_server.access.keys import make_token
 from translane_server.bundle.bundle import load_bundle
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"

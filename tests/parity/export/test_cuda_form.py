@@ -37,6 +37,7 @@ def written(tmp_path_factory):
     return model, graphs, *(open_session(folder / graph.file) for graph in (graphs.encoder, graphs.decoder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5, 16, 17, 40, IN_BLOCKS])
 def test_there_may_be_more_candidates_than_blocks(written, count):
     model, graphs, encoder, decoder = written

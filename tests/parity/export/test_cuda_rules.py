@@ -135,6 +135,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", BROKEN, ids=lambda damage: damage.__name__)
 def test_a_broken_graph_is_found_by_its_own_rule_alone_which_names_the_node(damage):
     model, node = damage(graphs_of("BART" if damage is without_lengths else "T5"))
@@ -143,6 +144,7 @@ def test_a_broken_graph_is_found_by_its_own_rule_alone_which_names_the_node(dama
     assert [sentence for sentence in found[BROKEN[damage]] if f"{node.op_type} {node.name}" in sentence]
 
 
+@pytest.mark.slow
 def test_k_that_is_the_lesser_of_two_is_found_as_what_it_is():
     """Min(num_candidates, blocks) was two copies in the middle of each step, which then cannot be a CUDA graph."""
     model = graphs_of("Marian")["decoder"]

@@ -34,6 +34,8 @@ from translane_server.runtime.cuda.steps import buckets
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
+pytestmark = pytest.mark.slow  # each model is exported first
+
 CAPACITY, TARGET_CAPACITY, STEPS = 24, 20, 12
 ROWS = CAPACITY  # a source of every length
 SIZES: dict[str, Any] = {"rows": ROWS, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
@@ -143,7 +145,6 @@ def test_a_source_encoded_alone_is_as_among_longer_ones(ours, sources, fed, expe
     assert distance(along(ours, fed, LOGITS), expected) < tolerance
 
 
-@pytest.mark.slow
 def test_attention_is_the_cpus_and_none_of_it_is_on_padding(bundle, ours, theirs, sources, fed):
     weights = []
     for backend in (ours, theirs):

@@ -23,6 +23,8 @@ from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
+pytestmark = pytest.mark.slow  # each model is exported first
+
 SIZES: dict[str, Any] = {"rows": 7, "source_capacity": 24, "target_capacity": 16}
 
 
@@ -58,7 +60,6 @@ def assert_same(found, expected):
         assert ours is None or np.array_equal(ours, theirs), name
 
 
-@pytest.mark.slow
 def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(bundle, sources, pace):
     ours, _ = cuda_backend_on_cpu(bundle, **pace, **SIZES)
     theirs = reference(bundle)
@@ -78,7 +79,6 @@ def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(
     ours.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("keeps", [False, True])
 def test_steps_ahead_feed_what_they_choose(bundle, sources, pace, keeps):
     ours, runtime = cuda_backend_on_cpu(bundle, **pace, **SIZES)

@@ -11,6 +11,8 @@ from helpers.generate_parity import random_subject
 from translane_server.engine.options import DecodingOptions, Sampling
 from translane_server.engine.sequence import Sentence
 
+pytestmark = pytest.mark.slow  # thousands of samples
+
 SEEDS = 3000
 FEWEST = 5  # expected samples of a bin; rarer outcomes share one
 SIGNIFICANT = 1e-4  # a right sampler's seeds come out less likely than this one time in ten thousand
@@ -86,7 +88,6 @@ WARPERS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chosen", WARPERS, ids=str)
 def test_the_first_token_is_distributed_as_the_warped_softmax(subject, chosen):
     source, forced = subject.sources[0], (11, 6, 11)
@@ -98,7 +99,6 @@ def test_the_first_token_is_distributed_as_the_warped_softmax(subject, chosen):
     assert p_value(found, expected) > SIGNIFICANT
 
 
-@pytest.mark.slow
 def test_the_test_tells_a_distribution_from_its_neighbour(subject):
     source, forced = subject.sources[0], (11, 6, 11)
     found = Counter(tokens[0] for [tokens] in samples(subject, source, forced))
@@ -106,7 +106,6 @@ def test_the_test_tells_a_distribution_from_its_neighbour(subject):
     assert p_value(found, neighbour) < SIGNIFICANT / 1000
 
 
-@pytest.mark.slow
 def test_the_second_token_is_drawn_anew_from_the_distribution_after_the_first(subject):
     source = subject.sources[1]
     chosen = {"max_length": 2, "top_k": 4}
@@ -124,7 +123,6 @@ def test_the_second_token_is_drawn_anew_from_the_distribution_after_the_first(su
     assert p_value(found, expected) > SIGNIFICANT
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, 2**32, 2**63])
 def test_seeds_that_follow_each_other_draw_independently(subject, spread):
     source = subject.sources[2]
@@ -136,7 +134,6 @@ def test_seeds_that_follow_each_other_draw_independently(subject, spread):
     assert p_value(Counter(zip(drawn[::2], drawn[1::2], strict=True)), pairs) > SIGNIFICANT
 
 
-@pytest.mark.slow
 def test_the_hypotheses_of_a_seed_are_drawn_independently(subject):
     source = subject.sources[2]
     chosen = {"top_k": 4, "num_hypotheses": 2}

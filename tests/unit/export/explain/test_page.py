@@ -23,6 +23,8 @@ from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import SettingsError
 from translane_server.text.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow  # a bundle is made and looked into
+
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u2028"
 SCRIPT = Path(page_module.__file__).with_name("page.js")
 
@@ -117,7 +119,6 @@ def opened(tiny):
     return bundle, load_tokenizer(bundle)
 
 
-@pytest.mark.slow
 def test_greedy_search_is_the_servers(findings, opened):
     bundle, _ = opened
     translated = findings.translated
@@ -129,7 +130,6 @@ def test_greedy_search_is_the_servers(findings, opened):
     assert findings.difference < 1e-4  # PyTorch finds the same probabilities
 
 
-@pytest.mark.slow
 def test_a_translation_may_be_cut_off(opened):
     bundle, tokenizer = opened
     source = read_source(bundle, tokenizer, "你好！")
@@ -137,7 +137,6 @@ def test_a_translation_may_be_cut_off(opened):
     assert len(cut.chosen_ids) == len(cut.fed_ids) == len(cut.log_probs) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["M2M100", "T5"])
 def test_several_languages(inspect, name):
     exported = export(FOREIGN_MODELS[name])
@@ -151,7 +150,6 @@ def test_several_languages(inspect, name):
     assert ("with prefix" in names) == (name == "T5")
 
 
-@pytest.mark.slow
 def test_the_number_of_weights_is_bounded(opened):
     sizes = opened[0].manifest.architecture
     check_size(sizes, 16, 16)
