@@ -29,30 +29,17 @@ LEAST = {"fp32": 0.6, "int8": 0.98}  # share of lines on which fxtranslate agree
 LONGEST = 256
 TOOLS = ("marianfile", "reference", "shortlist", "make_model")
 MADE_LINES, LONGEST_LINE = 20, 60  # of made models; letters
-# Of which given model the vocabularies are, and --dim, --heads, --enc, --dec and --ffn of the model that is made. With
-# weights that are not tame, sums of pairs of products exceed 16 bits, where fxtranslate has another result on AVX2.
-MADE = [
-    ("de-en-shared", (32, 4, 1, 1, 64), "tame"),
-    ("de-en-shared", (32, 2, 2, 1, 128), "tame"),
-    ("de-en-shared", (32, 8, 1, 2, 32), ""),
-    ("de-en-shared", (64, 8, 3, 1, 128), "tame"),
-    ("de-en-shared", (64, 4, 1, 1, 256), "tame"),
-    ("de-en-shared", (64, 8, 2, 2, 256), ""),
-    ("de-en-shared", (96, 4, 1, 2, 96), "tame"),
-    ("de-en-shared", (96, 8, 2, 1, 192), ""),
-    ("de-en-shared", (128, 8, 1, 2, 64), "tame"),
-    ("de-en-shared", (128, 4, 1, 1, 256), "tame"),
-    ("zh-en-split", (32, 2, 2, 1, 96), "tame"),
-    ("zh-en-split", (32, 4, 1, 2, 64), "tame"),
-    ("zh-en-split", (64, 8, 1, 1, 64), ""),
-    ("zh-en-split", (64, 4, 2, 3, 128), "tame"),
-    ("zh-en-split", (64, 2, 1, 1, 192), "tame"),
-    ("zh-en-split", (96, 12, 1, 1, 128), "tame"),
-    ("zh-en-split", (96, 8, 3, 2, 96), ""),
-    ("zh-en-split", (96, 6, 1, 1, 64), "tame"),
-    ("zh-en-split", (128, 8, 2, 1, 128), "tame"),
-    ("zh-en-split", (128, 16, 1, 1, 64), "tame"),
-]
+# By their seeds: of which given model the vocabularies are, and --dim, --heads, --enc, --dec and --ffn of the model
+# that is made. With weights that are not tame, sums of pairs of products exceed 16 bits, where fxtranslate has another
+# result on AVX2.
+MADE = {
+    2: ("de-en-shared", (32, 8, 1, 2, 32), ""),
+    3: ("de-en-shared", (64, 8, 3, 1, 128), "tame"),
+    9: ("de-en-shared", (128, 4, 1, 1, 256), "tame"),
+    13: ("zh-en-split", (64, 4, 2, 3, 128), "tame"),
+    16: ("zh-en-split", (96, 8, 3, 2, 96), ""),
+    17: ("zh-en-split", (96, 6, 1, 1, 64), "tame"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +141,7 @@ def test_the_reference_chooses_the_same_tokens(exported, tools, name, with_list)
             assert all(margin < 1e-3 for margin in different), different
 
 
-@pytest.mark.parametrize("seed", range(len(MADE)))
+@pytest.mark.parametrize("seed", MADE)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of the reference
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_made_students_translate_as_the_reference_and_fxtranslate(tools, tmp_path, monkeypatch, seed):
