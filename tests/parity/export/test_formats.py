@@ -64,7 +64,7 @@ def test_weights_are_stored_once(tmp_path):
 
 
 def test_graphs_say_nothing_about_the_machine_that_made_them(tmp_path):
-    folder = random_bundle(tmp_path / "bundle", **MODEL)
+    folder = random_bundle(tmp_path / "bundle")
     for name in ("encoder.onnx", "decoder.onnx", "alignment.onnx"):
         content = (folder / name).read_bytes()
         assert b".py" not in content
@@ -156,7 +156,7 @@ def test_it_may_replace_itself_under_another_name(tmp_path):
 
 
 def test_what_cannot_be_read_back_is_one_sentence(tmp_path):
-    folder = random_bundle(tmp_path / "bundle", **SMALL)
+    folder = random_bundle(tmp_path / "bundle")
     manifest = json.loads((folder / "manifest.json").read_text())
     swapped = tmp_path / "swapped"
     shutil.copytree(folder, swapped)

@@ -5,8 +5,9 @@ import gzip
 
 import numpy as np
 import pytest
+from unit.export.conftest import SMALL
 
-from helpers.bundles import SOURCES
+from helpers.bundles import SOURCES, random_bundle
 from helpers.commands import export as main
 from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
@@ -127,11 +128,9 @@ def test_a_wrong_line_is_named(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def plain(checkpoint, tmp_path_factory):
+def plain(tmp_path_factory):
     """A bundle without calibration."""
-    output = tmp_path_factory.mktemp("plain") / "bundle"
-    assert main([str(checkpoint), "-o", str(output), "--threads", "1"]) == 0
-    return load_bundle(output)
+    return load_bundle(random_bundle(tmp_path_factory.mktemp("plain") / "bundle", **SMALL))
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +167,7 @@ def test_the_calibration_is_in_the_manifest_and_the_model_card(calibrated):
     assert f"correlation of estimate and chrF is {found.correlation:.2f}" in card
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"beam_size": 3, "num_hypotheses": 3}], ids=["greedy", "beams"])
 def test_the_server_estimates_as_the_exporter_does_alone_and_in_a_batch(calibrated, options):
     bundle = load_bundle(calibrated)
