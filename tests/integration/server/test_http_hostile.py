@@ -277,6 +277,7 @@ async def test_a_client_that_takes_no_answer_is_disconnected():
         assert await translates(running)
 
 
+@pytest.mark.slow  # the system's buffers are to be full
 async def test_a_client_that_takes_not_the_end_of_its_last_answer_is_disconnected():
     async with serving(http_port=0, message_timeout=0.3) as running, Raw(running) as raw:
         raw.writer.transport.pause_reading()

@@ -63,6 +63,7 @@ def test_the_student_starts_from_the_teacher_and_trains(flags, tmp_path, teacher
     assert load_checkpoint(tmp_path / "run" / "best").config == student.config
 
 
+@pytest.mark.slow
 def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags, tmp_path):
     assert main(flags(beam_size=1, d_model=16)) == 0
     first = load_checkpoint(tmp_path / "out" / "student")
@@ -108,6 +109,7 @@ def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags, tmp_p
     assert fewer[-1] == [SOURCES[-1], TARGETS[-1] * 3]
 
 
+@pytest.mark.slow
 def test_the_closest_of_several_translations_is_taken(flags, tmp_path):
     assert main(flags("first", nbest=4)) == 0
     outputs = [record["translation"] for record in _records(tmp_path / "first")]
@@ -192,6 +194,7 @@ def test_failures_are_one_sentence(flags, text, capfd, overrides, content, sente
     assert sentence in last
 
 
+@pytest.mark.slow
 def test_translations_are_neither_overwritten_nor_mixed(flags, tmp_path, text, teacher, capfd):
     assert main(flags(beam_size=1)) == 0
     good = _records(tmp_path / "out")

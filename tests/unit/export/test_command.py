@@ -273,6 +273,7 @@ def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, 
     assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
 
 
+@pytest.mark.slow
 def test_an_interrupted_export_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt

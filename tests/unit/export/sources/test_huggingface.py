@@ -295,6 +295,7 @@ def test_config_json_tells_the_architecture(tmp_path, architecture):
     assert reader.architecture is architecture
 
 
+@pytest.mark.slow
 def test_transformers_is_not_needed():
     code = "import sys, translane_export.bundle_writer; sys.exit('transformers' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
