@@ -29,10 +29,6 @@ class FakeBackend:
 
     Attributes:
         log: ("encode", sentences), ("step", rows) and ("move", source, target).
-        takes_others: whether rows may be fed other tokens than the rule's, as beams feed them.
-        encode_limit: sentences that are encoded at once.
-        gate: when set, every step waits for a permit.
-        calls_ahead: how often several steps were asked for.
     """
 
     vocab_size = VOCAB_SIZE
@@ -45,15 +41,15 @@ class FakeBackend:
         self.sources: list[list[int] | None] = [None] * rows
         self.fed: list[list[int] | None] = [None] * rows
         self.encoded: list[list[int] | None] = []
-        self.encode_limit = 100
+        self.encode_limit = 100  # sentences that are encoded at once
         self.steps_at_once = 1
         self.stops_between_steps = False
-        self.takes_others = False
+        self.takes_others = False  # whether rows may be fed other tokens than the rule's, as beams feed them
         self.log: list[tuple[str, int] | tuple[str, int, int]] = []
-        self.calls_ahead = 0
+        self.calls_ahead = 0  # how often several steps were asked for
         self.closed = False
         self.fail_at_step: int | None = None
-        self.gate: threading.Semaphore | None = None
+        self.gate: threading.Semaphore | None = None  # when set, every step waits for a permit
         self.step_started = threading.Semaphore(0)
         self._kept: dict[int, list[tuple[list[int], FloatArray]]] = {}  # sources and attention of each step's rows
         self._ahead = False  # whether rows may go on behind the end of their sentences

@@ -16,11 +16,10 @@ class Seen:
 
     Attributes:
         complaints: what it wrote to the console, errors and violations of its policy among it.
-        requests: the addresses of its requests.
     """
 
     complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)  # the addresses of its requests
 
 
 @asynccontextmanager

@@ -37,28 +37,20 @@ class Subject:
     """A folder, and what is in it.
 
     Attributes:
-        folder: with one checkpoint.
-        file: name of the file that has the weights.
-        weights: the tensors by the names of the format. After a change, `save` writes them.
         settings: the settings by the names of the format, or some of them. After a change, `save` writes them.
-        write: writes weights and settings.
-        logits: what the original computes.
-        pad: the id that fills up sources.
-        broken: name of a weight of the decoder, a matrix.
         symbols: the pieces of source and target by id, where the format has a vocabulary.
-        made: what the folder was made of, to change what is no weight and no setting.
     """
 
-    folder: Path
-    file: str
-    weights: dict[str, Tensor]
+    folder: Path  # with one checkpoint
+    file: str  # name of the file that has the weights
+    weights: dict[str, Tensor]  # the tensors by the names of the format. After a change, `save` writes them.
     settings: dict[str, Any]
-    write: Callable[[Subject], None]
-    logits: Logits
-    broken: str
-    pad: int = 1
+    write: Callable[[Subject], None]  # writes weights and settings
+    logits: Logits  # what the original computes
+    broken: str  # name of a weight of the decoder, a matrix
+    pad: int = 1  # the id that fills up sources
     symbols: tuple[list[str], list[str]] = ([], [])
-    made: Any = None
+    made: Any = None  # what the folder was made of, to change what is no weight and no setting
 
     def save(self) -> None:
         """Write the folder's weights and settings again."""

@@ -19,19 +19,12 @@ Answer = object
 
 @dataclass(frozen=True)
 class ClientCall:
-    """A call of a client's method.
+    """A call of a client's method."""
 
-    Attributes:
-        name: tells the call from all others.
-        method: `translate`, `translate_stream`, `translate_document` or `score`.
-        subject: what is translated or scored.
-        options: the keywords of the method.
-    """
-
-    name: str
-    method: str
-    subject: Any
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # tells the call from all others
+    method: str  # `translate`, `translate_stream`, `translate_document` or `score`
+    subject: Any  # what is translated or scored
+    options: Mapping[str, Any] = field(default_factory=dict)  # the keywords of the method
 
 
 def _translate(name: str, subject: str | list[str] = _TEXT, **options: Any) -> ClientCall:
@@ -117,11 +110,7 @@ LONG_STREAMS = (
 
 
 def ask(client: Any, call: ClientCall) -> Answer:
-    """Make a call over `client`, which is a Client or has the face of one.
-
-    Raises:
-        TranslaneError: the call failed.
-    """
+    """Make a call over `client`, which is a Client or has the face of one. TranslaneError: the call failed."""
     made = getattr(client, call.method)(call.subject, **call.options)
     if call.method == "translate_stream":
         return "".join(made), without_times(made.result)
@@ -129,11 +118,7 @@ def ask(client: Any, call: ClientCall) -> Answer:
 
 
 async def ask_async(client: AsyncClient | AsyncTranslator, call: ClientCall, **settings: Any) -> Answer:
-    """Make a call over `client`, with further keywords.
-
-    Raises:
-        TranslaneError: the call failed.
-    """
+    """Make a call over `client`, with further keywords. TranslaneError: the call failed."""
     made = getattr(client, call.method)(call.subject, **call.options, **settings)
     if call.method == "translate_stream":
         text = "".join([delta async for delta in made])

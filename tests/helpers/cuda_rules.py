@@ -27,17 +27,11 @@ _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _ATTENTION_BIAS = 1, 2, 3, 4, 10  # inputs
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Where ONNX Runtime's CUDA provider runs the nodes of exported graphs.
+    """Where ONNX Runtime's CUDA provider runs the nodes of exported graphs."""
 
-    Attributes:
-        onnxruntime: the version of ONNX Runtime.
-        cuda: nodes that run on the GPU.
-        cpu: nodes that stay on the CPU, because they compute shapes.
-    """
-
-    onnxruntime: str
-    cuda: frozenset[Triple]
-    cpu: frozenset[Triple]
+    onnxruntime: str  # the version of ONNX Runtime
+    cuda: frozenset[Triple]  # nodes that run on the GPU
+    cpu: frozenset[Triple]  # nodes that stay on the CPU, because they compute shapes
 
     @classmethod
     def load(cls, file: Path = TABLE) -> OperatorTable:

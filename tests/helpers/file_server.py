@@ -25,8 +25,6 @@ class FileServer(ThreadingHTTPServer):
 
     Attributes:
         behaviours: how requests for a path are answered instead: one behaviour for each request, the last one for ever.
-        asked: the paths of all requests, in their order.
-        headers: the headers of all requests.
     """
 
     daemon_threads = True
@@ -45,8 +43,8 @@ class FileServer(ThreadingHTTPServer):
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.files = dict(files)
         self.behaviours: dict[str, list[Behaviour]] = {}
-        self.asked: list[str] = []
-        self.headers: list[Mapping[str, str]] = []
+        self.asked: list[str] = []  # the paths of all requests, in their order
+        self.headers: list[Mapping[str, str]] = []  # the headers of all requests
         self.stopping = threading.Event()
 
     @property

@@ -14,19 +14,13 @@ RECORDS = "/v1/buckets/main/collections/translations-models/records"
 
 
 class FirefoxList(FileServer):
-    """A server of Remote Settings. Its files lie at the places that the records name.
-
-    Attributes:
-        records: of the list.
-        base: where its root says that the files are.
-        meeting: where requests for files wait for each other, if they do.
-    """
+    """A server of Remote Settings. Its files lie at the places that the records name."""
 
     def __init__(self) -> None:
         super().__init__({}, handler=_Handler)
-        self.records: list[dict[str, Any]] = []
-        self.base = f"{super().url}/cdn/"
-        self.meeting: threading.Barrier | None = None
+        self.records: list[dict[str, Any]] = []  # of the list
+        self.base = f"{super().url}/cdn/"  # where its root says that the files are
+        self.meeting: threading.Barrier | None = None  # where requests for files wait for each other, if they do
 
     @property
     def url(self) -> str:

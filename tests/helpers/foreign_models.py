@@ -25,26 +25,18 @@ class ForeignModel:
     """A model to draw, and its tokenizer.
 
     Attributes:
-        name: name of the model in `hugging_face.MODELS`.
-        kind: name of the tokenizer's function in `foreign_folders`.
-        source: the model's code of the source language.
-        target: the model's code of the target language.
-        fast: whether the folder has a tokenizer.json besides SentencePiece's file.
         spread: see `hugging_face.Model`. It is so large that texts differ, and so small that an export passes.
-        ends: see `hugging_face.Model`.
-        config: further entries of config.json.
-        generation: further entries of generation_config.json.
     """
 
-    name: str
-    kind: str
-    source: str = ""
-    target: str = ""
-    fast: bool = False
+    name: str  # name of the model in `hugging_face.MODELS`
+    kind: str  # name of the tokenizer's function in `foreign_folders`
+    source: str = ""  # the model's code of the source language
+    target: str = ""  # the model's code of the target language
+    fast: bool = False  # whether the folder has a tokenizer.json besides SentencePiece's file
     spread: float = 0.4
-    ends: float = 4.0
-    config: dict[str, Any] = dataclasses.field(default_factory=dict)
-    generation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    ends: float = 4.0  # see `hugging_face.Model`
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)  # further entries of config.json
+    generation: dict[str, Any] = dataclasses.field(default_factory=dict)  # further entries of generation_config.json
 
 
 FOREIGN_MODELS = {

@@ -14,16 +14,14 @@ class Hub(FileServer):
     """Serves the files of models.
 
     Attributes:
-        models: the folder of each model; its only revisions are `main` and its commit.
-        token: what callers must show; None if it is open.
         asked: methods and paths of all requests, in their order.
         holds: after how many bytes a file's answer waits until the hub ends; by the name of the file.
     """
 
     def __init__(self, models: dict[str, Path], token: str | None = None) -> None:
         super().__init__({}, handler=_Handler)
-        self.models = models
-        self.token = token
+        self.models = models  # the folder of each model; its only revisions are `main` and its commit
+        self.token = token  # what callers must show; None if it is open
         self.holds: dict[str, int] = {}
 
     def downloads(self) -> list[str]:

@@ -31,32 +31,24 @@ class MarianModel:
     """What a model has.
 
     Attributes:
-        activation: of the feed-forward networks, as Marian calls it.
-        pre_norm: whether norms come before sublayers.
-        embedding_norm: whether a norm comes after the embeddings.
         tying: which tables are one: "all", "target" (the target's and the output's), "source" (source's and target's),
             or "none".
-        output_bias: whether the output has a bias.
-        transposed: whether the output's own table is stored as newer releases store it.
-        float16: whether weights are stored in 16 bits.
-        ends: logit that the end of the sentence has more.
-        settings: further settings of the model.
     """
 
-    activation: str = "swish"
-    pre_norm: bool = False
-    embedding_norm: bool = False
+    activation: str = "swish"  # of the feed-forward networks, as Marian calls it
+    pre_norm: bool = False  # whether norms come before sublayers
+    embedding_norm: bool = False  # whether a norm comes after the embeddings
     tying: str = "all"
-    output_bias: bool = True
-    transposed: bool = False
-    float16: bool = False
-    ends: float = 1.5
+    output_bias: bool = True  # whether the output has a bias
+    transposed: bool = False  # whether the output's own table is stored as newer releases store it
+    float16: bool = False  # whether weights are stored in 16 bits
+    ends: float = 1.5  # logit that the end of the sentence has more
     width: int = 32
     heads: int = 4
     ffn: int = 48
     encoder_layers: int = 2
     decoder_layers: int = 3
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # further settings of the model
 
 
 @dataclass

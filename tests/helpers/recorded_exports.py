@@ -72,17 +72,11 @@ class Sum:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph that the exporter made.
+    """A graph that the exporter made."""
 
-    Attributes:
-        lines: operator sets, inputs, nodes in their order, and outputs.
-        operators: how many nodes there are of each operator.
-        sums: weights by name, without those that the bundle stores for a graph before this one.
-    """
-
-    lines: list[str]
-    operators: dict[str, int]
-    sums: dict[str, Sum]
+    lines: list[str]  # operator sets, inputs, nodes in their order, and outputs
+    operators: dict[str, int]  # how many nodes there are of each operator
+    sums: dict[str, Sum]  # weights by name, without those that the bundle stores for a graph before this one
 
 
 def precisions(name: str) -> tuple[Precision, ...]:

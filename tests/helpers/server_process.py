@@ -42,9 +42,6 @@ class ServerProcess:
         pipes_log: whether the server writes to a pipe, which another process reads into the file.
         program: the arguments of Python that run the server.
         host: the loopback address to listen on.
-
-    Attributes:
-        log_reader: the process that reads the pipe, if there is one.
     """
 
     def __init__(
@@ -66,7 +63,7 @@ class ServerProcess:
         model = [] if has_models else [str(BUNDLE)]
         command = [sys.executable, *program, *model, f"--host={host}"]
         command += ["--port=0", "--metrics-port=0", "--no-page", *flags]
-        self.log_reader: subprocess.Popen[bytes] | None = None
+        self.log_reader: subprocess.Popen[bytes] | None = None  # the process that reads the pipe, if there is one
         with log.open("wb") as file, contextlib.ExitStack() as pipe:
             printed: IO[bytes] = file
             if pipes_log:
@@ -147,11 +144,7 @@ class ServerProcess:
         return {name: float(value) for name, _, value in pairs}
 
     def wait_until_it_serves(self, seconds: float = _STARTING_TIME) -> None:
-        """Wait for the ports in the log, and for SERVING.
-
-        Raises:
-            RuntimeError: the server does not serve within `seconds`.
-        """
+        """Wait for the ports in the log, and for SERVING. RuntimeError: the server does not serve within `seconds`."""
         deadline = time.monotonic() + seconds
         while not self.port or not self.metrics_port:
             self.port = self._port_in_log("listening on ")

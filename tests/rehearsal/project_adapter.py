@@ -22,18 +22,14 @@ class Capture:
     """How to run the greedy graph on fixed memory, as a CUDA graph needs it.
 
     Attributes:
-        graph: the file.
-        sizes: of the dimensions that the graph leaves open.
         host_inputs: those that stay in main memory, with their values; all others are zeros in device memory.
-        outputs: those to compute.
-        in_place: inputs that outputs are written over.
     """
 
-    graph: Path
-    sizes: dict[str, int]
+    graph: Path  # the file
+    sizes: dict[str, int]  # of the dimensions that the graph leaves open
     host_inputs: dict[str, list[int]]
-    outputs: list[str]
-    in_place: dict[str, str]
+    outputs: list[str]  # those to compute
+    in_place: dict[str, str]  # inputs that outputs are written over
 
 
 class Subject:
@@ -41,8 +37,6 @@ class Subject:
 
     Attributes:
         graphs: the bundle's ONNX files by name; `encode` runs "encoder", and a step "decoder".
-        source_capacity: most tokens of a source.
-        target_capacity: most decoder steps.
         steps: the kinds of decoder step to take, by name.
     """
 
@@ -55,8 +49,8 @@ class Subject:
         manifest = self._bundle.manifest
         graphs = {name: getattr(manifest.graphs, name) for name in ("encoder", "decoder", "greedy", "alignment")}
         self.graphs = {name: self._bundle.path(graph.file) for name, graph in graphs.items() if graph}
-        self.source_capacity = min(_CAPACITY, manifest.limits.source_tokens)
-        self.target_capacity = min(_CAPACITY, manifest.limits.target_tokens)
+        self.source_capacity = min(_CAPACITY, manifest.limits.source_tokens)  # most tokens of a source
+        self.target_capacity = min(_CAPACITY, manifest.limits.target_tokens)  # most decoder steps
         self.steps = {
             "greedy": StepNeeds(log_probs=False),
             "scored": StepNeeds(),

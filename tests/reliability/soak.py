@@ -55,21 +55,13 @@ _FILES, _THREADS = 12, 6
 
 @dataclass(frozen=True)
 class Sample:
-    """What was held at a time.
+    """What was held at a time."""
 
-    Attributes:
-        seconds: since the beginning.
-        server: memory of the process that takes requests [bytes].
-        replicas: memory of all other processes [bytes].
-        files: open descriptors of all processes.
-        threads: threads of all processes.
-    """
-
-    seconds: float
-    server: float
-    replicas: float
-    files: float
-    threads: float
+    seconds: float  # since the beginning
+    server: float  # memory of the process that takes requests [bytes]
+    replicas: float  # memory of all other processes [bytes]
+    files: float  # open descriptors of all processes
+    threads: float  # threads of all processes
 
 
 @dataclass(frozen=True)
@@ -83,11 +75,7 @@ class Trend:
 
 
 def trends(samples: Sequence[Sample]) -> dict[str, Trend]:
-    """Return the trend of each quantity; memory in MiB.
-
-    Raises:
-        ValueError: there are too few samples.
-    """
+    """Return the trend of each quantity; memory in MiB. ValueError: there are too few samples."""
     if len(samples) < _LEAST:
         raise ValueError(f"{len(samples)} samples are too few to tell growth from")
     return {

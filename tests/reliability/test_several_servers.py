@@ -34,18 +34,14 @@ TRANSLATIONS = ("grpc_server_handled_total{", 'grpc_method="Translate"')
 
 
 class Servers:
-    """Two servers with the same flags, which come back at their addresses.
-
-    Attributes:
-        faults: how often servers were killed, stopped and drained.
-    """
+    """Two servers with the same flags, which come back at their addresses."""
 
     def __init__(self, folder: Path, flags: Sequence[str]) -> None:
         self._folder = folder
         self._flags = flags
         self._started = 0
         self._servers = [self._start(lasting_port()) for _ in range(2)]
-        self.faults: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()  # how often servers were killed, stopped and drained
 
     @property
     def address(self) -> str:

@@ -35,11 +35,6 @@ class RayServe:
         cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
         environment: variables of Ray's processes.
         change: see `deploy`.
-
-    Attributes:
-        port: the port of the gRPC proxies.
-        address: the address of one that listens there.
-        http: the URL of the HTTP proxy.
     """
 
     def __init__(
@@ -51,11 +46,11 @@ class RayServe:
         change: Callable[[dict[str, Any]], object],
     ) -> None:
         self._folder = folder
-        self.port = free_port()
+        self.port = free_port()  # the port of the gRPC proxies
         self._ports = ["--port", str(self.port)]
         self._http_port = free_port()
-        self.http = f"http://127.0.0.1:{self._http_port}"
-        self.address = f"127.0.0.1:{self.port}"
+        self.http = f"http://127.0.0.1:{self._http_port}"  # the URL of the HTTP proxy
+        self.address = f"127.0.0.1:{self.port}"  # the address of one that listens there
         # Ray has unix sockets in this folder, whose paths have at most 107 characters.
         self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         self._log = (folder / "ray.log").open("w+")

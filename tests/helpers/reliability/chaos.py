@@ -22,18 +22,14 @@ class Chaos:
     Args:
         server: the server.
         seed: of the choices among its processes.
-
-    Attributes:
-        faults: how many faults there were, by kind.
-        recoveries: how long the server took to have all its replicas again [seconds].
     """
 
     def __init__(self, server: ServerProcess, seed: int = 0) -> None:
         self._server = server
         self._pick = random.Random(seed)
         self._replicas = len(server.replicas())
-        self.faults: Counter[str] = Counter()
-        self.recoveries: list[float] = []
+        self.faults: Counter[str] = Counter()  # how many faults there were, by kind
+        self.recoveries: list[float] = []  # how long the server took to have all its replicas again [seconds]
 
     def kill(self, processes: Sequence[psutil.Process]) -> None:
         """Kill processes, as the kernel does when memory is out."""

@@ -12,20 +12,12 @@ _RETRIED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
 
 @dataclass(frozen=True)
 class Failure:
-    """A call that was not answered.
-
-    Attributes:
-        code: the status code.
-        reason: of the ErrorInfo; empty if there is none.
-        retry_after: of the RetryInfo [seconds]; None if there is none.
-        fields: the fields that the BadRequest names.
-        message: the status message.
-    """
+    """A call that was not answered."""
 
     code: grpc.StatusCode
-    reason: str = ""
-    retry_after: float | None = None
-    fields: tuple[str, ...] = ()
+    reason: str = ""  # of the ErrorInfo; empty if there is none
+    retry_after: float | None = None  # of the RetryInfo [seconds]; None if there is none
+    fields: tuple[str, ...] = ()  # the fields that the BadRequest names
     message: str = ""
 
     @property

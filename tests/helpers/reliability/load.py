@@ -78,14 +78,6 @@ class Load:
         options: of each caller's channel.
         leaving: the probability that a caller cancels a call after a short time.
         seed: of the callers' choices.
-
-    Attributes:
-        answered: how many calls were answered rightly.
-        wrong: the calls with another answer than the undisturbed one.
-        left: how many calls the callers cancelled.
-        refused: calls that were refused in the promised form, by code and reason.
-        failed: all others.
-        latencies: of the answered calls [seconds].
     """
 
     def __init__(
@@ -113,12 +105,12 @@ class Load:
         self._stopping = False
         self._rest = 0.0
         self._tasks: list[asyncio.Task[None]] = []
-        self.answered = 0
-        self.left = 0
-        self.wrong: list[str] = []
-        self.refused: Counter[str] = Counter()
-        self.failed: Counter[str] = Counter()
-        self.latencies: list[float] = []
+        self.answered = 0  # how many calls were answered rightly
+        self.left = 0  # how many calls the callers cancelled
+        self.wrong: list[str] = []  # the calls with another answer than the undisturbed one
+        self.refused: Counter[str] = Counter()  # calls that were refused in the promised form, by code and reason
+        self.failed: Counter[str] = Counter()  # all others
+        self.latencies: list[float] = []  # of the answered calls [seconds]
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
@@ -230,9 +222,6 @@ class ClientLoad(Load):
         ca: the authority of the service's certificate, if it has one.
         timeout: the deadline of each call [seconds].
         settings: further ones of `Load`.
-
-    Attributes:
-        retries: how often the client tried again.
     """
 
     def __init__(
@@ -249,7 +238,7 @@ class ClientLoad(Load):
         super().__init__(address, oracle, callers, timeout=timeout, **settings)
         self._client = AsyncClient(address, timeout=timeout, retry=retry, ca=ca)
         self._client._sleep = self._pause
-        self.retries = 0
+        self.retries = 0  # how often the client tried again
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -272,17 +261,11 @@ class ClientLoad(Load):
 
 @dataclass(frozen=True)
 class CutStream:
-    """What a caller got of a stream that lost its server.
+    """What a caller got of a stream that lost its server."""
 
-    Attributes:
-        answer: as `ask_async` returns it.
-        parts: how many parts the text came in.
-        retries: how often the client tried again.
-    """
-
-    answer: Answer
-    parts: int
-    retries: int
+    answer: Answer  # as `ask_async` returns it
+    parts: int  # how many parts the text came in
+    retries: int  # how often the client tried again
 
 
 async def cut_stream(

@@ -36,15 +36,12 @@ class Seen:
     """What a bystander saw.
 
     Attributes:
-        health: the longest time without an answer about health [seconds].
-        translate: the longest time without a translation [seconds].
-        calls: how many calls were answered.
         failed: failed calls, by kind and status code; health that is not SERVING is one, too.
     """
 
-    health: float = 0.0
-    translate: float = 0.0
-    calls: int = 0
+    health: float = 0.0  # the longest time without an answer about health [seconds]
+    translate: float = 0.0  # the longest time without a translation [seconds]
+    calls: int = 0  # how many calls were answered
     failed: dict[str, int] = field(default_factory=dict)
 
     @property

@@ -46,16 +46,13 @@ class RawConnection:
 
     Attributes:
         ended: the streams that the server has ended; with trailers, None if it was answered with OK, else its failure.
-        started: the streams on which the server has sent something.
-        gone: whether the server has closed the connection, or said that it will.
-        settings: the settings of the server.
     """
 
     def __init__(self, address: str, window: int = _WINDOW, *, answers_pings: bool = True) -> None:
         host, _, port = address.rpartition(":")
         self.ended: dict[int, Failure | None] = {}
-        self.started: set[int] = set()
-        self.gone = threading.Event()
+        self.started: set[int] = set()  # the streams on which the server has sent something
+        self.gone = threading.Event()  # whether the server has closed the connection, or said that it will
         self.settings: dict[int, int] = {}
         self._answers_pings = answers_pings
         self._changed = threading.Condition()

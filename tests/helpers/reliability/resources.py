@@ -54,17 +54,10 @@ def watched_memory(pid: int) -> Iterator[Memory]:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What some processes hold together.
+    """What some processes hold together."""
 
-    Attributes:
-        bytes: resident memory; a page that several processes share counts in equal parts for each of them.
-        files: open file descriptors.
-        threads: threads.
-        processes: the processes themselves.
-    """
-
-    bytes: int
-    files: int
+    bytes: int  # resident memory; a page that several processes share counts in equal parts for each of them
+    files: int  # open file descriptors
     threads: int
     processes: int
 

@@ -20,15 +20,10 @@ ENGINE = ("--threads=1", "--replicas=1", "--max-batch-size=16")
 
 @dataclass(frozen=True)
 class Target:
-    """A running service.
+    """A running service."""
 
-    Attributes:
-        address: what a client is given.
-        engines: how many engines take the calls, each with a queue and rows of its own.
-    """
-
-    address: str
-    engines: int
+    address: str  # what a client is given
+    engines: int  # how many engines take the calls, each with a queue and rows of its own
 
 
 @pytest.fixture(scope="session", autouse=True)
