@@ -14,6 +14,8 @@ from helpers.sessions import open_session
 from translane_export.graphs.candidates import best_ids
 from translane_export.graphs.onnx_export import OPSET, _quiet
 
+pytestmark = pytest.mark.slow  # a graph is exported for each vocabulary
+
 IN_BLOCKS = (768, 1000, 1536, 4000)
 WHOLE = (40, 767, 1009, 4001)  # too small, or no suitable number divides it
 
