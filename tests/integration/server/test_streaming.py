@@ -118,19 +118,6 @@ async def test_sentences_are_decoded_at_once_and_sent_in_order():
         assert last.hypothesis == await unary(running, text, options={"split_sentences": True})
 
 
-async def test_a_text_longer_than_the_model_takes_is_translated_in_parts():
-    async with serving() as running:
-        text = "word " * 40
-        for options in ({"max_length": 24}, {"split_sentences": True, "max_length": 24}):
-            deltas, last = await stream(running, text, options=options)
-            assert last.hypothesis == await unary(running, text, options=options)
-            assert last.hypothesis.text == text
-            assert last.treatment.cut_sentences == 1
-            assert len(deltas) > 2
-        code, _, fields = await failure(start(running, text, options={"split_sentences": False}))
-        assert (code, list(fields)) == ("INVALID_ARGUMENT", ["text"])
-
-
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("code", ["CANCELLED", "DEADLINE_EXCEEDED"])
 async def test_an_abandoned_stream_frees_its_rows_at_the_next_step(code, split):

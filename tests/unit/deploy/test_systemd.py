@@ -136,8 +136,6 @@ def test_no_service_of_compose_may_write_or_gain_rights(compose):
 
 
 def test_compose_mounts_files_that_are_there(compose):
-    if not OBSERVABILITY.exists():
-        pytest.skip("deploy/observability is not there")
     for service in compose["services"].values():
         for source, _ in mounts_of(service):
             if source.startswith("."):
@@ -147,8 +145,6 @@ def test_compose_mounts_files_that_are_there(compose):
 
 
 def test_prometheus_and_grafana_find_what_compose_mounts(compose):
-    if not OBSERVABILITY.exists():
-        pytest.skip("deploy/observability is not there")
     prometheus = {target for _, target in mounts_of(compose["services"]["prometheus"])}
     for rules in yaml.safe_load((ROOT / "deploy" / "prometheus.yaml").read_text())["rule_files"]:
         assert f"/etc/prometheus/{rules}" in prometheus

@@ -16,7 +16,6 @@ from unit.client.fake_server import answer, fails, reason, refuses
 from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
 from translane_client.bench.benchmark import RateSearch
-from translane_client.bench.load import tokens_of
 from translane_client.bench.measurement import Measurement, late_requests_allowed, quantile
 from translane_client.bench.requests import Text, arrivals, serialized_requests
 
@@ -78,13 +77,14 @@ def test_tokens_are_counted_where_they_are_asked_for(server, command):
     def with_tokens(request, context):
         response = answer(request)
         response.translations[0].hypotheses[0].tokens.extend(["a", "b", "</s>"])
+        response.translations[0].hypotheses.add(tokens=["c"])
         return response
 
     server.always = with_tokens
     assert command("bench", "--rate", "50", *BRIEF, "--tokens") == 0
     assert "tokens/s" in command.out
     (row,) = cells(command)
-    assert float(row[6].replace(",", "")) == pytest.approx(3 * float(row[1]), abs=1)
+    assert float(row[6].replace(",", "")) == pytest.approx(4 * float(row[1]), abs=1)
 
 
 def test_errors_are_counted_by_their_status_and_told_once(server, command):
@@ -235,18 +235,6 @@ def test_all_texts_are_sent_equally_often_in_another_order_for_another_seed():
     assert len(orders) == 5
 
 
-def test_a_request_has_the_longest_of_its_lengths():
-    texts = [Text("a", 5), Text("b", 9)]
-    (request,) = parsed(serialized_requests(texts, 2, pb.TranslateRequest(), seed=0), 1)
-    assert request.options.max_length == 9
-    lengths = {
-        r.texts[0]: r.options.max_length for r in parsed(serialized_requests(texts, 1, pb.TranslateRequest(), 0), 2)
-    }
-    assert lengths == {"a": 5, "b": 9}
-    (plain,) = parsed(serialized_requests([Text("a")], 1, pb.TranslateRequest(), seed=0), 1)
-    assert not plain.options.HasField("max_length")
-
-
 # What is measured: bounds, windows, quantiles, the table and its JSON.
 
 
@@ -288,12 +276,6 @@ def test_what_may_be_late_is_what_the_bound_lets_be(requests):
 def test_what_is_measured_is_what_was_due_in_its_time():
     measurement = measured()
     assert [measurement.covers(at) for at in (9.9, 10.0, 13.9, 14.0)] == [False, True, True, False]
-
-
-def test_tokens_are_those_of_all_hypotheses():
-    hypothesis = pb.Hypothesis(tokens=["a", "b", "</s>"])
-    translation = pb.Translation(hypotheses=[hypothesis, hypothesis])
-    assert tokens_of(pb.TranslateResponse(translations=[translation, translation]).SerializeToString()) == 12
 
 
 def test_notes_tell_of_a_generator_that_fell_behind_and_of_an_early_end():

@@ -124,26 +124,6 @@ def test_what_fits_is_accepted():
     check_inputs(ScoringRequest([("x" * 384, "x" * 320)] * 3), LIMITS)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"terminology": [Term("", "")] * 1025}, "options.terminology"),
-        ({"suppressed_phrases": [""] * 65}, "options.suppressed_phrases"),
-        ({"suppressed_phrases": ["x" * 128, "x" * 129]}, "options.suppressed_phrases[1]"),
-        ({"terminology": [Term("x", "x" * 129)]}, "options.terminology[0].target"),
-        ({"glossaries": ["x"] * 9}, "options.glossaries"),
-        ({"glossaries": ["x", "x" * 101]}, "options.glossaries[1]"),
-        ({"target_prefix": "x" * 321}, "options.target_prefix"),
-        ({"preserve": ["x" * 8] * 33}, "options.preserve"),
-        ({"preserve": ["x", "x" * 513]}, "options.preserve[1]"),
-    ],
-)
-def test_what_is_one_too_much_is_refused(options, field):
-    with pytest.raises(InvalidRequestError) as caught:
-        check_sizes(TranslationRequest(["x"], options=checked_options(options)), LIMITS)
-    assert named(caught.value) == [field]
-
-
 @pytest.mark.parametrize("options", [{"split_sentences": False}, {"target_prefix": "x"}, {"return_alternatives": True}])
 def test_a_text_that_stays_whole_is_as_long_as_a_sentence(options):
     options = checked_options(options)
@@ -225,10 +205,6 @@ def decoding(defaults=DEFAULTS, *, streamed=False, settings=None, **options):
 def test_nothing_set():
     assert decoding() == SEARCHED
     assert decoding(streamed=True) == SEARCHED
-
-
-def test_a_model_without_defaults_is_searched_greedily():
-    assert decoding(defaults={}) == DecodingOptions(max_length=20, scores=False)
 
 
 @pytest.mark.parametrize(

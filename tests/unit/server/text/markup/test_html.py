@@ -26,17 +26,6 @@ def upper(source):
     return document.render([block.text.upper() for block in document.blocks])
 
 
-def test_a_sentence_is_translated_as_a_whole():
-    document = parse_html('<p>The <b>old <i>cat</i></b> sees <a href="/x">me</a>.</p>')
-    (block,) = document.blocks
-    assert block.text == "The old cat sees me."
-    assert [(block.text[mark.start : mark.end], mark.parent) for mark in marked(block).marks] == [
-        ("old cat", -1),
-        ("cat", 0),
-        ("me", -1),
-    ]
-
-
 @pytest.mark.parametrize(
     "source",
     [

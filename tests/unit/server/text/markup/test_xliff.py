@@ -78,16 +78,6 @@ def check_starts(content):
             seen.add((element.tag, number))
 
 
-def test_a_sentence_is_translated_as_a_whole():
-    source = (
-        '<bpt id="1">&lt;b></bpt>Click <mrk mtype="protected">OK</mrk> <g id="2">now</g><ept id="1">/</ept>. '
-        '<x id="3"/>'
-    )
-    document = parse_xliff(source)
-    assert [block.text for block in document.blocks] == ["Click now."]
-    assert identity(document) == source
-
-
 def test_entities_and_sections_are_text():
     document = parse_xliff("a &lt;b&gt; &#233; <![CDATA[c & <d>]]> &amp;")
     assert [block.text for block in document.blocks] == ["a <b> é c & <d> &"]
