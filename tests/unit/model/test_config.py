@@ -233,6 +233,7 @@ def test_neither_padding_nor_neighbours_change_a_sentence(make, variant):
         torch.testing.assert_close(longer[own, :target_size], alone, **EXACT)
 
 
+@pytest.mark.slow
 @every_variant
 def test_gradients_are_those_of_finite_differences(make, variant):
     """All parameters at once, along random directions."""
