@@ -134,9 +134,12 @@ def _manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manife
 
 def exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
     """Return one of `hugging_face.MODELS`, its bundle, and the folder that the bundle is exported from."""
+    if not renormalize:
+        model, bundle = hugging_face.export_drawn(name, seed=1)
+        return model, bundle, bundle.folder.parent / "model"
     chosen = hugging_face.MODELS[name]
-    generation = {**chosen.generation, **({"renormalize_logits": True} if renormalize else {})}
-    model = hugging_face.draw(dataclasses.replace(chosen, generation=generation), seed=1)
-
-    folder = hugging_face.stored_export(("default search", name, renormalize), model)
+    model = hugging_face.draw(
+        dataclasses.replace(chosen, generation={**chosen.generation, "renormalize_logits": True}), seed=1
+    )
+    folder = hugging_face.stored_export(("default search", name), model)
     return model, load_bundle(folder / "bundle"), folder / "model"
