@@ -1,5 +1,7 @@
 """Time for the processes of a node of Ray to start: Ray's own limits are too short for a busy machine."""
 
+from __future__ import annotations
+
 import re
 import time
 from typing import Any

@@ -1,5 +1,7 @@
 """What workers on a cluster of Ray get; without a cluster."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
