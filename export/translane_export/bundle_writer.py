@@ -29,7 +29,7 @@ from translane_export.model import Transformer
 from translane_export.model_card import model_card
 from translane_export.pruning.pruning import plan_pruning
 from translane_export.quality_calibration import calibrate, read_quality_data
-from translane_export.shortlists.vmap import read_vmap
+from translane_export.shortlists import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import SentencePair, read_pairs
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle

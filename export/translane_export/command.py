@@ -119,7 +119,7 @@ def _shortlist(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     prog = "translane shortlist"
     settings = load_settings(ShortlistSettings, arguments, environ, prog=prog, env_prefix=SHORTLIST_PREFIX)
     with packages_load():
-        from translane_export.shortlists.build import build_shortlist
+        from translane_export.shortlists import build_shortlist
 
     return build_shortlist(settings, log=partial(_progress, "shortlist"))
 

@@ -5,8 +5,8 @@ from collections import defaultdict
 
 import pytest
 
-from translane_export.shortlists import build
-from translane_export.shortlists.build import TokenPair, align
+from translane_export import shortlists
+from translane_export.shortlists import TokenPair, align
 
 
 def plain_model_1(pairs, empty, rounds):
@@ -27,7 +27,7 @@ def plain_model_1(pairs, empty, rounds):
 
 @pytest.mark.parametrize("cells", [1, 50, 1 << 22])
 def test_probabilities(monkeypatch, cells):
-    monkeypatch.setattr(build, "_CELLS_OF_A_CHUNK", cells)
+    monkeypatch.setattr(shortlists, "_CELLS_OF_A_CHUNK", cells)
     draw = random.Random(0)
     pairs = [
         TokenPair(draw.choices(range(12), k=draw.randint(1, 8)), draw.choices(range(9), k=draw.randint(1, 8)))

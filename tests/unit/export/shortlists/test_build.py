@@ -9,8 +9,7 @@ from translane_export.core.checkpoint import load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import load_sentencepiece
 from translane_export.core.settings import ExportSettings
-from translane_export.shortlists.build import TokenPair, coverage
-from translane_export.shortlists.vmap import read_vmap
+from translane_export.shortlists import TokenPair, coverage, read_vmap
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import Shortlist
 from translane_server.settings.loader import load_settings
