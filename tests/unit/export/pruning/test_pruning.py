@@ -16,8 +16,7 @@ from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
 from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.pruning.pruning import plan_pruning
-from translane_export.pruning.vocabulary import keep_languages
+from translane_export.pruning.pruning import keep_languages, plan_pruning
 from translane_export.sources import foreign_tokenizers, language_codes
 from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, LanguageTemplates, LanguageTokens
 
