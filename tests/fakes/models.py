@@ -43,9 +43,6 @@ class FakeDispatcher(FakeDecoder):
         self.is_available, self.is_failing = True, False
         self.availability_changed()
 
-    async def start(self) -> None:
-        pass
-
     async def stop(self) -> None:
         self.stopped = True
 
@@ -76,9 +73,7 @@ class FakeLoader(ModelLoader):
             raise newest
         if running and newest == running.model.fingerprint:
             return None
-        loaded = LoadedModel(self.checked(newest), cast("Dispatcher", FakeDispatcher()), self._metrics, TokenizerPool())
-        await loaded.start()
-        return loaded
+        return LoadedModel(self.checked(newest), cast("Dispatcher", FakeDispatcher()), self._metrics, TokenizerPool())
 
 
 class Model(ServedModel):

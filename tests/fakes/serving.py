@@ -134,7 +134,7 @@ class FakeLoader(ModelLoader):
         if running:
             return None
         loaded = self._make()
-        await loaded.start()
+        await loaded.dispatcher.start()
         return loaded
 
 

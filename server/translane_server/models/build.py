@@ -12,7 +12,7 @@ from translane_server.core.errors import SettingsError
 from translane_server.core.machine import available_cpus, available_memory
 from translane_server.core.terminal import listed
 from translane_server.models.checkpoints import with_bundles
-from translane_server.models.folders import find_models
+from translane_server.models.folders import find_models, named
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loader import ModelDescription, ModelLoader, estimated_memory, placement_of
 from translane_server.models.registry import Registry, naming
@@ -42,14 +42,13 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
     glossaries.load()
     remote = remote_models(settings)
     places = [_local(place, remote) for place in settings.model or ()]
-    named = find_models(places) if places else {}
     # From now on the names of these folders are fixed, whatever their manifests say later.
-    fixed = [ModelPlace(folder, name) for name, folder in named.items()]
+    fixed = named(places)
     folders = find_models(fixed, settings.models)
     for name in settings.model_settings:
         if name not in folders:
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
-    by_manifest = {place.folder for place in places if not place.name}
+    by_manifest = {now.name for place, now in zip(places, fixed, strict=True) if not place.name}
     of_folders = {model.folder: model for model in remote.values()}
     shared = SharedCpus(cpus or available_cpus())
 
@@ -68,7 +67,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
             cpus=lambda: divide_cpus({*registry.models, name}, shared.count)[name],
             shared=shared,
             pool=registry.pool,
-            named_by_manifest=named.get(name) in by_manifest,
+            named_by_manifest=name in by_manifest,
             stored=lambda: registry.stored,
             remote=of_folders.get(folder),
         )

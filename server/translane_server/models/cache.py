@@ -18,7 +18,6 @@ Locks are those of the kernel (flock), so a process that is killed holds nothing
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import logging
 import os
 import shutil
@@ -29,10 +28,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from translane_server.bundle.bundle import MANIFEST
+from translane_server.bundle.bundle import MANIFEST, file_entry
 from translane_server.core.errors import BundleError
-from translane_server.core.files import MOST_DESCRIPTION_BYTES, flush_folder, read_regular
+from translane_server.core.files import flush_folder
 from translane_server.models.download import GIVEN_UP, DownloadError
+from translane_server.settings.server_settings import ServerSettings
 
 _TICK = 0.05  # from one look at a lock to the next [seconds]
 
@@ -106,10 +106,9 @@ class ModelCache:
         """
         try:
             hold = self._held(self.bundle(digest))
-            content = read_regular(hold.folder / MANIFEST, MOST_DESCRIPTION_BYTES)
+            return hold if file_entry(hold.folder / MANIFEST).sha256 == digest else None
         except FileNotFoundError:
             return None
-        return hold if hashlib.sha256(content).hexdigest() == digest else None
 
     def keep(self, folder: Path) -> Hold | None:
         """Keep a folder of `exported` or `firefox`, which may be missing yet, and count it as used now.
@@ -240,6 +239,11 @@ class ModelCache:
             gone = path.rename(self._removed(path.name))
         _remove(gone)
         return True
+
+
+def cache_of(settings: ServerSettings) -> ModelCache:
+    """The model cache of the settings. Raises BundleError if it cannot be used."""
+    return ModelCache(model_cache(settings.model_cache), settings.model_cache_bytes)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -17,18 +17,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from translane_server.bundle.bundle import MANIFEST
+from translane_server.bundle.bundle import MANIFEST, file_entry
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
-from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
-from translane_server.models.cache import Hold, ModelCache, model_cache
+from translane_server.models.cache import Hold, ModelCache, cache_of
 from translane_server.models.firefox import FirefoxModel, look_up
 from translane_server.models.remote_model import RemoteModel, remote_models
 from translane_server.settings.model_sources import (
@@ -59,25 +57,6 @@ _held: dict[str, Hold | None] = {}
 """What this process keeps in the model cache, until it ends."""
 
 
-@dataclass(frozen=True)
-class _Checkpoint:
-    """A checkpoint.
-
-    Attributes:
-        title: what the user calls it.
-        name: what its model is called; empty for what the exporter calls it.
-        state: changes with its files.
-        folder: returns the folder of its files.
-        arguments: further ones of the export.
-    """
-
-    title: str
-    name: str
-    state: str
-    folder: Callable[[], Path]
-    arguments: Sequence[str] = ()
-
-
 def with_bundles(settings: ServerSettings) -> ServerSettings:
     """Return the settings with a bundle, or the URL of one, in the place of each name and each checkpoint of `model`.
 
@@ -96,7 +75,7 @@ def with_bundles(settings: ServerSettings) -> ServerSettings:
             for model in remote_models(settings).values():
                 with suppress(BundleError):  # it is not there yet
                     held.callback(model.hold(model.folder).release)
-            _cache(settings).trim()
+            cache_of(settings).trim()
     return settings
 
 
@@ -109,31 +88,25 @@ def _with_bundle(
     if is_bundled(place):
         return _bundled(settings, place.name)
     title = str(place.folder)
+    exported = partial(_exported, settings, new, title)
     if named := hub_name(place):
         name, asked = named
         commit, files = _look_up(name, asked)
         if MANIFEST in files:
             return RemotePlace(ModelUrl.parse(f"hf://{name}@{commit}"), place.name)
         download = partial(_download, name, asked, commit, files)
-        found = _Checkpoint(title, name.partition("/")[2], f"{name}@{commit}", download)
+        bundle = exported(name.partition("/")[2], f"{name}@{commit}", download)
     elif is_firefox(place.folder):
-        cache = _cache(settings)
+        cache = cache_of(settings)
         model = look_up(title, settings.firefox_models, cache.firefox)
         languages = ("--source-language", model.source, "--target-language", model.target)
-        name = f"{model.source}-{model.target}"
-        found = _Checkpoint(title, name, model.state, partial(_fetched, model, cache), languages)
+        bundle = exported(f"{model.source}-{model.target}", model.state, partial(_fetched, model, cache), languages)
     elif (place.folder / MANIFEST).exists() or not any(_weights_in(place.folder)):
         return place
     else:
         folder = place.folder.resolve()
-        found = _Checkpoint(title, folder.name, _state_of(folder), lambda: folder)
-    # Without a precision, the exporter takes the checkpoint's own: int8 of a student of Firefox's, else fp32.
-    precision = ["--precision", "fp16"] if settings.device == "cuda" else []
-    return ModelPlace(_exported(found, precision, _cache(settings), new), place.name)
-
-
-def _cache(settings: ServerSettings) -> ModelCache:
-    return ModelCache(model_cache(settings.model_cache), settings.model_cache_bytes)
+        bundle = exported(folder.name, _state_of(folder), lambda: folder)
+    return ModelPlace(bundle, place.name)
 
 
 def _fetched(model: FirefoxModel, cache: ModelCache) -> Path:
@@ -150,7 +123,7 @@ def _bundled(settings: ServerSettings, name: str) -> ModelPlace | RemotePlace:
     url = ModelUrl.parse(settings.bundled_model)
     try:
         # Whoever tries Translane out is told at once that nothing comes.
-        RemoteModel(url, _cache(settings), attempts=1).refresh()
+        RemoteModel(url, cache_of(settings), attempts=1).refresh()
     except BundleError as error:
         advice = "run this within a clone of Translane, or give the folder of a model, such as CLONE/models/zh-en"
         raise BundleError(
@@ -178,10 +151,9 @@ def _installed_from() -> Path | None:
 def _is_bundled_model(folder: Path) -> bool:
     """Whether the bundled model is in a folder. Others may have put something else where the clone was."""
     try:
-        content = read_regular(folder / MANIFEST, MOST_DESCRIPTION_BYTES)
+        return file_entry(folder / MANIFEST).sha256 == ModelUrl.parse(BUNDLED_MODEL_URL).digest
     except OSError:
         return False
-    return hashlib.sha256(content).hexdigest() == ModelUrl.parse(BUNDLED_MODEL_URL).digest
 
 
 def _weights_in(folder: Path) -> Iterator[Path]:
@@ -245,29 +217,44 @@ def _cause(error: Exception) -> str:
     return f"the answer of the Hugging Face Hub is {status}" if status else type(error).__name__
 
 
-def _exported(checkpoint: _Checkpoint, precision: Sequence[str], cache: ModelCache, new: list[Path]) -> Path:
-    """Return the bundle of a checkpoint, which is made and added to `new` if it is not there yet."""
+def _exported(
+    settings: ServerSettings,
+    new: list[Path],
+    title: str,
+    name: str,
+    state: str,
+    folder: Callable[[], Path],
+    arguments: Sequence[str] = (),
+) -> Path:
+    """Return the bundle of a checkpoint, which is made and added to `new` if it is not there yet.
+
+    The `title` is what the user calls the checkpoint, the `name` what its model is called. The `state` changes with the
+    files, whose `folder` may have to be downloaded. The `arguments` are further ones of the export.
+    """
+    cache = cache_of(settings)
+    # Without a precision, the exporter takes the checkpoint's own: int8 of a student of Firefox's, else fp32.
+    precision = ["--precision", "fp16"] if settings.device == "cuda" else []
     version = importlib.metadata.version("translane")
-    made_of = f"{checkpoint.state} {' '.join(precision) or 'own precision'} {version} {SCHEMA_VERSION}"
-    name = checkpoint.name if is_model_name(checkpoint.name) else ""
+    made_of = f"{state} {' '.join(precision) or 'own precision'} {version} {SCHEMA_VERSION}"
+    name = name if is_model_name(name) else ""
     bundle = cache.exported / f"{name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}".lstrip("-")
     _held[str(bundle)] = cache.keep(bundle)
     if (bundle / MANIFEST).exists():
         return bundle
     if find_spec("torch") is None:
         problem = f"is no bundle, and PyTorch, which `translane export` makes one with, is not installed: {_INSTALL}"
-        raise BundleError(f"{checkpoint.title} {problem}")
+        raise BundleError(f"{title} {problem}")
     cache.exported.mkdir(exist_ok=True)
     with bundle.with_name(f"{bundle.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at work on it
         if not (bundle / MANIFEST).exists():
-            folder = checkpoint.folder()
-            print(f"translane: exporting {checkpoint.title} to {bundle}, once", file=sys.stderr)
-            command = [sys.executable, "-m", "translane", "export", str(folder), "-o", str(bundle)]
-            command += [*precision, *(["--name", name] if name else []), *checkpoint.arguments]
+            files = folder()
+            print(f"translane: exporting {title} to {bundle}, once", file=sys.stderr)
+            command = [sys.executable, "-m", "translane", "export", str(files), "-o", str(bundle)]
+            command += [*precision, *(["--name", name] if name else []), *arguments]
             # The lock is held until the export ends, even if this process is killed.
             if code := _run(command, lock.fileno()):
-                raise BundleError(f"{checkpoint.title} cannot be exported: {' '.join(command[1:])} ends with {code}")
+                raise BundleError(f"{title} cannot be exported: {' '.join(command[1:])} ends with {code}")
             new.append(bundle)
     return bundle
 

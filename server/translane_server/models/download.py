@@ -77,16 +77,9 @@ def download(
 ) -> None:
     """Download into `file`. Of a file of known size, go on after the bytes that `file` has.
 
-    After an error `file` has what has arrived.
-
-    Args:
-        title: says in the log what is downloaded.
-        link: returns the address; is called for each attempt, because an address may be valid for some time only.
-        file: is open for reading and writing.
-        size: size of the file [bytes]; None for a manifest, whose size nobody knows.
-        stop: is set when nobody wants the file any more.
-        tell: is called now and then while bytes arrive.
-        attempts: how many there are, of what may pass.
+    After an error `file` has what has arrived. The log has the `title`. Each attempt asks `link` for the address, which
+    may be valid for some time only. `stop` is set when nobody wants the file any more, and `tell` is called now and
+    then while bytes arrive. What may pass has so many `attempts`. A manifest has no `size`, because nobody knows it.
 
     Raises:
         DownloadError: the file has another size, is refused, or does not come.

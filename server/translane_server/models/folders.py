@@ -32,9 +32,7 @@ _log = logging.getLogger(__name__)
 def find_models(places: Sequence[ModelPlace], library: Path | None = None) -> dict[str, Path]:
     """Return the folder of each model, by the models' names.
 
-    Args:
-        places: the settings `model`. A place without a name has the name of its manifest.
-        library: the setting `models`: a folder of models, each in a folder of its name.
+    A place without a name has the name of its manifest. In the `library`, each model is in a folder of its name.
 
     Raises:
         SettingsError: there is no model, there are too many models, two models have the same name, or one is named
@@ -42,10 +40,10 @@ def find_models(places: Sequence[ModelPlace], library: Path | None = None) -> di
         BundleError: a manifest that should name a model cannot be read, or a name is not one of a model.
     """
     found: dict[str, Path] = {}
-    for name, folder in _named(places):
-        if name in found and found[name].resolve() == folder.resolve():
-            raise SettingsError(f"the model {name} is named twice: {folder}")
-        _add(found, name, folder)
+    for place in named(places):
+        if place.name in found and found[place.name].resolve() == place.folder.resolve():
+            raise SettingsError(f"the model {place.name} is named twice: {place.folder}")
+        _add(found, place.name, place.folder)
     for name, folder in _in_library(library) if library else ():
         _add(found, name, folder)
     if not found:
@@ -107,12 +105,13 @@ def pinned(folder: Path) -> Path:
     return folder if folder.absolute() == real else real
 
 
-def _named(places: Sequence[ModelPlace]) -> Iterator[tuple[str, Path]]:
-    for place in places:
-        name = place.name or _name_of(place.folder)
-        if not is_model_name(name):
-            raise BundleError(f"model bundle {place.folder}: {name:.40}… is too long for the name of a model")
-        yield name, place.folder
+def named(places: Sequence[ModelPlace]) -> list[ModelPlace]:
+    """Return places with the names of their manifests, where they have none. Raises BundleError as `find_models`."""
+    found = [place if place.name else ModelPlace(place.folder, _name_of(place.folder)) for place in places]
+    for place in found:
+        if not is_model_name(place.name):
+            raise BundleError(f"model bundle {place.folder}: {place.name:.40}… is too long for the name of a model")
+    return found
 
 
 def _name_of(folder: Path) -> str:

@@ -134,9 +134,9 @@ class GlossaryFolder:
         assert self._folder is not None
         path = self._folder / name
         try:
-            of_name = read_name(name)
+            title, source, target = read_name(name)
             terms = _giving_way(read_terms(read_regular(path, MOST_BYTES)))
-            glossary = Glossary(terms, of_name.source, of_name.name)
+            glossary = Glossary(terms, source, title)
             together = glossary.size + sum(file.terms for other, file in self._files.items() if other != name)
             if together > MOST_TERMS:
                 raise GlossaryError(f"there are {together:,} terms with it, at most {MOST_TERMS:,} are accepted")
@@ -144,7 +144,7 @@ class GlossaryFolder:
             raise GlossaryError(f"glossary {path}: it cannot be read: {error.strerror}") from None
         except GlossaryError as error:
             raise GlossaryError(f"glossary {path}: {error}") from None
-        return StoredGlossary(of_name.source, of_name.target, glossary)
+        return StoredGlossary(source, target, glossary)
 
     def _take(self) -> None:
         """Let new requests use the files as they are."""

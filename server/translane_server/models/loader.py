@@ -139,15 +139,10 @@ class ModelLoader:
         raise refused[0]
 
     async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
-        """Load the highest version that is valid and starts, or the version that is wanted.
+        """Load the highest version that is valid and starts, or the version that is wanted; None if it is `running`.
 
-        Args:
-            running: the version that is loaded. Versions below it are not tried, unless one is wanted.
-            version: the version that is wanted from now on; "" for that of the settings, which is the highest by
-                default. None if what is wanted stays as it was.
-
-        Returns:
-            The started model; or None if `running` is what is wanted.
+        Versions below the running one are not tried, unless one is wanted: `version` from now on, or "" for that of the
+        settings, which is the highest by default, or None for what was wanted before.
 
         Raises:
             StartupError: no version can be loaded, or none above the one that is loaded. The message is about the
@@ -211,12 +206,11 @@ class ModelLoader:
         try:
             dispatcher, pids = make_dispatcher(self.settings, checked, self.metrics, self.cpus(), self.shared)
             cache = translation_cache(self.settings, self.metrics, self.stored)
-            loaded = LoadedModel(checked, dispatcher, self.metrics, self.pool, pids, self.stored, cache, release)
-            await loaded.start()
+            await dispatcher.start()
         except BaseException:
             release()
             raise
-        return loaded
+        return LoadedModel(checked, dispatcher, self.metrics, self.pool, pids, self.stored, cache, release)
 
     def _compare(self, old: ModelDescription, new: ModelDescription) -> None:
         """Warn of a reload that may be a mistake, or refuse it.

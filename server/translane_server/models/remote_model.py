@@ -20,7 +20,7 @@ from translane_server.bundle.bundle import MANIFEST, file_entry, load_bundle, pa
 from translane_server.bundle.manifest import FileEntry, Manifest
 from translane_server.core.errors import BundleError
 from translane_server.core.files import flush
-from translane_server.models.cache import Hold, ModelCache, model_cache
+from translane_server.models.cache import Hold, ModelCache, cache_of
 from translane_server.models.download import ATTEMPTS, DownloadError, Link, download, links_of
 from translane_server.settings.model_sources import ModelUrl, RemotePlace
 from translane_server.settings.server_settings import ServerSettings
@@ -202,7 +202,7 @@ def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:
         return {}
-    cache = ModelCache(model_cache(settings.model_cache), settings.model_cache_bytes)
+    cache = cache_of(settings)
     models = {url: RemoteModel(url, cache) for url in {place.url for place in places}}
     return {place: models[place.url] for place in places}
 

@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class LoadedModel:
-    """One version of a model. `start` it before it is used, and `retire` or `stop` it at the end."""
+    """One version of a model, whose dispatcher is started. `retire` or `stop` it at the end."""
 
     model: CheckedModel
-    dispatcher: Dispatcher  # decodes with the model; it is not started
+    dispatcher: Dispatcher  # decodes with the model
     metrics: ModelMetrics
     pool: TokenizerPool
     pids: Pids = ()  # the processes of the replicas
@@ -69,11 +69,6 @@ class LoadedModel:
         self._unused = asyncio.Event()
         self._unused.set()
         self.last_used = time.monotonic()  # when the last request ended [seconds, monotonic]
-
-    async def start(self) -> None:
-        """Load the model in its replicas, and warm them up. Raises StartupError."""
-        await self.dispatcher.start()
-        self.last_used = time.monotonic()
 
     async def announce(self) -> None:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
@@ -183,13 +178,10 @@ class ServedModel:
                 await self._take(new)
 
     async def reload(self, version: str | None = None) -> bool:
-        """Replace the version that is loaded by the newest one, which is loaded meanwhile. No request is lost.
+        """Replace the version that is loaded by the newest one; return whether it is another. No request is lost.
 
         A model that is not loaded stays so: its next load takes the newest version anyway. The requests of the version
         before may still run when this method returns. For `version` see `ModelLoader.load`.
-
-        Returns:
-            Whether another version is loaded now.
 
         Raises:
             StartupError: the newest version cannot be loaded. The version that was loaded goes on.
@@ -288,12 +280,16 @@ class ServedModel:
         self._waiting += 1
         try:
             while self.ready is None:
-                await self._load_on_demand()
+                self._check_demand()
+                if self._demand is None or self._demand.done():
+                    self._demand = asyncio.create_task(self._load_for_requests())
+                await asyncio.wait([self._demand])  # a caller who goes away does not stop the load
             return self.ready
         finally:
             self._waiting -= 1
 
-    async def _load_on_demand(self) -> None:
+    def _check_demand(self) -> None:
+        """Refuse a request that may not load the model."""
         if self._stopped:
             raise shutting_down()
         if self._state is ModelState.LOADING:
@@ -304,9 +300,6 @@ class ServedModel:
             raise UnavailableError(
                 f"the model {self.name} cannot be loaded; the server's log has the details", retry_after=wait
             )
-        if self._demand is None or self._demand.done():
-            self._demand = asyncio.create_task(self._load_for_requests())
-        await asyncio.wait([self._demand])  # a caller who goes away does not stop the load, which others wait for
 
     async def _load_for_requests(self) -> None:
         try:

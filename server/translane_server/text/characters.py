@@ -148,11 +148,8 @@ _WRITTEN_IN = {
 def untold_letters(source_language: str, target_language: str) -> Any:
     """Return a pattern for letters that tell readers of the target nothing; None if there are none.
 
-    They are of the source's scripts, and of no script of the target. Who reads any script knows Latin letters.
-
-    Args:
-        source_language: a BCP-47 tag.
-        target_language: a BCP-47 tag.
+    They are of the source's scripts, and of no script of the target. Who reads any script knows Latin letters. The
+    languages are BCP-47 tags.
     """
     scripts = sorted(_scripts(source_language) - _scripts(target_language))
     return regex.compile("[" + "".join(rf"\p{{{script}}}" for script in scripts) + "]") if scripts else None

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
-from typing import NamedTuple
 
 from translane.options import Term
 from translane_server.core.errors import GlossaryError
@@ -28,27 +27,17 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.\-]*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z]{2,8}([\-_][A-Za-z0-9]{1,8})*")
 
 
-class GlossaryName(NamedTuple):
-    """What the name of a file says: the glossary's name, and the BCP-47 tags of its languages."""
-
-    name: str
-    source: str
-    target: str
-
-
-def read_name(file_name: str) -> GlossaryName:
+def read_name(file_name: str) -> tuple[str, str, str]:
     """Return what the name of a file says: `medical.de.en.tsv` is the glossary `medical` from German to English.
 
     Raises:
         GlossaryError: the name is another one.
     """
-    parts = file_name.removesuffix(SUFFIX).rsplit(".", 2)
-    if len(parts) == len(GlossaryName._fields):
-        found = GlossaryName(*parts)
-        tags = (found.source, found.target)
-        is_name = len(found.name) <= _LONGEST_NAME and _NAME.fullmatch(found.name)
-        if is_name and all(len(tag) <= LONGEST_TAG and _TAG.fullmatch(tag) for tag in tags):
-            return found
+    name, *tags = file_name.removesuffix(SUFFIX).rsplit(".", 2)
+    if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) and len(tags) == 2:
+        source, target = tags
+        if all(len(tag) <= LONGEST_TAG and _TAG.fullmatch(tag) for tag in tags):
+            return name, source, target
     raise GlossaryError("its name must be NAME.SOURCE.TARGET.tsv with two language tags, such as medical.de.en.tsv")
 
 

@@ -201,24 +201,16 @@ class Glossary:
 
 
 class _SourceTable:
-    """The sources of terms in one form, in order.
+    """The sources of terms in one form, in order, and the numbers of the terms.
 
-    Args:
-        sources: the source of each term: its words, each with its end. Several terms may have the same one.
-        numbers: the numbers of the terms.
-
-    Attributes:
-        sources: the sources in order.
-        numbers: the numbers of their terms.
-        beginnings: for each source, the place of the longest other one that it begins with; -1 if there is none.
-        heads: the first two words of each source, or the only one.
-        longest: the length of the longest source [characters].
+    A source is its words, each with its end. Several terms may have the same one.
     """
 
     def __init__(self, sources: Sequence[str], numbers: Sequence[int]) -> None:
         order = sorted(range(len(sources)), key=sources.__getitem__)
         self.sources = tuple(sources[place] for place in order)
         self.numbers = array("I", (numbers[place] for place in order))
+        # for each source, the place of the longest other one that it begins with; -1 if there is none
         self.beginnings = array("i")
         begun: list[int] = []
         for place, source in enumerate(self.sources):
@@ -226,8 +218,8 @@ class _SourceTable:
                 begun.pop()
             self.beginnings.append(begun[-1] if begun else -1)
             begun.append(place)
-        self.heads = frozenset(map(_head, sources))
-        self.longest = max(map(len, sources))
+        self.heads = frozenset(map(_head, sources))  # the first two words of each source, or the only one
+        self.longest = max(map(len, sources))  # [characters]
 
 
 class _Text:

@@ -187,9 +187,6 @@ def marks_of(tags: Sequence[Tag], in_sentence: Callable[[int], int], length: int
     return tuple(marks)
 
 
-Escape = Callable[[str], str]
-
-
 class TakenOut(NamedTuple):
     """A sentence without what is kept."""
 
@@ -245,7 +242,7 @@ class MarkedBlock:
             tags = list(paired(self.text, kept))
         return TakenOut(MarkedText(text, marks_of(tags, in_sentence, len(text))), lengths, starts)
 
-    def gaps(self, sentences: Sequence[Span], escape: Escape = str) -> list[str]:
+    def gaps(self, sentences: Sequence[Span], escape: Callable[[str], str] = str) -> list[str]:
         """Return the n + 1 texts before, between and after n sentences, with their tags.
 
         `escape` is applied to the text between tags.
@@ -285,19 +282,17 @@ class MarkedBlock:
 
     def _after_closing_at(self, place: int) -> int:
         """Return the number of the first tag at `place` or after it, behind those that close something before it."""
-        low, _, closing = self._tags_at(place, Role.CLOSES)
-        return closing[-1] + 1 if closing else low
+        low, high = self._tags_at(place)
+        return next((n + 1 for n in reversed(range(low, high)) if self._tags[n].role is Role.CLOSES), low)
 
     def _opening_at(self, place: int) -> int:
         """Return the number of the first tag at `place` that opens something after it, or of the first tag behind."""
-        _, high, opening = self._tags_at(place, Role.OPENS)
-        return opening[0] if opening else high
+        low, high = self._tags_at(place)
+        return next((n for n in range(low, high) if self._tags[n].role is Role.OPENS), high)
 
-    def _tags_at(self, place: int, role: Role) -> tuple[int, int, list[int]]:
-        """Return the numbers of the first tag at `place` and of the first one behind, and of those with the role."""
-        low, high = bisect_left(self._places, place), bisect_right(self._places, place)
-        at = [n for n in range(low, high) if self._tags[n].role is role]
-        return low, high, at
+    def _tags_at(self, place: int) -> Span:
+        """Return the numbers of the first tag at `place`, and of the first one behind."""
+        return bisect_left(self._places, place), bisect_right(self._places, place)
 
 
 def _apart(text: str, spaced: bool) -> str:

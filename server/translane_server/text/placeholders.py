@@ -160,9 +160,6 @@ class PreservePatterns:
                 raise PreservePatternError(number, message)
             self._patterns.append(compiled)
 
-    def __bool__(self) -> bool:
-        return bool(self._patterns)
-
     def find(self, text: str, budget: Budget = UNLIMITED) -> list[Kept]:
         """Return what the patterns match, from left to right; of matches that overlap, the one that starts first.
 

@@ -75,12 +75,7 @@ def with_left_out(text: str, sentence: Span, unknown: Sequence[Kept], kept: Sequ
     The place of a copied part is a guess. Letters that the reader cannot read are not worth it. Nor is punctuation
     within a sentence, unless it touches something that is copied, and comes along with it.
 
-    Args:
-        text: the text.
-        sentence: where the sentence is.
-        unknown: its unknown parts, in order.
-        kept: what else of the sentence is kept.
-        untold: letters that readers of the target do not know; None for none. See `scripts.untold_letters`.
+    The `unknown` parts are in order. What else of the sentence is kept is `kept`. For `untold` see `untold_letters`.
     """
 
     def is_read(part: Kept) -> bool:

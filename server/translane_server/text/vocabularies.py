@@ -6,7 +6,7 @@ The library tokenizers reads the latter: https://huggingface.co/docs/tokenizers.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -141,17 +141,18 @@ class JsonVocabulary:
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {*special, *(id_ for id_, token in added.items() if token.special)} - {unknown}
         try:
-            spelling = _Spelling(description.get("decoder"), words=description["model"].get("type") == "WordLevel")
+            is_of_words = description["model"].get("type") == "WordLevel"
+            surface, surface_of_unknown = _spelling(description.get("decoder"), words=is_of_words)
         except (TypeError, LookupError, AttributeError):  # the library reads lists in place of objects, too
             raise ValueError("has a decoder that is not supported") from None
         self.surfaces: Sequence[bytes] = tuple(
-            spelling.unknown.encode()
+            surface_of_unknown.encode()
             if id_ == unknown
             else b""
             if id_ in self._special or id_ not in self._pieces
             else self._pieces[id_].encode()
             if id_ in added
-            else spelling.surface(self._pieces[id_])
+            else surface(self._pieces[id_])
             for id_ in range(size)
         )
 
@@ -178,47 +179,39 @@ class JsonVocabulary:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
-class _Spelling:
-    """How the vocabulary spells text, according to the decoder in tokenizer.json.
+def _spelling(decoder: Mapping[str, Any] | None, *, words: bool) -> tuple[Callable[[str], bytes], str]:
+    """Return what a token adds to a text, by the decoder in tokenizer.json, and what the unknown token adds.
 
     A vocabulary of whole `words` needs no decoder: then the words of a text are joined by spaces.
     """
+    if words and decoder is None:
+        return lambda piece: f" {piece}".encode(), _UNKNOWN_WORD
+    space, bytes_of, has_byte_tokens = "", dict[str, int](), False
+    for step in _steps(decoder):
+        match step["type"]:
+            case "ByteLevel":
+                bytes_of = _byte_characters()
+            case "Metaspace":
+                space = step["replacement"]
+            case "Replace" if step["content"] == " " and "String" in step["pattern"]:
+                space = step["pattern"]["String"]
+            case "ByteFallback":
+                has_byte_tokens = True
+            case "Fuse" | "Strip":
+                pass
+            case kind:
+                raise ValueError(f"has a decoder that is not supported, {shown(kind)}")
+    if not bytes_of and not space:
+        raise ValueError("has no decoder that is supported: ByteLevel, Metaspace, or Replace of its mark of spaces")
 
-    def __init__(self, decoder: Mapping[str, Any] | None, *, words: bool) -> None:
-        self._words = words and decoder is None
-        self.unknown = _UNKNOWN_WORD if self._words else _UNKNOWN
-        self._space = ""
-        self._bytes: dict[str, int] = {}
-        self._byte_tokens = False
-        for step in _steps(decoder):
-            match step["type"]:
-                case "ByteLevel":
-                    self._bytes = _byte_characters()
-                case "Metaspace":
-                    self._space = step["replacement"]
-                case "Replace" if step["content"] == " " and "String" in step["pattern"]:
-                    self._space = step["pattern"]["String"]
-                case "ByteFallback":
-                    self._byte_tokens = True
-                case "Fuse" | "Strip":
-                    pass
-                case kind:
-                    raise ValueError(f"has a decoder that is not supported, {shown(kind)}")
-        if not self._bytes and not self._space and not self._words:
-            raise ValueError("has no decoder that is supported: ByteLevel, Metaspace, or Replace of its mark of spaces")
-
-    def surface(self, piece: str) -> bytes:
-        """Return what a token adds to a text."""
-        if self._words:
-            return f" {piece}".encode()
-        if self._bytes:
-            return b"".join(
-                bytes([self._bytes[character]]) if character in self._bytes else character.encode()
-                for character in piece
-            )
-        if self._byte_tokens and (byte := _BYTE_TOKEN.fullmatch(piece)):
+    def surface(piece: str) -> bytes:
+        if bytes_of:
+            return b"".join(bytes([bytes_of[each]]) if each in bytes_of else each.encode() for each in piece)
+        if has_byte_tokens and (byte := _BYTE_TOKEN.fullmatch(piece)):
             return bytes.fromhex(byte[1])
-        return piece.replace(self._space, " ").encode()
+        return piece.replace(space, " ").encode()
+
+    return surface, _UNKNOWN
 
 
 def _steps(decoder: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
 from translane.options import Format
@@ -201,29 +201,20 @@ class PlacesDocument(Document):
         """See `Document`. A place stays as it is if one of its translations is blank."""
         assert len(translations) == len(self.texts)
         source = self.file.text
-        written: list[str] = []
-        content = [self.file.mark]
-        spans = []  # of the places in the new text
-        length = copied = number = 0
-
-        def write(text: str, line: int | None = None) -> None:
-            nonlocal length
-            content.append(self.file.encode(text, line))
-            written.append(text)
-            length += len(text)
-
+        pieces: list[tuple[str, int | None]] = []  # of the new text, with their lines: what stays, a place, and so on
+        copied = number = 0
         for place in self.places:
             mine = translations[number : number + len(place.texts)]
             line = self.texts[number].line
             number += len(place.texts)
-            write(source[copied : place.start], line)
-            start = length
-            write(place.write(mine) if all(map(str.strip, mine)) else source[place.start : place.end], line)
-            spans.append((start, length))
+            written = place.write(mine) if all(map(str.strip, mine)) else source[place.start : place.end]
+            pieces += [(source[copied : place.start], line), (written, line)]
             copied = place.end
-        write(source[copied:])
-        self._check("".join(written), spans, budget)
-        return b"".join(content)
+        pieces.append((source[copied:], None))
+        content = [self.file.encode(text, line) for text, line in pieces]
+        ends = list(accumulate(len(text) for text, _ in pieces))
+        self._check("".join(text for text, _ in pieces), list(pairwise(ends))[::2], budget)
+        return b"".join([self.file.mark, *content])
 
     def _check(self, text: str, spans: Sequence[tuple[int, int]], budget: Budget) -> None:
         """Read the result once more, because a place that is not found again means that the file is broken."""

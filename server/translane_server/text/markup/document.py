@@ -46,17 +46,7 @@ _CODE_POINT = re.compile("&#(?:[xX]([0-9A-Fa-f]{1,8})|([0-9]{1,8}))")
 
 
 class MarkupError(ValueError):
-    """A text is not well-formed, or has more parts than it may have. The message goes on after the name of its field.
-
-    Attributes:
-        line: where, the first line being 1; None if the fault is of the whole text.
-        column: where in the line, the first column being 1.
-    """
-
-    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(message if line is None else f"{message} (line {line}, column {column})")
-        self.line = line
-        self.column = column
+    """A text is not well-formed, or has more parts than it may have. The message goes on after the field's name."""
 
 
 @dataclass(frozen=True, slots=True)

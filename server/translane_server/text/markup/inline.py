@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from operator import itemgetter
 
 from translane_server.text.marked_text import Role, Tag, TaggedText
@@ -134,15 +135,21 @@ class Block:
 
 def fixed(items: Sequence[Item]) -> list[Item]:
     """Return the tags that cannot move, and those of pairs around nothing to translate."""
-    partners = _partners(items)
-    texts = [0]  # how many items before one are texts
-    for item in items:
-        texts.append(texts[-1] + (item.kind is Kind.TEXT and not _stays_at_edge(item)))
+    partners, texts = _partners(items), _counts(map(_is_to_translate, items))
     return [
         item
         for i, (item, partner) in enumerate(zip(items, partners, strict=True))
         if partner is None or texts[min(i, partner)] == texts[max(i, partner) + 1]
     ]
+
+
+def _counts(flags: Iterable[bool]) -> list[int]:
+    """Return how many flags are true before each one, and of all."""
+    return list(accumulate(flags, initial=0))
+
+
+def _is_to_translate(item: Item) -> bool:
+    return item.kind is Kind.TEXT and not _stays_at_edge(item)
 
 
 def _partners(items: Sequence[Item]) -> list[int | None]:
@@ -167,9 +174,7 @@ def _partners(items: Sequence[Item]) -> list[int | None]:
     for other in waiting:
         partners[other] = None
     # A pair around a tag that cannot move cannot move either.
-    fixed_before = [0]
-    for partner in partners:
-        fixed_before.append(fixed_before[-1] + (partner is None))
+    fixed_before = _counts(partner is None for partner in partners)
     return [
         None if partner is not None and fixed_before[max(i, partner)] != fixed_before[min(i, partner)] else partner
         for i, partner in enumerate(partners)
@@ -184,10 +189,7 @@ def _stays_at_edge(item: Item) -> bool:
 
 def _without_empty_pairs(items: Sequence[Item], partners: Sequence[int]) -> tuple[list[Item], list[int]]:
     """Make single things of the outermost pairs around nothing to translate, such as anchors, or links around code."""
-    texts, words = [0], [0]  # how many items before one are texts, and words
-    for item in items:
-        texts.append(texts[-1] + (item.kind is Kind.TEXT and not _stays_at_edge(item)))
-        words.append(words[-1] + item.is_word)
+    texts, words = _counts(map(_is_to_translate, items)), _counts(item.is_word for item in items)
     kept: list[Item] = []
     numbers: list[int] = []  # of partners
     waiting: list[int] = []
@@ -280,9 +282,7 @@ class Builder:
 
     def _block(self, items: Sequence[Item], partners: Sequence[int]) -> Block | None:
         items, partners = _without_empty_pairs(items, partners)
-        pairs = [0]  # how many items before one start pairs
-        for item in items:
-            pairs.append(pairs[-1] + (item.kind is Kind.OPEN))
+        pairs = _counts(item.kind is Kind.OPEN for item in items)
         low, high = 0, len(items)
         while low < high:
             if _stays_at_edge(items[low]):

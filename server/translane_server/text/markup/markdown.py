@@ -201,15 +201,15 @@ class _Reader:
         items = items_of(line.content, self._references)
         if items is None:
             return
-        rewritten = {item.start: tag for item in fixed(items) if (tag := emphasis_as_html(item))}
+        tags = {item.start: emphasis_as_html(item.name, closes=item.kind is Kind.CLOSE) for item in fixed(items)}
         found: list[Item] = []
         links: list[Item] = []
         for item in items:
             if item.kind is Kind.OPEN and item.name == "link":
                 links.append(item)
             placed = replace(item, start=line.place(item.start), end=line.place(item.end))
-            if item.start in rewritten:
-                self._builder.rewrite(placed.start, placed.end, rewritten[item.start])
+            if tag := tags.get(item.start):
+                self._builder.rewrite(placed.start, placed.end, tag)
             elif item.kind is not Kind.TEXT:
                 opening = links.pop() if item.kind is Kind.CLOSE and item.name == "link" else None
                 self._add_rewritten(line.content, item, placed, opening, around)

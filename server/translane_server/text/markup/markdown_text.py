@@ -211,7 +211,13 @@ def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surrou
     parts = _apart([part if part.is_tag else replace(part, text=_SPACE.sub(" ", part.text)) for part in parts])
     written = _written(parts, around)
     if not _says(written, parts, references, in_cell=around.in_cell):
-        written = _written([_as_html(part) for part in parts], around)
+        as_html = [
+            replace(part, text=emphasis_as_html(part.text, closes=part.is_closing) or part.text)
+            if part.is_tag
+            else part
+            for part in parts
+        ]
+        written = _written(as_html, around)
     written = written.strip()
     if around.starts_line:
         match = _BLOCK_START.match(written)
@@ -230,14 +236,12 @@ def lone_backquotes(text: str) -> frozenset[int]:
     return frozenset(length for length, count in counts.items() if count == 1 and length < _FENCE)
 
 
-def emphasis_as_html(item: Item) -> str:
+def emphasis_as_html(sign: str, *, closes: bool) -> str:
     """Return a tag of HTML for one of emphasis; "" for all else.
 
     Emphasis starts and ends at some places only: it depends on the characters beside it. HTML does not.
     """
-    if item.kind not in (Kind.OPEN, Kind.CLOSE) or item.name not in _EMPHASIS:
-        return ""
-    return f"<{'/' if item.kind is Kind.CLOSE else ''}{_EMPHASIS[item.name]}>"
+    return f"<{'/' if closes else ''}{_EMPHASIS[sign]}>" if sign in _EMPHASIS else ""
 
 
 def write_alternative(text: str, around: Surroundings) -> str:
@@ -253,13 +257,6 @@ def _apart(parts: Sequence[Part]) -> list[Part]:
             found.append(Part(" "))
         found.append(part)
     return found
-
-
-def _as_html(part: Part) -> Part:
-    if not part.is_tag or part.text not in _EMPHASIS:
-        return part
-    kind = Kind.CLOSE if part.is_closing else Kind.OPEN
-    return replace(part, text=emphasis_as_html(Item(kind, 0, 0, name=part.text)))
 
 
 def _written(parts: Sequence[Part], around: Surroundings) -> str:

@@ -95,8 +95,8 @@ def _items(text: str, escape: Callable[[str], str]) -> list[Item]:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise MarkupError(f"is no well-formed XML: {reason}", error.lineno, _column(text, error)) from None
+        reason = f"{expat.ErrorString(error.code)} (line {error.lineno}, column {_column(text, error)})"
+        raise MarkupError(f"is no well-formed XML: {reason}") from None
     characters = Characters(data)
     places = [characters.at(item.start) - len(_ROOT) - 2 for item, _ in found]
     return [

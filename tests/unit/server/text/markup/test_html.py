@@ -238,6 +238,12 @@ def test_a_tag_that_the_text_ends_within_stays_at_the_end(source, written):
     assert upper(source) == written
 
 
+def test_an_unfinished_tag_stays_after_a_sign_that_would_finish_it():
+    source = "<p>a &lt;b&gt;<i title='x"
+    assert texts(source) == ["a <b>"]
+    assert identity(parse_html(source)) == source
+
+
 def test_a_text_that_ends_with_a_sign_of_less_has_no_unfinished_tag():
     assert upper("a <") == "A &lt;"
     assert upper("<script>foo") == "<script>foo"
