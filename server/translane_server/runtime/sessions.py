@@ -194,8 +194,11 @@ class Sessions:
 
         onnxruntime's own method looks for a captured WebGPU graph at each run. That takes 3 µs, and 45 µs with options
         that name none; without options, 5 µs go to an error that nobody sees. A step of a small model takes 120 µs.
+        What that method calls has private names, so a release that names it otherwise runs by the method itself.
         """
-        return partial(session._sess.run_with_iobinding, binding._iobinding, self._run_options)
+        if hasattr(session, "_sess") and hasattr(binding, "_iobinding"):
+            return partial(session._sess.run_with_iobinding, binding._iobinding, self._run_options)
+        return partial(session.run_with_iobinding, binding, self._run_options)
 
     def close(self) -> None:
         """Release the graphs, and then the device."""

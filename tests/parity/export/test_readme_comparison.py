@@ -9,7 +9,7 @@ import torch
 import transformers
 from sentencepiece import SentencePieceProcessor
 
-from benchmarks.models.ctranslate2_conversion import END, convert_bundle
+from benchmarks.models.benchmarked import converter_of_demo
 from translane import Translator
 from translane_export.model.positions import sinusoid_table
 from translane_export.sources.bundle import BundleReader
@@ -95,8 +95,8 @@ def test_each_row_is_what_a_program_prints(tmp_path):
     if find_spec("ctranslate2"):
         import ctranslate2
 
-        convert_bundle(MODEL, tmp_path / "converted", "float32")
+        converter_of_demo().convert(str(tmp_path / "converted"), quantization="float32")
         engine = ctranslate2.Translator(str(tmp_path / "converted"))
-        tokens = [*(f"t{number}" for number in pieces.encode(source)), END]
+        tokens = [*(f"t{number}" for number in pieces.encode(source)), "</s>"]
         found = [engine.translate_batch([tokens], beam_size=beams)[0].hypotheses[0] for beams in (1, 4)]
         assert [written.decode([int(token[1:]) for token in each]) for each in found] == theirs

@@ -292,6 +292,7 @@ def test_of_equal_logits_the_lowest_token_is_best():
     buffers = StepBuffers(3, 5)
     buffers.reserve(StepNeeds(log_probs=False, logits=True))
     logits = buffers.read(2, StepNeeds(log_probs=False, logits=True)).logits
+    assert logits is not None
 
     def run():
         logits[:] = [[0, -np.inf, 7, 7, 1], [-np.inf, -np.inf, -np.inf, -3, -3]]
