@@ -20,7 +20,7 @@ import (
 func main() {
 	texts := os.Args[1:]
 	if len(texts) == 0 {
-		texts = []string{"你好"}
+		texts = []string{"今天天气很好"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -46,7 +46,7 @@ function in30Seconds() {
 }
 
 const texts = process.argv.slice(2);
-main(texts.length ? texts : ["你好"]).catch((error) => {
+main(texts.length ? texts : ["今天天气很好"]).catch((error) => {
   console.error(error.message); // of a call: the code's number, its name, and what is wrong
   process.exitCode = 1;
 });

@@ -23,6 +23,6 @@ async def main(texts: list[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(sys.argv[1:] or ["你好"]))
+        asyncio.run(main(sys.argv[1:] or ["今天天气很好"]))
     except TranslaneError as error:
         sys.exit(f"{error.code}: {error}")

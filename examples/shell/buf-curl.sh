@@ -1,8 +1,8 @@
 #!/bin/sh
-# Translates with buf curl over gRPC: buf-curl.sh '{"texts": ["你好"]}'
+# Translates with buf curl over gRPC: buf-curl.sh '{"texts": ["今天天气很好"]}'
 # buf learns the messages by reflection, and prints the JSON of a TranslateResponse.
 set -eu
-request=${1:-'{"texts": ["你好"]}'}
+request=${1:-'{"texts": ["今天天气很好"]}'}
 address=${TRANSLANE_CLIENT_SERVER:-localhost:50051}
 set -- --protocol grpc --data "$request"
 scheme=http

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Translates with grpcurl over gRPC: grpcurl.sh '{"texts": ["你好"]}'
+# Translates with grpcurl over gRPC: grpcurl.sh '{"texts": ["今天天气很好"]}'
 # grpcurl learns the messages by reflection, and prints the JSON of a TranslateResponse.
 set -eu
-request=${1:-'{"texts": ["你好"]}'}
+request=${1:-'{"texts": ["今天天气很好"]}'}
 address=${TRANSLANE_CLIENT_SERVER:-localhost:50051}
 set -- -max-time 30 -d "$request"
 if [ -n "${TRANSLANE_CLIENT_CA:-}" ]; then

@@ -33,10 +33,7 @@ _UP, _DOWN, _GATE = "feed_forward.up_proj", "feed_forward.down_proj", "feed_forw
 
 
 def shared_vocabularies(teacher: Checkpoint) -> tuple[Path, Path] | None:
-    """Return the teacher's vocabularies, those of source and target, if `translane train` can train with them.
-
-    Their ids must be SentencePiece's.
-    """
+    """Return the teacher's vocabularies, those of source and target, if their ids are those of `translane train`."""
     config, entry = teacher.config, teacher.tokenizer.entry
     special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
     if special != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID) or not isinstance(entry, SentencePieceTokenizerEntry):

@@ -22,7 +22,7 @@ LARGEST = 127
 
 _SCALE, _ZERO_POINT = ".scale", ".zero_point"  # after the name of keys or values
 _TYPES: Mapping[str, str | int] = {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}
-_KEYS, _VALUES, _KEY_SCALE, _VALUE_SCALE = 3, 4, 12, 13  # inputs of GroupQueryAttention
+_KEYS, _VALUES, _KEY_SCALE = 3, 4, 12  # inputs of GroupQueryAttention; the scale of the values follows
 
 
 def quantize_encoder(model: ir.Model, scales: Mapping[str, np.float32]) -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: its state, the weights to average, and what it says about itself.
+"""What a run leaves on disk: its state, the weights to average, and what it says about itself; and the run's clock.
 
 A killed run goes on exactly where it was, from one file that is replaced atomically.
 """

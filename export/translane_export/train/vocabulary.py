@@ -59,12 +59,6 @@ class Vocabulary:
         """Return the text of each piece, by id."""
         return [str(self._model.id_to_piece(index)) for index in range(len(self))]
 
-    @property
-    def is_unigram(self) -> bool:
-        """Whether it is a unigram model, which knows several segmentations of a text."""
-        trainer = sentencepiece_model_pb2.ModelProto.FromString(self._model.serialized_model_proto()).trainer_spec
-        return bool(trainer.model_type == trainer.UNIGRAM)
-
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the best segmentation of each text as ids, without begin or end markers."""
         # A single thread: SentencePiece's pool starts as many as the host has cores, whatever this process may use.

@@ -43,7 +43,10 @@ _Message = TypeVar("_Message")
 
 
 class TranslationService:
-    """Answers the RPCs. Refuses translations after `close`. As a context, it is a request that is accepted."""
+    """Answers the RPCs. Refuses translations after `close`.
+
+    A with statement on the service counts one accepted request.
+    """
 
     def __init__(self, models: Registry, most_texts: int, message_bytes: int, *, log_texts: bool = False) -> None:
         self._models = models
@@ -144,7 +147,7 @@ class TranslationService:
         return list_models_response(server_info(self._models.infos(), self._most_texts, self._message_bytes))
 
     def _accept(self, call: Call, models: Translates, texts: int) -> TranslationService:
-        """Count a request, and return its context: it is answered even if the server closes meanwhile."""
+        """Note an accepted request, and return the context that counts it: it is answered even if the server closes."""
         call.note(model=models.name)
         call.accepted = time.monotonic()
         call.counted = models.metrics

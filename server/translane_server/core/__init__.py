@@ -1,1 +1,1 @@
-"""Errors, files, processors and time: what every room may use."""
+"""Errors, files, the machine, time and the quality of translations: what every room may use."""

@@ -260,7 +260,7 @@ def _new_process(command: Sequence[str], how: str, connection: socket.socket) ->
     return subprocess.Popen(  # noqa: S603 it runs this program
         [*command, how, str(connection.fileno())],
         pass_fds=[connection.fileno()],
-        env={**_MALLOC, **os.environ},  # noqa: TID251 - passed on, as without `env`
+        env={**_MALLOC, **os.environ},  # noqa: TID251 - passed on, with glibc's setting
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C in a terminal must reach only the server
     )
