@@ -298,7 +298,7 @@ class BaseClient:
     ) -> Steps:
         """Hands out the answers as they are asked for; each request has a deadline of its own."""
         if isinstance(items, str):
-            raise TypeError("translate_iter() takes many texts; translate() takes one")
+            raise TypeError("give a list of texts or pairs; one text is for translate()")
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
 
         def steps() -> Steps:

@@ -103,16 +103,16 @@ def check_place(path: Path) -> None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise FileError(f"{path}: it is a folder")
-    if not (_is_special(target) or os.access(target.parent, os.W_OK | os.X_OK)):
+    if not (_is_special(target) or os.access(target.parent, os.W_OK | os.X_OK) or os.access(target, os.W_OK)):
         raise FileError(f"{path}: no file can be written in its folder")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file: a new one beside it takes its place when it is whole."""
+    """Writes a file: a new one beside it takes its place when it is whole. Without rights to its folder, in place."""
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{token_hex(8)}.part")  # nobody else's file, and no other command's
     try:
-        if _is_special(target):
+        if _is_special(target) or not os.access(target.parent, os.W_OK | os.X_OK):
             target.write_bytes(content)
             return
         try:

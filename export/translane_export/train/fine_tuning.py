@@ -113,8 +113,10 @@ def _own_numbering(checkpoint: Checkpoint, folder: Path) -> tuple[tuple[bytes, b
     """Return the SentencePiece models of a checkpoint, and the checkpoint with the ids that they give.
 
     Raises:
+        ExportError: the tokenizer's files are wrong, or do not fit the model.
         TrainError: the checkpoint has no such models, or tells its languages by tokens.
     """
+    checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)  # refuses ids that the model does not have
     config, entry, templates = checkpoint.config, checkpoint.tokenizer.entry, checkpoint.languages.templates
     if not isinstance(entry, SentencePieceTokenizerEntry) or not entry.source_eos:
         raise TrainError(f"{folder}: only models whose tokenizers are SentencePiece's can be fine-tuned")
@@ -135,7 +137,7 @@ def _own_numbering(checkpoint: Checkpoint, folder: Path) -> tuple[tuple[bytes, b
     ]
     source, source_rows = _numbered(models[0], ids[0], config, unknown=True)
     target, target_rows = _numbered(models[1], ids[1], config, unknown=False)
-    new_ids = {old: new for new, old in reversed([*enumerate(target_rows)])}
+    suppressed = (new for new, old in enumerate(target_rows) if old in config.suppressed_ids and new != EOS_ID)
     tying = config.tie_embeddings
     changed = config.changed(
         source_vocab_size=len(source_rows),
@@ -146,7 +148,7 @@ def _own_numbering(checkpoint: Checkpoint, folder: Path) -> tuple[tuple[bytes, b
         eos_id=EOS_ID,
         decoder_start_id=None,
         tie_embeddings="two-way" if tying == "three-way" and source_rows != target_rows else tying,
-        suppressed_ids=tuple(sorted({new_ids[old] for old in config.suppressed_ids if old in new_ids} - {BOS_ID})),
+        suppressed_ids=tuple(suppressed),  # the start, too, where it was the padding
     )
     state = gathered(checkpoint.state_dict, source_rows, target_rows)
     return (source, target), replace(checkpoint, config=changed, state_dict=state)

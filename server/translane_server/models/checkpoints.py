@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -23,9 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from translane_server.bundle.bundle import MANIFEST, file_entry
+from translane_server.bundle.bundle import MANIFEST
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
+from translane_server.core.files import MOST_DESCRIPTION_BYTES, read_regular
 from translane_server.models.cache import Hold, ModelCache, cache_of
 from translane_server.models.firefox import FirefoxModel, look_up
 from translane_server.models.remote_model import RemoteModel, remote_models
@@ -123,7 +125,7 @@ def _bundled(settings: ServerSettings, name: str) -> ModelPlace | RemotePlace:
     url = ModelUrl.parse(settings.bundled_model)
     try:
         # Whoever tries Translane out is told at once that nothing comes.
-        RemoteModel(url, cache_of(settings), attempts=1).refresh()
+        RemoteModel(url, cache_of(settings), attempts=1).refresh(or_keep=True)
     except BundleError as error:
         advice = "run this within a clone of Translane, or give the folder of a model, such as CLONE/models/zh-en"
         raise BundleError(
@@ -138,7 +140,8 @@ def _clones() -> Iterator[Path]:
         yield clone
     with suppress(FileNotFoundError):  # the current folder is removed
         here = Path.cwd()
-        yield from (here, *here.parents)
+        # Where anybody may write, as in /tmp, somebody may put a clone, and change it after it was looked at.
+        yield from (folder for folder in (here, *here.parents) if not folder.stat().st_mode & stat.S_IWOTH)
 
 
 def _installed_from() -> Path | None:
@@ -151,8 +154,9 @@ def _installed_from() -> Path | None:
 def _is_bundled_model(folder: Path) -> bool:
     """Whether the bundled model is in a folder. Others may have put something else where the clone was."""
     try:
-        return file_entry(folder / MANIFEST).sha256 == ModelUrl.parse(BUNDLED_MODEL_URL).digest
-    except OSError:
+        manifest = read_regular(folder / MANIFEST, MOST_DESCRIPTION_BYTES)
+        return hashlib.sha256(manifest).hexdigest() == ModelUrl.parse(BUNDLED_MODEL_URL).digest
+    except (OSError, ValueError):
         return False
 
 

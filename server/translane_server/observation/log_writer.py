@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import ClassVar
 
 # Most bytes that wait. A longer record is taken if nothing waits.
@@ -101,8 +102,9 @@ class LineHandler(logging.Handler):
                 self._changed.notify_all()
 
     def _make_records(self) -> None:
+        """Make and add the records that wait, without the context of whoever logs now: they have their own."""
         while self._records:
-            self._add(self._records.popleft()())
+            Context().run(lambda: self._add(self._records.popleft()()))
 
     def _add(self, record: logging.LogRecord) -> None:
         try:

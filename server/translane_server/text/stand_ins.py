@@ -30,11 +30,19 @@ _OWN = re.compile("⟨[^⟨⟩]{1,8}⟩")
 _LATIN = re.compile(
     "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
     "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
+    "(?:(?<![0-9])|(?!\\s?[年年月월]))"  # Intel 8月: the number is not the name's
+)
+_LETTER = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+# A hyphen after a letter joins a name and its number, 歼-20, unless a word such as 是 or 到 is before it, or degrees or
+# per cent are behind the number.
+_MINUS = (
+    f"(?:−|(?:(?<!{_LETTER})|(?<=[是为為到至达達于於在低]))[-–]"
+    "|[-–](?=[0-9.]{1,8}\\s?(?:摄氏|攝氏)?[度℃°%]))(?=[0-9])"
 )
 # Numbers but 0 and 1, which many languages write as words, with their minus; ranges such as 2-5; times. None is a part
 # of a longer one, which is sought in few characters, so that the time does not grow with the square of 1~1~1~…
 _NUMBER = re.compile(
-    "(?<![\\w.,:/第-])(?<![0-9][~–])(?:[-–−](?=[0-9]))?"
+    f"(?<![\\w.,:/第-])(?<![0-9][~–])(?:{_MINUS})?"
     "(?:[0-9]{1,20}(?:[-–~][0-9]{1,20}){1,4}|[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\\.[0-9]{1,3})?|[0-9]{2,20}|[2-9]|"
     "[0-9]{1,3}(?:,[0-9]{3}){1,6}(?:\\.[0-9]{1,20})?|[0-9]{1,20}[.:][0-9]{1,20})"
     f"(?![\\w.,:/~–-]{{0,64}}[0-9])(?!\\s*{UNIT})",
@@ -97,22 +105,22 @@ class NamesAndNumbers:
     def find(self, text: str) -> list[Found]:
         """Return names, numbers and days, from left to right, in time that grows with the length of the text alone."""
         narrow = narrowed(text)
-        found = (
-            [Found(*match.span(), _written_day(match)) for match in _DAY.finditer(narrow)] if self._finds_days else []
-        )
+        found = []
+        if self._finds_days:
+            found = [Found(*match.span(), _written_day(match)) for match in _DAY.finditer(narrow)]
+            narrow = _DAY.sub(lambda day: "。" * len(day[0]), narrow)  # no name or number has a part of a day
         if self._finds_names:
             found += [Found(*match.span(), match.group()) for match in _LATIN.finditer(narrow)]
         taken = {place for each in found for place in range(each.start, each.end)}
         for match in _NUMBER.finditer(narrow):
             start, end = match.span()
-            if start in taken or (not self._same_separators and re.search("[.,]", match.group())):
-                continue
             if unit := _UNIT.match(narrow, end):
                 if self._finds_names:
                     end = unit.end()
                 elif end == start + 1:
                     continue
-            found.append(Found(start, end, narrow[start:end]))
+            if taken.isdisjoint(range(start, end)) and (self._same_separators or not re.search("[.,]", match.group())):
+                found.append(Found(start, end, narrow[start:end]))
         return sorted(each for each in found if not self._is_forbidden(each.text))
 
     def _is_forbidden(self, word: str) -> bool:

@@ -16,7 +16,7 @@ from helpers.commands import train
 from helpers.driver import BundleDecoder
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.model import Transformer
-from translane_export.train.vocabulary import BOS_ID, Vocabulary
+from translane_export.train.vocabulary import BOS_ID, PAD_ID, Vocabulary
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
@@ -133,6 +133,7 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
     checkpoint = load_checkpoint(tmp_path / "run" / "best")
     ours = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
     assert set(ours.stand_ins(STAND_INS).values()) == set(STAND_INS)
+    assert {PAD_ID, BOS_ID} <= {*checkpoint.config.suppressed_ids}  # the start has the scores of the padding
     known = {piece: pieces.get(piece) for piece in ours_target_pieces(checkpoint)}
     new, old = zip(*[(place, id_) for place, id_ in enumerate(known.values()) if id_ is not None], strict=True)
     assert len(new) > 200
@@ -148,6 +149,22 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
                 decoder_input_ids=torch.tensor([[pad, *(old[new.index(each)] for each in target)]]),
             ).logits
         torch.testing.assert_close(scores[..., list(new)], expected[..., list(old)], rtol=1e-4, atol=1e-4)
+
+
+def test_a_checkpoint_whose_ids_are_not_its_model_s_is_not_fine_tuned(tmp_path, capsys):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    foreign_folders.marian(folder)
+    pieces = json.loads((folder / "vocab.json").read_text())
+    pad = pieces["<pad>"]
+    drawn = hugging_face.MODELS["Marian"]
+    ids = {"vocab_size": len(pieces), "pad_token_id": pad, "decoder_start_token_id": pad}
+    hugging_face.draw(hugging_face.Model("Marian", {**drawn.config, **ids})).save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({**pieces, "▁more": pad + 1000}))
+    (tmp_path / "pairs.tsv").write_text(f"{TEXTS[0]}\t{TEXTS[0]}\n")
+    flags = [f"--{name}={tmp_path / 'pairs.tsv'}" for name in ("train", "valid")]
+    assert train([*flags, f"--init={folder}", f"--output={tmp_path / 'run'}"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def ours_target_pieces(checkpoint):

@@ -7,6 +7,7 @@ import resource
 import select
 import signal
 import time
+from contextvars import ContextVar
 from functools import partial
 
 import pytest
@@ -156,6 +157,21 @@ def test_lines_that_are_made_later_come_in_order(pipe, handler):
             time.sleep(0.01)  # the thread has something to do, or waits
     handler.stop()
     assert read_all(pipe[0], b"line 9 ").decode().splitlines() == [f"line {number} 你" for number in range(10)]
+
+
+def test_a_line_that_is_made_later_has_nothing_of_another_context(pipe, handler):
+    """Such as the trace of the call that logs when lines of other calls wait."""
+    whose = ContextVar("whose", default="nobody's")
+
+    class Formatter(logging.Formatter):
+        def format(self, record):
+            return f"{record.msg}: {whose.get()}"
+
+    handler.setFormatter(Formatter())
+    handler.emit_later(partial(record, "a call"))
+    whose.set("this one's")
+    handler.handle(record("the next"))
+    assert read_all(pipe[0], b"the next").decode().splitlines() == ["a call: nobody's", "the next: this one's"]
 
 
 def told_missing(lines):
