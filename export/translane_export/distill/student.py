@@ -20,7 +20,7 @@ from translane_export.distill.settings import DistillSettings
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings, in_flags
-from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from translane_export.train.vocabulary import has_own_ids
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.files import replaced_whole
 from translane_server.translation.languages import LanguagePair
@@ -34,11 +34,10 @@ _UP, _DOWN, _GATE = "feed_forward.up_proj", "feed_forward.down_proj", "feed_forw
 
 def shared_vocabularies(teacher: Checkpoint) -> tuple[Path, Path] | None:
     """Return the teacher's vocabularies, those of source and target, if their ids are those of `translane train`."""
-    config, entry = teacher.config, teacher.tokenizer.entry
-    special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
-    if special != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID) or not isinstance(entry, SentencePieceTokenizerEntry):
+    entry = teacher.tokenizer.entry
+    if not isinstance(entry, SentencePieceTokenizerEntry) or not has_own_ids(teacher):
         return None
-    if entry.source_ids or entry.target_ids or not entry.source_eos or teacher.languages.templates.source:
+    if not entry.source_eos or teacher.languages.templates.source:
         return None
     source, target = teacher.tokenizer.files[entry.source], teacher.tokenizer.files[entry.target]
     return (source, target) if isinstance(source, Path) and isinstance(target, Path) else None

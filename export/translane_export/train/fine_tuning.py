@@ -22,7 +22,7 @@ from translane_export.pruning.pruning import gathered
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings
-from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, with_stand_ins
+from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, has_own_ids, with_stand_ins
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.errors import SettingsError
 from translane_server.core.files import parse_json
@@ -123,9 +123,8 @@ def _own_numbering(checkpoint: Checkpoint, folder: Path) -> tuple[tuple[bytes, b
     if templates.source or templates.target or templates.text_prefix or templates.pair_prefixes:
         raise TrainError(f"{folder}: a model of several languages cannot be fine-tuned")
     models = checkpoint.tokenizer.read(entry.source), checkpoint.tokenizer.read(entry.target)
-    special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
     sizes = config.source_vocab_size, config.target_vocab_size
-    if not (entry.source_ids or entry.target_ids) and special == (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID):
+    if has_own_ids(checkpoint):
         for model, side, size in zip(models, ("source", "target"), sizes, strict=True):
             if _pieces(model) != size:
                 raise TrainError(

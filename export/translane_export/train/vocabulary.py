@@ -18,14 +18,26 @@ import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.file_readers import load_sentencepiece
 from translane_export.train.errors import DataError
 from translane_export.train.normalization import rules_tsv
 from translane_export.train.settings import SIMPLIFYING_SUFFIX, VocabularyKind
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.files import replaced_whole
 from translane_server.text.stand_ins import STAND_INS
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+
+def has_own_ids(checkpoint: Checkpoint) -> bool:
+    """Whether ids are those of the SentencePiece models, with the special pieces as training has them."""
+    config, entry = checkpoint.config, checkpoint.tokenizer.entry
+    if not isinstance(entry, SentencePieceTokenizerEntry) or entry.source_ids or entry.target_ids:
+        return False
+    special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
+    return special == (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID)
+
 
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _SPACE = "▁"  # SentencePiece's sign for a space
