@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -172,17 +171,13 @@ def sentence(command: str, folder: Path, memory: int | None = None) -> str:
     """Run a command that fails; return what it says beside its progress. `memory` is a limit [bytes]."""
     words = {"FOLDER": str(folder), "OUTPUT": str(folder.with_name("out"))}
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if memory:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
+    # `preexec_fn` would fork this process, and gRPC says at times in the child that its files are closed.
+    limits = ["prlimit", "--core=0", f"--as={memory or 'unlimited'}"]
     ended = subprocess.run(
-        [sys.executable, *(words.get(word, word) for word in COMMANDS[command])],
+        [*limits, sys.executable, *(words.get(word, word) for word in COMMANDS[command])],
         capture_output=True,
         timeout=PATIENCE,
         check=False,
-        preexec_fn=limit,
     )
     error = ended.stderr.decode()
     lines = [line for line in error.splitlines() if not line.startswith("translane export: reading ")]

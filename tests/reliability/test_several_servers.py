@@ -197,7 +197,7 @@ async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
         await load.wait_for_answers(BETWEEN)
     calls = load.answered + load.lost + load.refused.total()
     figures.add(callers=CALLERS, calls=calls, faults=dict(servers.faults), **load.figures)
-    assert (load.lost, load.refused) == (0, {})
+    load.assert_nothing_lost(BETWEEN * (FAULTS + 1))
 
 
 @pytest.mark.parametrize("call", LONG_STREAMS, ids=lambda call: call.name)

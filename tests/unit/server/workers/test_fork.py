@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -186,9 +185,8 @@ def test_a_process_that_waits_says_nothing_where_there_is_no_memory(megabytes):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ended = subprocess.run(
-            [*processes._COMMAND, "wait", str(theirs.fileno())],
+            ["prlimit", f"--as={most}", *processes._COMMAND, "wait", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
             capture_output=True,
             check=False,
         )
