@@ -28,6 +28,7 @@ BETWEEN = 40  # answers between two faults
 # Where no server is left: the pauses of the client's default are some 6 s in all, in which a server may not be back.
 PATIENT = RetryPolicy(attempts=20)
 COMES_BACK = 60.0  # until the client calls a server again that is back [seconds]
+RECONNECTED = 2.5  # until every channel of the callers has found a server that is back [seconds]
 # Below the ports that the kernel gives to connections. So nobody takes a server's port while the server is away.
 PORTS = range(20_000, 32_000)
 TRANSLATIONS = ("grpc_server_handled_total{", 'grpc_method="Translate"')
@@ -185,7 +186,11 @@ async def test_a_server_that_hangs_costs_no_call(servers, client_oracle, figures
 async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
     """With the service config that docs/deployment.md shows, and without Translane's client."""
     (config,) = re.findall(r"^```json\n(.*?)^```", DEPLOYMENT.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.service_config", config)]
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.service_config", config),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+    ]
     cases = [case for case in oracle.cases if not case.is_stream]
     async with Load(f"ipv4:{servers.address}", oracle, CALLERS, cases=cases, timeout=60, options=options) as load:
         for fault in range(FAULTS):
@@ -194,6 +199,7 @@ async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
             await load.wait_for_answers(BETWEEN)
             await load.lightly(asyncio.to_thread(servers.restart, fault % 2))
             assert await load.lightly(is_called_again(servers, fault % 2))
+            await load.lightly(asyncio.sleep(RECONNECTED))
         await load.wait_for_answers(BETWEEN)
     calls = load.answered + load.lost + load.refused.total()
     figures.add(callers=CALLERS, calls=calls, faults=dict(servers.faults), **load.figures)
