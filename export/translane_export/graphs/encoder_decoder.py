@@ -207,7 +207,7 @@ class DecoderGraph(nn.Module):
     ) -> Tensor:
         queries.append(attention.q_proj(x))
         output: Tensor = attention.out_proj(
-            onnx_ops.attend(queries[-1], keys_values, source_lengths, HeadForm.of(attention))
+            onnx_ops.attend(queries[-1], keys_values, source_lengths, HeadForm.of(attention), queries[0])
         )
         return output
 

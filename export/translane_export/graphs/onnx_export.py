@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from translane_export.core.errors import ExportError
 from translane_export.graphs.cuda_ops import join_nodes
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
 from translane_export.graphs.onnx_nodes import RuntimeOperators
-from translane_export.graphs.signatures import WITH_LOG_PROBS
+from translane_export.graphs.signatures import ON_REQUEST
 from translane_server.bundle.manifest import Graph, GraphTensor
 
 OPSET = 21
@@ -47,12 +47,12 @@ def example_inputs(signature: Graph) -> tuple[Tensor, ...]:
 
 def export_graph(graph: nn.Module, signature: Graph, *, for_cuda: bool = False) -> ir.Model:
     """Export a graph, in the CUDA form or not; its weights are inside the model."""
-    if not any(tensor.name == WITH_LOG_PROBS for tensor in signature.inputs):
-        return _export(graph, signature, for_cuda=for_cuda)
-    position = [tensor.name for tensor in signature.inputs].index(WITH_LOG_PROBS)
-    captured = (*signature.inputs[:position], *signature.inputs[position + 1 :])
+    asked = [number for number, tensor in enumerate(signature.inputs) if tensor.name in ON_REQUEST]
+    captured = tuple(tensor for tensor in signature.inputs if tensor.name not in ON_REQUEST)
     model = _export(graph, signature.model_copy(update={"inputs": captured}), for_cuda=for_cuda)
-    compute_on_request(model, "candidate_log_probs", WITH_LOG_PROBS, position)
+    for number in reversed(asked):  # the last one first: its branch lies in the one before it
+        condition = signature.inputs[number].name
+        compute_on_request(model, ON_REQUEST[condition], condition, asked[0])
     return model
 
 
@@ -144,50 +144,57 @@ def _quiet() -> Iterator[None]:
         registration.setLevel(level)
 
 
-_EMPTY = np.zeros((0, 0), np.float32)
+def compute_on_request(model: ir.Model, outputs: Sequence[str], condition: str, position: int) -> None:
+    """Give the graph a scalar bool input `condition`, at `position`; where it is false, `outputs` have no entries.
 
-
-def compute_on_request(model: ir.Model, output: str, condition: str, position: int) -> None:
-    """Give the graph a scalar bool input `condition`, at `position`; where it is false, `output` has no entries.
-
-    The output is float32, and two-dimensional. ONNX Runtime computes all of a graph, whichever outputs are fetched. So
-    what nothing but this output needs goes into a branch of an If node
+    The outputs are two-dimensional, and follow each other. ONNX Runtime computes all of a graph, whichever outputs are
+    fetched. So what nothing but these outputs is made of goes into a branch of an If node
     (https://onnx.ai/onnx/operators/onnx__If.html), which sees the values of the graph around it.
     """
     graph = model.graph
-    index, asked = next((index, value) for index, value in enumerate(graph.outputs) if value.name == output)
-    assert asked is not None
+    asked = [value for value in graph.outputs if value.name in outputs]
+    index = graph.outputs.index(asked[0])
     nodes = _needed_by(graph, asked)
     graph.remove(nodes)
-    graph.outputs.pop(index)
-    asked.name = f"{output}.computed"
-    nothing = ir.node("Constant", [], {"value": ir.tensor(_EMPTY, name=f"{output}.none")})
-    nothing.outputs[0].name = f"{output}.none"
-    chosen = ir.node(
-        "If",
-        [ir.Value(name=condition, shape=ir.Shape(()), type=ir.TensorType(ir.DataType.BOOL))],
-        {
-            "then_branch": ir.Graph([], [asked], nodes=nodes, name=f"{output}.asked_for"),
-            "else_branch": ir.Graph([], [nothing.outputs[0]], nodes=[nothing], name=f"{output}.left_out"),
-        },
-    )
-    for value in (chosen.outputs[0], nothing.outputs[0]):
-        value.type = ir.TensorType(ir.DataType.FLOAT)
-    chosen.outputs[0].name = output
-    asked_for = chosen.inputs[0]
-    assert asked_for is not None
+    for value in asked:
+        graph.outputs.remove(value)
+    nothing = [ir.node("Constant", [], {"value": ir.tensor(np.zeros((0, 0), _numpy(each)))}) for each in asked]
+    asked_for = ir.Value(name=condition, shape=ir.Shape(()), type=ir.TensorType(ir.DataType.BOOL))
+    left_out = [node.outputs[0] for node in nothing]
+    branches = {
+        "then_branch": ir.Graph([], asked, nodes=nodes, name=f"{condition}.true"),
+        "else_branch": ir.Graph([], left_out, nodes=nothing, name=f"{condition}.false"),
+    }
+    chosen = ir.node("If", [asked_for], branches, num_outputs=len(asked))
+    for name, computed, none, value in zip(outputs, asked, left_out, chosen.outputs, strict=True):
+        computed.name, none.name, value.name = f"{name}.computed", f"{name}.none", name
+        none.type = value.type = computed.type
     graph.inputs.insert(position, asked_for)
     graph.append(chosen)
-    graph.outputs.insert(index, chosen.outputs[0])
+    for offset, value in enumerate(chosen.outputs):
+        graph.outputs.insert(index + offset, value)
 
 
-def _needed_by(graph: ir.Graph, output: ir.Value) -> list[ir.Node]:
-    """Return the nodes, in order, whose results nothing but `output` is made of."""
+def _numpy(value: ir.Value) -> np.dtype[Any]:
+    assert value.dtype is not None
+    return value.dtype.numpy()
+
+
+def _needed_by(graph: ir.Graph, outputs: Sequence[ir.Value]) -> list[ir.Node]:
+    """Return the nodes, in order, whose results nothing but `outputs` is made of."""
     needed: set[ir.Node] = set()
+    branches = [
+        (node, attribute.as_graph())
+        for node in graph
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.GRAPH
+    ]
+    outer = {inner: node for node, branch in branches for inner in branch.all_nodes()}
     for node in reversed(list(graph)):
-        results = [value for value in node.outputs if value is output or value.uses() or value.is_graph_output()]
+        results = [value for value in node.outputs if value.uses() or value.is_graph_output()]
         if results and all(
-            value is output or (not value.is_graph_output() and all(use.node in needed for use in value.uses()))
+            (value in outputs or not value.is_graph_output())
+            and all(outer.get(use.node, use.node) in needed for use in value.uses())
             for value in results
         ):
             needed.add(node)

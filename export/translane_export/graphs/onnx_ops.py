@@ -96,14 +96,15 @@ def append_and_attend(
     return Attended(context.flatten(1), given), present
 
 
-def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, form: HeadForm) -> Tensor:
+def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, form: HeadForm, first: Tensor) -> Tensor:
     """Let row b's query see the first ``lengths[b]`` entries.
 
-    query [B, H·D], keys and values [B, G, C, D], lengths [B] -> [B, H·D].
+    query [B, H·D], keys and values [B, G, C, D], lengths [B] -> [B, H·D]. ``first`` is the first layer's query.
     """
     query = query.unsqueeze(1)  # [B, 1, H * D]
     if torch.onnx.is_in_onnx_export():
-        one_of_each = query if form.kv_heads == form.heads else query[..., : form.kv_heads * form.size]
+        like = first.unsqueeze(1)  # so that ONNX Runtime, which computes what is equal once, has it for all layers
+        one_of_each = like if form.kv_heads == form.heads else like[..., : form.kv_heads * form.size]
         nothing = one_of_each[:, :0]  # [B, 0, G * D]: nothing is appended
         inputs = (query, nothing, nothing, *keys_values, lengths - 1, scalar(keys_values.keys.shape[2]))
         (context,) = group_query_attention(inputs, form, [query.shape], query.dtype)

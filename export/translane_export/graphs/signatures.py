@@ -11,7 +11,11 @@ from translane_export.graphs.head_padding import padded_config
 from translane_export.model import TransformerConfig
 from translane_server.bundle.manifest import Architecture, Graph, Graphs, GraphTensor
 
-WITH_LOG_PROBS = "with_log_probs"
+# What a step computes only where the input before the colon is true. A later one is of no use without an earlier one.
+ON_REQUEST = {
+    "with_candidates": ("candidate_ids", "candidate_log_probs"),
+    "with_log_probs": ("candidate_log_probs",),
+}
 NUM_BLOCKS = "num_blocks"
 
 
@@ -60,16 +64,16 @@ def bundle_signatures(
     The encoder maps sources to each decoder layer's cross-attention keys and values, of `cross_dtype`, which is `dtype`
     if it is not given. Steps return those that are int8 as they were given. A step maps tokens, positions and caches to
     candidates, logits and updated caches; with `alignment`, also to the query that the alignment graph takes with the
-    keys of its layer. A bundle for CUDA has a greedy graph, too, and no input that asks for log-probabilities: on a GPU
-    all of a step is queued at once, and a branch would make the device wait for the CPU. With `vocabulary_blocks`, an
-    input says how many of them to look through.
+    keys of its layer. A bundle for CUDA has a greedy graph, too, and no inputs of `ON_REQUEST`: on a GPU all of a step
+    is queued at once, and a branch would make the device wait for the CPU. With `vocabulary_blocks`, an input says how
+    many of them to look through.
     """
     ending = "onnx" if form == "onnx" else "pt"
     cross_dtype = cross_dtype or dtype
     width = config.heads * padded_config(config).head_dim
     count = (_tensor("num_candidates", "int64", 1),)
     blocks = (_tensor(NUM_BLOCKS, "int64", 1),) if vocabulary_blocks is not None else ()
-    asked = (_tensor(WITH_LOG_PROBS, "bool"),) if form == "onnx" and not for_cuda else ()
+    asked = tuple(_tensor(name, "bool") for name in ON_REQUEST) if form == "onnx" and not for_cuda else ()
     allowed = (_tensor("shortlist", "int64", "tokens"), _tensor("outside", "float32", "rows", "tokens"))
     cross = _cross(config, cross_dtype, "rows", "source_capacity")
     caches = (*_own("self", config, dtype), *cross)

@@ -35,10 +35,13 @@ def quantize_encoder(model: ir.Model, scales: Mapping[str, np.float32]) -> None:
         assert split.op_type == "Transpose", "heads are put apart last"
         scale = constant(graph, name + _SCALE, np.array(scales[name]))
         zero_point = constant(graph, name + _ZERO_POINT, np.array(0, np.int8))
-        quantize = ir.node("QuantizeLinear", [split.inputs[0], scale, zero_point])
-        graph.insert_before(split, quantize)
-        split.replace_input_with(0, quantize.outputs[0])  # bytes are moved faster than floats
-        output.dtype = ir.DataType.INT8
+        # Before heads are put apart, because bytes are moved faster than floats, and ONNX Runtime would make floats of
+        # them again for a Reshape.
+        first = _shaping(split)
+        quantize = ir.node("QuantizeLinear", [first.inputs[0], scale, zero_point])
+        graph.insert_before(first, quantize)
+        first.replace_input_with(0, quantize.outputs[0])
+        first.outputs[0].dtype = output.dtype = ir.DataType.INT8
 
 
 def dequantize_encoder(model: ir.Model) -> dict[str, np.float32]:
@@ -46,18 +49,28 @@ def dequantize_encoder(model: ir.Model) -> dict[str, np.float32]:
     graph, scales = model.graph, {}
     for output in graph.outputs:
         split = output.producer()
-        quantized = split.inputs[0] if split is not None and split.op_type == "Transpose" else None
+        if split is None or split.op_type != "Transpose":
+            continue
+        first = _shaping(split)
+        quantized = first.inputs[0]
         quantize = quantized.producer() if quantized is not None else None
-        if split is None or quantize is None or quantize.op_type != "QuantizeLinear":
+        if quantize is None or quantize.op_type != "QuantizeLinear":
             continue
         scale = quantize.inputs[1]
         assert scale is not None
         assert scale.const_value is not None
         scales[str(output.name)] = np.float32(scale.const_value.numpy())
-        split.replace_input_with(0, quantize.inputs[0])
+        first.replace_input_with(0, quantize.inputs[0])
         graph.remove(quantize, safe=True)
-        output.dtype = ir.DataType.FLOAT
+        first.outputs[0].dtype = output.dtype = ir.DataType.FLOAT
     return scales
+
+
+def _shaping(split: ir.Node) -> ir.Node:
+    """Return the Reshape before the node that puts heads apart; without one, this node."""
+    shaped = split.inputs[0]
+    shaping = shaped.producer() if shaped is not None else None
+    return shaping if shaping is not None and shaping.op_type == "Reshape" else split
 
 
 def quantize_decoder(model: ir.Model, scales: Mapping[str, np.float32]) -> None:

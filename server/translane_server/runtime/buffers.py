@@ -11,11 +11,14 @@ import numpy.typing as npt
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.backend import Candidates, StepNeeds
 
+WITH_CANDIDATES = "with_candidates"
+"""The input of a step that asks for candidates. Graphs without this input always look for candidates."""
+
 
 class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
 
-    Inputs are allocated at the start. An output is allocated for all rows when a step first needs it. A graph in CUDA
+    Candidates are allocated for all rows when a step first needs so many; everything else at the start. A graph in CUDA
     form has an input that says how many of its `vocabulary_blocks` to search, and none that asks for log-probabilities.
     """
 
@@ -31,7 +34,7 @@ class StepBuffers:
         self._asks = {asked: np.array(asked) for asked in (False, True)}
         self._candidate_ids: IntArray = np.zeros(0, np.int64)
         self._log_probs: FloatArray = np.zeros(0, np.float32)
-        self._logits: FloatArray = np.zeros(0, np.float32)
+        self._logits: FloatArray = np.zeros(rows * vocab_size, np.float32)  # pages come as they are used
 
     def write(self, token_ids: IntArray, positions: Int32Array, num_candidates: int) -> None:
         """Write the inputs of the next step over n rows. The arrays are [n] each."""
@@ -59,14 +62,12 @@ class StepBuffers:
 
     def reserve(self, needs: StepNeeds) -> bool:
         """Allocate the outputs of a step. Return whether outputs have moved and must be bound again."""
-        moved = False
-        if self._candidate_ids.size < self._rows * needs.num_candidates:
-            self._candidate_ids = np.zeros(self._rows * needs.num_candidates, np.int64)
-            self._log_probs = np.zeros(self._rows * needs.num_candidates, np.float32)
-            moved = True
-        if needs.logits and not self._logits.size:
-            self._logits = np.zeros(self._rows * self._vocab_size, np.float32)
-        return moved
+        size = self._rows * needs.num_candidates
+        if self._candidate_ids.size >= size:
+            return False
+        self._candidate_ids = np.zeros(size, np.int64)
+        self._log_probs = np.zeros(size, np.float32)
+        return True
 
     def bind_inputs(self, session: Any, binding: Any, n: int, needs: StepNeeds) -> None:
         """Bind what the graph of a session has of the inputs of a step over n rows with these needs."""
@@ -76,18 +77,22 @@ class StepBuffers:
             "source_lengths": (self.source_lengths, (n,)),
             "num_candidates": (self._num_candidates, (1,)),
             "num_blocks": (self._num_blocks, (1,)),
+            WITH_CANDIDATES: (self._asks[needs.num_candidates > 0], ()),
             "with_log_probs": (self._asks[needs.log_probs], ()),
         }
         for name in [each.name for each in session.get_inputs() if each.name in inputs]:
             bind_host(binding.bind_input, name, *inputs[name])
 
-    def bind_outputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind the outputs of a step over n rows with these needs. `reserve` has allocated them."""
+    def bind_outputs(self, session: Any, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind the outputs of a step over n rows with these needs. `reserve` has allocated them.
+
+        Logits take the same memory whether they are needed or not: onnxruntime would allocate memory of its own.
+        """
         if k := needs.num_candidates:
             bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
         if needs.log_probs:
             bind_host(binding.bind_output, "candidate_log_probs", self._log_probs, (n, k))
-        if needs.logits:
+        if any(each.name == "logits" for each in session.get_outputs()):
             bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
 
     def finding_best(self, run: Callable[[], None], n: int) -> Callable[[], None]:

@@ -18,16 +18,13 @@ from translane_server.bundle.manifest import COMPUTED_IN
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import DeviceError
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
-from translane_server.runtime.buffers import EncodeBuffers, StepBuffers, bind_host
+from translane_server.runtime.buffers import WITH_CANDIDATES, EncodeBuffers, StepBuffers, bind_host
 from translane_server.runtime.cache import HostCache
 from translane_server.runtime.graph_backend import GraphBackend, Group, RowSizes
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
 
 _MOST_RUNS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
-# NumPy finds the best of so few tokens in less time than the graph. The graph searches most larger vocabularies by
-# blocks, and that is faster.
-_FEW_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,7 @@ class OrtBackend(GraphBackend):
         self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
         cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
+        self._searches_on_request = any(each.name == WITH_CANDIDATES for each in graphs.decoder.inputs)
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
         self._buffers = StepBuffers(self.rows, self._vocab_size, graphs.vocabulary_blocks)
         self._source_lengths = self._buffers.source_lengths
@@ -202,9 +200,10 @@ class OrtBackend(GraphBackend):
         sessions = graphs.sessions
         # The greedy graph returns no query. Only bundles for CUDA have it, whose graphs find one candidate or more.
         is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps
-        finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._vocab_size <= _FEW_TOKENS
-        of_graph = StepNeeds(0, log_probs=False, logits=True) if finds_best else available
-        if self._buffers.reserve(replace(available, logits=of_graph.logits)):
+        # NumPy finds the best token in less time than the graph, where the graph can leave the search out.
+        finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._searches_on_request
+        of_graph = StepNeeds(0, log_probs=False) if finds_best else available
+        if self._buffers.reserve(available):
             for each in self._graphs:
                 each.steps.clear()
         session = sessions.greedy if is_greedy else sessions.decoder
@@ -289,7 +288,7 @@ class OrtBackend(GraphBackend):
         """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""
         binding = session.io_binding()
         self._buffers.bind_inputs(session, binding, n, needs)
-        self._buffers.bind_outputs(binding, n, needs)
+        self._buffers.bind_outputs(session, binding, n, needs)
         self._bind_rows(binding, n, keeps=keeps)
         return binding
 

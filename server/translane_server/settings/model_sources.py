@@ -35,7 +35,7 @@ _HUB_NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*)(?:@([\w./-]+))?", re.ASCII)
 BUNDLED_MODEL = "zh-en"
 """The name of the model that comes with a clone."""
 
-_BUNDLED_DIGEST = "e58b16a518293ad973cdc1850cdad26d3d205c16980cec2ac568e9239e0bafd9"
+_BUNDLED_DIGEST = "89ab9ceaddcfb2d0b436f00460f9de7f89b679785b0cc773776328066c548f93"
 BUNDLED_MODEL_URL = (
     f"https://github.com/translane/translane/releases/download/{BUNDLED_MODEL}-{_BUNDLED_DIGEST[:8]}"
     f"@sha256:{_BUNDLED_DIGEST}"

@@ -133,7 +133,11 @@ def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
 
     def run(chosen):
         some = {tensor: value[chosen] for tensor, value in inputs.items()}
-        return decoder.run(None, some | {"num_candidates": np.array([4]), "with_log_probs": np.array(True)})
+        return decoder.run(
+            None,
+            some
+            | {"num_candidates": np.array([4]), "with_candidates": np.array(True), "with_log_probs": np.array(True)},
+        )
 
     together = run(np.arange(rows))
     for count in (1, 1, 2, 3, 5, 8, 17, 32):

@@ -35,7 +35,7 @@ def graph():
 
 def test_an_output_has_entries_where_it_is_asked_for_and_the_rest_is_as_before():
     before, model = open_session(graph()).run(None, {"x": X}), graph()
-    compute_on_request(model, "rare", "asked", 0)
+    compute_on_request(model, ["rare"], "asked", 0)
     for asked in (True, False):
         y, rare, z = open_session(model).run(None, {"asked": np.array(asked), "x": X})
         np.testing.assert_array_equal(y, before[0])

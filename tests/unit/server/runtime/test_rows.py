@@ -290,7 +290,7 @@ def test_the_room_is_used():
 
 def test_of_equal_logits_the_lowest_token_is_best():
     buffers = StepBuffers(3, 5)
-    buffers.reserve(StepNeeds(log_probs=False, logits=True))
+    buffers.reserve(StepNeeds(log_probs=False))
     logits = buffers.read(2, StepNeeds(log_probs=False, logits=True)).logits
     assert logits is not None
 
