@@ -42,7 +42,7 @@ def details(results: Results) -> Iterator[str]:
             if results[name]:
                 yield from (f"### {title}", "", *tables.products(results[name]), "")
             continue
-        if name == "without_vnni":  # the short table has what was measured so
+        if name == "without_vnni":  # the short table has the ratios, and no real processor these speeds
             continue
         for record in results[name]:
             if record.get("cells", True):

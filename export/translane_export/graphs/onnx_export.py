@@ -47,12 +47,12 @@ def example_inputs(signature: Graph) -> tuple[Tensor, ...]:
 
 def export_graph(graph: nn.Module, signature: Graph, *, for_cuda: bool = False) -> ir.Model:
     """Export a graph, in the CUDA form or not; its weights are inside the model."""
-    asked = [number for number, tensor in enumerate(signature.inputs) if tensor.name in ON_REQUEST]
+    places = [place for place, tensor in enumerate(signature.inputs) if tensor.name in ON_REQUEST]
     captured = tuple(tensor for tensor in signature.inputs if tensor.name not in ON_REQUEST)
     model = _export(graph, signature.model_copy(update={"inputs": captured}), for_cuda=for_cuda)
-    for number in reversed(asked):  # the last one first: its branch lies in the one before it
-        condition = signature.inputs[number].name
-        compute_on_request(model, ON_REQUEST[condition], condition, asked[0])
+    for place in reversed(places):  # the last first: the If of log-probabilities lies in that of candidates
+        condition = signature.inputs[place].name
+        compute_on_request(model, ON_REQUEST[condition], condition, places[0])
     return model
 
 
@@ -147,8 +147,8 @@ def _quiet() -> Iterator[None]:
 def compute_on_request(model: ir.Model, outputs: Sequence[str], condition: str, position: int) -> None:
     """Give the graph a scalar bool input `condition`, at `position`; where it is false, `outputs` have no entries.
 
-    The outputs are two-dimensional, and follow each other. ONNX Runtime computes all of a graph, whichever outputs are
-    fetched. So what nothing but these outputs is made of goes into a branch of an If node
+    The outputs are two-dimensional, and follow each other in this order. ONNX Runtime computes all of a graph,
+    whichever outputs are fetched. So what nothing but these outputs is made of goes into a branch of an If node
     (https://onnx.ai/onnx/operators/onnx__If.html), which sees the values of the graph around it.
     """
     graph = model.graph
@@ -183,13 +183,13 @@ def _numpy(value: ir.Value) -> np.dtype[Any]:
 def _needed_by(graph: ir.Graph, outputs: Sequence[ir.Value]) -> list[ir.Node]:
     """Return the nodes, in order, whose results nothing but `outputs` is made of."""
     needed: set[ir.Node] = set()
-    branches = [
-        (node, attribute.as_graph())
+    outer = {  # the nodes in branches, which use values of the graph around them
+        inner: node
         for node in graph
         for attribute in node.attributes.values()
         if attribute.type == ir.AttributeType.GRAPH
-    ]
-    outer = {inner: node for node, branch in branches for inner in branch.all_nodes()}
+        for inner in attribute.as_graph().all_nodes()
+    }
     for node in reversed(list(graph)):
         results = [value for value in node.outputs if value.uses() or value.is_graph_output()]
         if results and all(

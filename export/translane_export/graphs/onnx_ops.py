@@ -96,14 +96,15 @@ def append_and_attend(
     return Attended(context.flatten(1), given), present
 
 
-def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, form: HeadForm, first: Tensor) -> Tensor:
+def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, form: HeadForm, shape_like: Tensor) -> Tensor:
     """Let row b's query see the first ``lengths[b]`` entries.
 
-    query [B, H·D], keys and values [B, G, C, D], lengths [B] -> [B, H·D]. ``first`` is the first layer's query.
+    query [B, H·D], keys and values [B, G, C, D], lengths [B] -> [B, H·D]. Of ``shape_like`` [B, H·D], the
+    same tensor for every layer, only the shape is used.
     """
     query = query.unsqueeze(1)  # [B, 1, H * D]
     if torch.onnx.is_in_onnx_export():
-        like = first.unsqueeze(1)  # so that ONNX Runtime, which computes what is equal once, has it for all layers
+        like = shape_like.unsqueeze(1)  # ONNX Runtime makes the empty keys of all layers once
         one_of_each = like if form.kv_heads == form.heads else like[..., : form.kv_heads * form.size]
         nothing = one_of_each[:, :0]  # [B, 0, G * D]: nothing is appended
         inputs = (query, nothing, nothing, *keys_values, lengths - 1, scalar(keys_values.keys.shape[2]))

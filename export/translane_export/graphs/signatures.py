@@ -11,11 +11,14 @@ from translane_export.graphs.head_padding import padded_config
 from translane_export.model import TransformerConfig
 from translane_server.bundle.manifest import Architecture, Graph, Graphs, GraphTensor
 
-# What a step computes only where the input before the colon is true. A later one is of no use without an earlier one.
 ON_REQUEST = {
     "with_candidates": ("candidate_ids", "candidate_log_probs"),
     "with_log_probs": ("candidate_log_probs",),
 }
+"""Inputs of a step, neighbours in this order, each with the outputs that it asks for.
+
+`with_log_probs` has no effect without `with_candidates`.
+"""
 NUM_BLOCKS = "num_blocks"
 
 

@@ -19,7 +19,7 @@ class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
 
     Candidates are allocated for all rows when a step first needs so many; everything else at the start. A graph in CUDA
-    form has an input that says how many of its `vocabulary_blocks` to search, and none that asks for log-probabilities.
+    form has an input that says how many of its `vocabulary_blocks` to search, and none that asks for results.
     """
 
     def __init__(self, rows: int, vocab_size: int, vocabulary_blocks: int | None = None) -> None:
@@ -34,7 +34,7 @@ class StepBuffers:
         self._asks = {asked: np.array(asked) for asked in (False, True)}
         self._candidate_ids: IntArray = np.zeros(0, np.int64)
         self._log_probs: FloatArray = np.zeros(0, np.float32)
-        self._logits: FloatArray = np.zeros(rows * vocab_size, np.float32)  # pages come as they are used
+        self._logits: FloatArray = np.zeros(rows * vocab_size, np.float32)  # a row takes memory when it is used
 
     def write(self, token_ids: IntArray, positions: Int32Array, num_candidates: int) -> None:
         """Write the inputs of the next step over n rows. The arrays are [n] each."""
@@ -84,9 +84,9 @@ class StepBuffers:
             bind_host(binding.bind_input, name, *inputs[name])
 
     def bind_outputs(self, session: Any, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind the outputs of a step over n rows with these needs. `reserve` has allocated them.
+        """Bind the outputs of a step over n rows with these needs. `reserve` has allocated the candidates.
 
-        Logits take the same memory whether they are needed or not: onnxruntime would allocate memory of its own.
+        Logits are bound in any case where the graph has them, or onnxruntime would allocate memory of its own for them.
         """
         if k := needs.num_candidates:
             bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))

@@ -200,7 +200,8 @@ class OrtBackend(GraphBackend):
         sessions = graphs.sessions
         # The greedy graph returns no query. Only bundles for CUDA have it, whose graphs find one candidate or more.
         is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps
-        # NumPy finds the best token in less time than the graph, where the graph can leave the search out.
+        # NumPy finds the best token of the logits, which are bound in any case, in less time than the graph. So a graph
+        # is asked for nothing where it can leave the search out.
         finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._searches_on_request
         of_graph = StepNeeds(0, log_probs=False) if finds_best else available
         if self._buffers.reserve(available):
