@@ -25,6 +25,9 @@ from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
 
 _MOST_RUNS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
+# NumPy finds the best of so few tokens in less time than the graph. With more it gains nothing, and the graph searches
+# them on all its threads.
+_FEW_TOKENS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,10 @@ class OrtBackend(GraphBackend):
         self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
         cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
-        self._searches_on_request = any(each.name == WITH_CANDIDATES for each in graphs.decoder.inputs)
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
+        self._finds_best = self._vocab_size <= _FEW_TOKENS and any(
+            each.name == WITH_CANDIDATES for each in graphs.decoder.inputs
+        )
         self._buffers = StepBuffers(self.rows, self._vocab_size, graphs.vocabulary_blocks)
         self._source_lengths = self._buffers.source_lengths
         self._alignment = sessions.alignment
@@ -200,9 +205,8 @@ class OrtBackend(GraphBackend):
         sessions = graphs.sessions
         # The greedy graph returns no query. Only bundles for CUDA have it, whose graphs find one candidate or more.
         is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps
-        # NumPy finds the best token of the logits, which are bound in any case, in less time than the graph. So a graph
-        # is asked for nothing where it can leave the search out.
-        finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._searches_on_request
+        # Then the graph is asked for nothing, and leaves the search out. The logits are bound in any case.
+        finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._finds_best
         of_graph = StepNeeds(0, log_probs=False) if finds_best else available
         if self._buffers.reserve(available):
             for each in self._graphs:
