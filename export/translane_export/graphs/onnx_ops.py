@@ -104,7 +104,7 @@ def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, form: HeadFo
     """
     query = query.unsqueeze(1)  # [B, 1, H * D]
     if torch.onnx.is_in_onnx_export():
-        like = shape_like.unsqueeze(1)  # ONNX Runtime makes the empty keys of all layers once
+        like = shape_like.unsqueeze(1)  # equal in all layers, so that the graph makes the empty keys once
         one_of_each = like if form.kv_heads == form.heads else like[..., : form.kv_heads * form.size]
         nothing = one_of_each[:, :0]  # [B, 0, G * D]: nothing is appended
         inputs = (query, nothing, nothing, *keys_values, lengths - 1, scalar(keys_values.keys.shape[2]))

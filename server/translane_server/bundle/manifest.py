@@ -253,6 +253,11 @@ class Graphs(_Model):
         """Whether a decode step returns the keys and values of cross-attention unchanged."""
         return any(tensor.name.startswith("present_cross_") for tensor in self.decoder.outputs)
 
+    @property
+    def searches_on_request(self) -> bool:
+        """Whether a decode step looks for candidates only where it is asked to. Others always do."""
+        return any(tensor.name == "with_candidates" for tensor in self.decoder.inputs)
+
     @model_validator(mode="after")
     def _keys_and_values_are_numbers(self) -> Graphs:
         types = sorted({tensor.dtype for tensor in self.encoder.outputs})

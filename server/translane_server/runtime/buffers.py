@@ -11,9 +11,6 @@ import numpy.typing as npt
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.backend import Candidates, StepNeeds
 
-WITH_CANDIDATES = "with_candidates"
-"""The input of a step that asks for candidates. Graphs without this input always look for candidates."""
-
 
 class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
@@ -61,7 +58,7 @@ class StepBuffers:
             positions[row] += 1
 
     def reserve(self, needs: StepNeeds) -> bool:
-        """Allocate the outputs of a step. Return whether outputs have moved and must be bound again."""
+        """Allocate the candidates of a step. Return whether they have moved, and steps must be bound again."""
         size = self._rows * needs.num_candidates
         if self._candidate_ids.size >= size:
             return False
@@ -77,7 +74,7 @@ class StepBuffers:
             "source_lengths": (self.source_lengths, (n,)),
             "num_candidates": (self._num_candidates, (1,)),
             "num_blocks": (self._num_blocks, (1,)),
-            WITH_CANDIDATES: (self._asks[needs.num_candidates > 0], ()),
+            "with_candidates": (self._asks[needs.num_candidates > 0], ()),
             "with_log_probs": (self._asks[needs.log_probs], ()),
         }
         for name in [each.name for each in session.get_inputs() if each.name in inputs]:

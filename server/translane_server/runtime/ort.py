@@ -18,7 +18,7 @@ from translane_server.bundle.manifest import COMPUTED_IN
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.core.errors import DeviceError
 from translane_server.runtime.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
-from translane_server.runtime.buffers import WITH_CANDIDATES, EncodeBuffers, StepBuffers, bind_host
+from translane_server.runtime.buffers import EncodeBuffers, StepBuffers, bind_host
 from translane_server.runtime.cache import HostCache
 from translane_server.runtime.graph_backend import GraphBackend, Group, RowSizes
 from translane_server.runtime.sessions import AllThreads, Sessions
@@ -84,9 +84,7 @@ class OrtBackend(GraphBackend):
         cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
-        self._finds_best = self._vocab_size <= _FEW_TOKENS and any(
-            each.name == WITH_CANDIDATES for each in graphs.decoder.inputs
-        )
+        self._finds_best = self._vocab_size <= _FEW_TOKENS and graphs.searches_on_request
         self._buffers = StepBuffers(self.rows, self._vocab_size, graphs.vocabulary_blocks)
         self._source_lengths = self._buffers.source_lengths
         self._alignment = sessions.alignment
@@ -205,7 +203,7 @@ class OrtBackend(GraphBackend):
         sessions = graphs.sessions
         # The greedy graph returns no query. Only bundles for CUDA have it, whose graphs find one candidate or more.
         is_greedy = bool(sessions.greedy) and available == BEST_TOKEN_ALONE and not keeps
-        # Then the graph is asked for nothing, and leaves the search out. The logits are bound in any case.
+        # Where NumPy finds the best token, the graph is asked for nothing. The logits are bound in any case.
         finds_best = available == BEST_TOKEN_ALONE and not sessions.greedy and self._finds_best
         of_graph = StepNeeds(0, log_probs=False) if finds_best else available
         if self._buffers.reserve(available):
