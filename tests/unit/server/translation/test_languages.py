@@ -7,7 +7,6 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Format, checked_options
 from translane.requests import TranslationRequest
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens
-from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.core.errors import InvalidRequestError
 from translane_server.translation.languages import LanguagePairs
 from translane_server.translation.limits import RequestLimits, TokenLimits
@@ -86,46 +85,15 @@ def test_tags_that_name_no_language_are_explained(source, target, expected):
     assert violation.field == ("target_language" if source == "en" else "source_language")
 
 
-def test_of_many_languages_an_error_names_some():
-    codes = tuple(f"{first}{second}" for first in "abcdefghij" for second in "xyz")
-    _, wrong = find(Languages(source=codes, target=("en",)), "q" * 100, "")
-    (violation,) = wrong
-    assert violation.field == "source_language"
-    assert " … " in violation.description.partition(" is not a language of the model; it has ")[0]
-    assert violation.description.endswith("ax, ay, az, bx, by, bz, cx, cy, cz, dx, dy, dz and 18 more")
-
-
 # Texts as sentences without what is kept.
 
 
-UNKNOWN = 5  # a source id that the tokenizer below gives to letters of Greek
-
-
-class WithUnknowns(FakeTokenizer):
-    def encode(self, texts):
-        ids = super().encode(texts)
-        for text, of_text in zip(texts, ids, strict=True):
-            of_text[: len(text)] = (
-                [UNKNOWN if "α" <= c <= "ω" else i for c, i in zip(text, of_text, strict=False)] if of_text else []
-            )
-        return ids
-
-
-def prepared(*texts, sentences=4, most_tokens=32, format_=Format.TEXT, stream=False, budget=UNLIMITED, **options):
-    manifest = make_manifest(
-        source_languages=["en"],
-        special_ids={"pad": 0, "unk": UNKNOWN, "bos": 2, "eos": 3, "decoder_start": 2},
-    )
-    limits = RequestLimits(8, sentences, TokenLimits(most_tokens, 24, 20), max_beam_size=6)
-    reader = TranslateReader(manifest, WithUnknowns(), limits)
-    request = TranslationRequest(texts, options=checked_options(options), format=format_, streamed=stream)
+def prepared(*texts, most_tokens=32, format_=Format.TEXT, **options):
+    limits = RequestLimits(8, 4, TokenLimits(most_tokens, 24, 20), max_beam_size=6)
+    reader = TranslateReader(make_manifest(source_languages=["en"]), FakeTokenizer(), limits)
+    request = TranslationRequest(texts, options=checked_options(options), format=format_)
     reader.check(request)
-    return reader.read(request, budget)
-
-
-def sentences(*texts, **options):
-    """The sentences of each text."""
-    return [[source.text for source in text.segments] for text in prepared(*texts, **options).texts]
+    return reader.read(request)
 
 
 def violations(*texts, **options):
@@ -140,14 +108,6 @@ def marks(text, **options):
         [(mark.opening, mark.closing) for mark in (source.marked.marks if source.marked else ())]
         for source in prepared(text, **options).texts[0].segments
     ]
-
-
-@pytest.mark.parametrize(
-    "text", ["It is 3.5 m.", "Dr. Smith is in.", "Yes!", "Is it?!", "I know…", "e.g. this", "(Yes.)", " x. "]
-)
-def test_one_sentence_stays_whole(text):
-    (found,) = sentences(text)
-    assert [each.strip() for each in found] == [text.strip()]
 
 
 def test_all_texts_of_a_request_share_a_limit_of_sentences():
@@ -205,21 +165,6 @@ def test_spaces_stay_between_tags_and_what_is_kept(format_, source):
     (text,) = prepared(source, format_=format_).texts
     assert not text.segments
     assert text.join([], "en") == source
-
-
-def test_unknown_characters_are_looked_for_within_the_time(monkeypatch):
-    looked = []
-
-    def source_surfaces(_tokenizer, text):  # takes a second
-        looked.append(text)
-        return [*text, ""]
-
-    monkeypatch.setattr(WithUnknowns, "source_surfaces", source_surfaces)
-    budget = Budget(2.5, clock=lambda: len(looked))
-    budget.start()
-    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
-        prepared("a β! " * 8, sentences=8, most_tokens=64, budget=budget)
-    assert len(looked) < 5
 
 
 def test_the_callers_patterns_come_first():

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -73,13 +72,6 @@ def oversized(kind: Any, path: tuple[str, ...]) -> Any:
 
 
 FIELDS = [(kind, path) for kind in REQUESTS for path in long_fields(kind.DESCRIPTOR)]
-each_field = pytest.mark.parametrize(
-    ("kind", "path"), FIELDS, ids=[f"{kind.DESCRIPTOR.name} {'.'.join(path)}" for kind, path in FIELDS]
-)
-
-
-def named(error: InvalidRequestError) -> list[str]:
-    return [violation.field for violation in error.violations]
 
 
 def test_all_fields_are_here():
@@ -88,26 +80,19 @@ def test_all_fields_are_here():
     assert (pb.ScoreRequest, ("inputs", "target")) in FIELDS
 
 
-@each_field
-def test_every_field_has_a_limit(kind, path):
-    request = oversized(kind, path)
-    check_others = check_inputs if kind is pb.ScoreRequest else check_sizes
-    check: Any = check_names if path[-1] in NAMES else partial(check_others, limits=LIMITS)
-    with pytest.raises(InvalidRequestError) as caught:
-        check(request)
-    (field,) = named(caught.value)
-    assert field.replace("[0]", "") == ".".join(filter(None, path))
-    assert "at most" in caught.value.violations[0].description
-    assert "xxx" not in str(caught.value)
-
-
-@each_field
-def test_nothing_else_looks_at_a_request_that_is_too_large(kind, path, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "path"), FIELDS, ids=[f"{kind.DESCRIPTOR.name} {'.'.join(path)}" for kind, path in FIELDS]
+)
+def test_every_field_has_a_limit_and_nothing_else_looks_at_a_request_beyond_it(kind, path, monkeypatch):
     monkeypatch.setattr(languages, "lookup", None)
     reader: Any = ScoreReader if kind is pb.ScoreRequest else TranslateReader
-    asked = check_names if path[-1] in NAMES else reader(make_manifest(), FakeTokenizer(), LIMITS).check
-    with pytest.raises(InvalidRequestError):
-        asked(oversized(kind, path))
+    check = check_names if path[-1] in NAMES else reader(make_manifest(), FakeTokenizer(), LIMITS).check
+    with pytest.raises(InvalidRequestError) as caught:
+        check(oversized(kind, path))
+    (violation,) = caught.value.violations
+    assert violation.field.replace("[0]", "") == ".".join(filter(None, path))
+    assert "at most" in violation.description
+    assert "xxx" not in str(caught.value)
 
 
 def test_what_fits_is_accepted():
@@ -138,37 +123,20 @@ def test_texts_without_tokens_count_as_texts():
     assert reader.check(TranslationRequest([""], streamed=True)) == 1
 
 
-# Given translations to sentences for the engine, and its results to scores.
-
-
-reader = ScoreReader(make_manifest(), FakeTokenizer(), LIMITS)
-
-
-def request(*pairs, **fields):
-    return ScoringRequest(pairs, **fields)
-
-
-def read(asked):
+def test_scores_are_read_within_the_time_and_built_until_the_caller_goes():
+    reader = ScoreReader(make_manifest(), FakeTokenizer(), LIMITS)
+    asked = ScoringRequest([("ab", "xy")])
     reader.check(asked)
-    return reader.read(asked)
-
-
-def test_reading_and_building_end_with_the_caller():
-    asked = request(("ab", "xy"))
-    budget = Budget()
-    budget.end()
+    late, ended = Budget(0.0, clock=iter([1.0, 2.0]).__next__), Budget()
+    late.start()
+    ended.end()
+    with pytest.raises(InvalidRequestError, match="inputs: takes more than 0 seconds to read"):
+        reader.read(asked, late)
     with pytest.raises(WorkEndedError):
-        reader.read(asked, budget)
+        reader.read(asked, ended)
     hypothesis = Hypothesis((1, 2), 0.0, True, (-0.1, -0.2, -0.3))
     with pytest.raises(WorkEndedError):
-        read(asked).scores([SentenceResult((hypothesis,), Timing(0, 0, 0))], False, budget)
-
-
-def test_reading_has_a_time():
-    budget = Budget(0.0, clock=iter([1.0, 2.0]).__next__)
-    budget.start()
-    with pytest.raises(InvalidRequestError, match="inputs: takes more than 0 seconds to read"):
-        reader.read(request(("ab", "xy")), budget)
+        reader.read(asked).scores([SentenceResult((hypothesis,), Timing(0, 0, 0))], False, ended)
 
 
 # Requests that set nothing are searched as the model says, and no request is refused for what the model says.
@@ -183,10 +151,6 @@ DEFAULTS: dict[str, Any] = {
     "min_length": 6,
     "max_length": 12,
 }
-SEARCHED = DecodingOptions(
-    max_length=12, min_length=6, beam_size=4, length_penalty=0.5, early_stopping=True, repetition_penalty=1.25,
-    no_repeat_ngram_size=3,
-)  # fmt: skip
 
 
 def limits(defaults=DEFAULTS, **settings):
@@ -202,26 +166,12 @@ def decoding(defaults=DEFAULTS, *, streamed=False, settings=None, **options):
     return reader.read(request).sentences[0].options
 
 
-def test_nothing_set():
-    assert decoding() == SEARCHED
-    assert decoding(streamed=True) == SEARCHED
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("beam_size", 2),
-        ("length_penalty", 0.0),
-        ("early_stopping", False),
-        ("repetition_penalty", 1.0),
-        ("no_repeat_ngram_size", 0),
-        ("min_length", 0),
-        ("max_length", 9),
-    ],
-)
-def test_the_request_wins_field_by_field(name, value):
-    expected = {field: getattr(SEARCHED, field) for field in DEFAULTS} | {name: value}
-    assert decoding(**{name: value}) == DecodingOptions(**expected)
+def test_the_request_wins_field_by_field():
+    assert decoding() == decoding(streamed=True) == DecodingOptions(**DEFAULTS)
+    others = {"beam_size": 2, "length_penalty": 0.0, "early_stopping": False, "repetition_penalty": 1.0}
+    others |= {"no_repeat_ngram_size": 0, "min_length": 0, "max_length": 9}
+    for name, value in others.items():
+        assert decoding(**{name: value}) == DecodingOptions(**DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize(

@@ -134,40 +134,41 @@ def test_reading_ends_with_its_time_and_with_its_caller(asked, field, goes):
         assert caught.value.violations == (FieldViolation(field, problem),)
 
 
-def test_terms_are_looked_for_within_the_time(monkeypatch):
+@pytest.mark.parametrize(
+    ("work", "found", "asked", "field"),
+    [
+        (
+            (Glossary, "find"),
+            [],
+            TranslationRequest(["a"] * 50, options=Options(terminology=(Term("a", "b"),))),
+            "texts",
+        ),
+        (
+            (FakeTokenizer, "source_surfaces"),
+            [*"A!", ""],
+            TranslationRequest(["A! " * 8], options=Options(replace_unknowns=True), streamed=True),
+            "text",
+        ),
+        ((FakeTokenizer, "source_surfaces"), [*"a Ж!", ""], TranslationRequest(["a Ж! " * 8]), "texts"),
+    ],
+    ids=["terms", "what unknown tokens of a stream may stand for", "unknown characters"],
+)
+def test_what_is_looked_for_is_found_within_the_time(monkeypatch, work, found, asked, field):
     tokenizer = SlowTokenizer()
-    found = []
+    looked = []
 
-    def find(_glossary, words, _taken):
+    def look(_self, text, *_):
         tokenizer.now += 1
-        found.append(words)
-        return []
+        looked.append(text)
+        return found
 
-    monkeypatch.setattr(Glossary, "find", find)
-    reader = TranslateReader(make_manifest(), tokenizer, LONG)
-    options = Options(terminology=(Term("a", "b"),))
+    monkeypatch.setattr(*work, look)
+    special_ids = make_manifest().special_ids.model_dump() | {"unk": 1}  # what the tokenizer makes of other letters
+    reader = TranslateReader(make_manifest(special_ids=special_ids), tokenizer, LONG)
     tokenizer.budget.start()
-    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
-        reader.read(TranslationRequest(["a"] * 50, options=options), tokenizer.budget)
-    assert len(found) < 5
-
-
-def test_what_unknown_tokens_of_a_stream_may_stand_for_is_found_within_the_time(monkeypatch):
-    tokenizer = SlowTokenizer()
-    found = []
-
-    def source_surfaces(_tokenizer, text):
-        tokenizer.now += 1
-        found.append(text)
-        return [*text, ""]
-
-    monkeypatch.setattr(FakeTokenizer, "source_surfaces", source_surfaces)
-    reader = TranslateReader(make_manifest(), tokenizer, LONG)
-    asked = TranslationRequest(["A! " * 8], options=Options(replace_unknowns=True), streamed=True)
-    tokenizer.budget.start()
-    with pytest.raises(InvalidRequestError, match="text: takes more than"):
+    with pytest.raises(InvalidRequestError, match=f"^{field}: takes more than"):
         reader.read(asked, tokenizer.budget)
-    assert len(found) < 5
+    assert 0 < len(looked) < 5
 
 
 def test_markup_is_parsed_within_the_time():
