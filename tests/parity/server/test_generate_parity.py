@@ -18,6 +18,8 @@ from translane_export.model.greedy import greedy_decode
 from translane_server.engine.options import DecodingOptions, Sampling
 from translane_server.engine.sequence import Sentence
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = int(os.environ.get("TRANSLANE_PARITY_EXAMPLES", "0"))
 
 
@@ -29,14 +31,12 @@ def check(subject, *, examples, sentences):
     assert tally.ties <= max(1, tally.sentences // 100)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_random_models(model):
     with random_subject(model) as subject:
         check(subject, examples=25, sentences=12)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
 @pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_demo_model():
@@ -44,7 +44,6 @@ def test_demo_model():
         check(subject, examples=8, sentences=8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules", [{}, {"repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "min_length": 3}], ids=str
 )
@@ -79,7 +78,6 @@ def best_next_tokens(oracle, sentence, rules, count):
     return processors(torch.tensor([fed]), logits)[0].topk(count).indices.tolist()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_the_oracle_decodes_greedily_as_pytorch_does(model):
     with random_subject(model) as subject:
@@ -91,22 +89,6 @@ def test_the_oracle_decodes_greedily_as_pytorch_does(model):
         for source, tokens in zip(sources, expected, strict=True):
             [generated] = subject.oracle.generate([Sentence(source, DecodingOptions(max_length=12))])
             assert list(generated.hypotheses[0].token_ids) == tokens
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", RANDOM_MODELS)
-def test_the_oracle_scores_as_generate_did(model):
-    """What decides whether a mismatch is a tie gives `generate`'s own scores."""
-    options = DecodingOptions(
-        max_length=10, beam_size=3, num_hypotheses=3, length_penalty=0.5, repetition_penalty=1.3, no_repeat_ngram_size=2
-    )
-    with random_subject(model) as subject:
-        sentences = [Sentence(source, options, forced_ids=(7, 5)) for source in subject.sources[:20]]
-        for sentence, generated in zip(sentences, subject.oracle.generate(sentences), strict=True):
-            for hypothesis in generated.hypotheses:
-                ended = hypothesis.is_complete
-                score = subject.oracle.rescore(sentence, hypothesis.token_ids, ended=ended)
-                assert score == pytest.approx(hypothesis.score, abs=1e-5)
 
 
 # The log-probabilities that the engine reports are those of PyTorch under teacher forcing, to 1e-4.
@@ -143,7 +125,6 @@ def score(subject, pairs):
     return largest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_scores_of_random_targets(model):
     with random_subject(model) as subject:
@@ -153,7 +134,6 @@ def test_scores_of_random_targets(model):
         assert score(subject, list(zip(subject.sources, targets, strict=True))) < TOLERANCE
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
 @pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_scores_of_the_test_splits_translations():
@@ -176,7 +156,6 @@ SEARCHES: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_log_probabilities_of_decoded_tokens_are_the_models_alone(search):
     with random_subject("post-norm") as subject:
@@ -192,7 +171,6 @@ def test_log_probabilities_of_decoded_tokens_are_the_models_alone(search):
                     assert hypothesis.score == pytest.approx(sum(hypothesis.token_log_probs[2:]), abs=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy with rules", "beams with rules", "sampling", "alternatives"])
 def test_scoring_a_hypothesis_gives_its_log_probabilities_and_alignment(search):
     """However rows were copied and moved while it was found."""

@@ -30,6 +30,8 @@ from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 MODEL: dict[str, Any] = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}
 LENGTH = 24
 
@@ -71,13 +73,10 @@ def decoder(bundle, **sizes):
     return BundleDecoder(bundle, source_capacity=24, target_capacity=LENGTH + 8, **sizes)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [[(), (), ()], [(), None, ()]], ids=["lists", "a row without a list"])
 def test_steps_ahead_choose_what_single_steps_choose(tmp_path, rules, allowed):
-    check_steps_ahead(make_bundle(tmp_path, rules, "fp32"), allowed)
-
-
-def check_steps_ahead(bundle, allowed, steps=9):
+    steps = 9
+    bundle = make_bundle(tmp_path, rules, "fp32")
     backend = OrtBackend(Sessions(bundle, threads=1), rows=4, source_capacity=24, target_capacity=steps)
     inputs = sources(bundle, len(allowed))
     found = []
@@ -93,7 +92,6 @@ def check_steps_ahead(bundle, allowed, steps=9):
     backend.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("default", [True, None])
 def test_a_bundle_that_is_exported_again_keeps_its_shortlist(tmp_path, rules, default):
     export = {"shortlist": rules, "precision": "int8", "decoding_defaults": SearchDefaults(use_shortlist=default)}
@@ -107,7 +105,6 @@ def test_a_bundle_that_is_exported_again_keeps_its_shortlist(tmp_path, rules, de
     assert completed.decoding_defaults == SearchDefaults()
 
 
-@pytest.mark.slow
 def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
     bundle, model = make_bundle(tmp_path, rules, "fp32"), bundle_model(**MODEL).eval()
     inputs, ids = sources(bundle, 40), bundle.manifest.special_ids
@@ -160,7 +157,6 @@ def mixed_sentences(bundle, surfaces, count):
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "threads", "unit"),
     [
@@ -188,7 +184,6 @@ def test_results_do_not_depend_on_the_batch(tmp_path, rules, precision, threads,
             assert all(set(each.token_ids) <= allowed for each in hypotheses)
 
 
-@pytest.mark.slow
 def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
     """Every kind of search, over all tokens: as without a shortlist, but for rounding."""
     bundle = load_bundle(random_bundle(tmp_path / "plain", **MODEL))
@@ -210,7 +205,6 @@ def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
             assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
 
 
-@pytest.mark.slow
 async def test_a_request_sets_use_shortlist(tmp_path, rules):
     bundle = make_bundle(tmp_path, rules, "fp32")
     texts = ["".join(random.Random(seed).sample("".join(SOURCES), 12)) for seed in range(20)]

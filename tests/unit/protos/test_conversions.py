@@ -127,13 +127,6 @@ def test_requests_keep_their_fields():
     assert (many.field, one.field) == ("texts[{}]", "text")
 
 
-@pytest.mark.parametrize(
-    ("number", "name"), [(0, "text"), (pb.FORMAT_TEXT, "text"), (pb.FORMAT_XLIFF, "xliff"), (77, "77")]
-)
-def test_formats(number, name):
-    assert conversions.translation_request_of(pb.TranslateRequest(texts=["a"], format=number)).format == name
-
-
 # How far long work is, on a real terminal and elsewhere.
 
 

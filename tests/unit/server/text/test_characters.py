@@ -232,13 +232,6 @@ def test_deep_braces_take_no_long_time():
     assert not untranslatable("{a " * 50_000 + "}" * 50_000)[1:]
 
 
-@pytest.mark.parametrize(
-    ("kind", "ends"), [(Kind.CLOSING_TAG, True), (Kind.EMOJI, True), (Kind.OPENING_TAG, False), (Kind.OTHER, False)]
-)
-def test_what_belongs_to_the_sentence_before_it(kind, ends):
-    assert Kept(0, 1, kind).ends_sentence is ends
-
-
 def test_the_first_part_wins_and_of_these_the_longest():
     assert without_overlaps([Kept(2, 9), Kept(0, 1), Kept(0, 3), Kept(3, 4)]) == [Kept(0, 3), Kept(3, 4)]
 

@@ -12,6 +12,10 @@ from translane_server.text import language_tags
 from translane_server.text.language_id import LOOKED_AT, LanguageIdentifier
 from translane_server.text.language_tags import is_auto, lookup, meaning, standard_tag
 
+NLLB = ["ace_Arab", "ace_Latn", "arb_Arab", "acm_Arab", "eng_Latn", "nob_Latn", "pes_Arab", "srp_Cyrl", "zho_Hans"]
+NLLB += ["zho_Hant"]
+MBART = ["ar_AR", "de_DE", "en_XX", "pt_XX", "zh_CN"]
+
 
 @pytest.mark.parametrize(
     ("wanted", "available", "found"),
@@ -36,54 +40,28 @@ from translane_server.text.language_tags import is_auto, lookup, meaning, standa
         ("", ["zh"], None),
         ("fr", ["und"], "und"),
         ("", ["und"], None),
-    ],
-)
-def test_lookup(wanted, available, found):
-    assert lookup(wanted, available) == found
-
-
-NLLB = [
-    "ace_Arab",
-    "ace_Latn",
-    "arb_Arab",
-    "acm_Arab",
-    "eng_Latn",
-    "nob_Latn",
-    "pes_Arab",
-    "srp_Cyrl",
-    "zho_Hans",
-    "zho_Hant",
-]
-MBART = ["ar_AR", "de_DE", "en_XX", "pt_XX", "zh_CN"]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "available", "found"),
-    [
-        ("eng_Latn", NLLB, "eng_Latn"),
-        ("ENG-latn", NLLB, "eng_Latn"),
-        ("en", NLLB, "eng_Latn"),
-        ("en-GB", NLLB, "eng_Latn"),
+        # codes of models, by tags and by codes of others
+        *((wanted, NLLB, "eng_Latn") for wanted in ("eng_Latn", "ENG-latn", "en", "en-GB")),
         ("ar", NLLB, "arb_Arab"),
         ("fa", NLLB, "pes_Arab"),
         ("no", NLLB, "nob_Latn"),
-        ("zh", NLLB, "zho_Hans"),
-        ("zh-Hans", NLLB, "zho_Hans"),
+        *((wanted, NLLB, "zho_Hans") for wanted in ("zh", "zh-Hans")),
         ("zh-TW", NLLB, "zho_Hant"),
-        ("ace", NLLB, None),
         ("ace-Latn", NLLB, "ace_Latn"),
-        ("sr-Latn", NLLB, None),
-        ("en_XX", MBART, "en_XX"),
-        ("en", MBART, "en_XX"),
+        *((wanted, NLLB, None) for wanted in ("ace", "sr-Latn")),
+        *((wanted, MBART, "en_XX") for wanted in ("en_XX", "en")),
         ("de-AT", MBART, "de_DE"),
         ("pt-BR", MBART, "pt_XX"),
-        ("zh-Hans", MBART, "zh_CN"),
-        ("zho_Hans", MBART, "zh_CN"),
-        ("zh-Hant", MBART, None),
-        ("zh-TW", MBART, None),
+        *((wanted, MBART, "zh_CN") for wanted in ("zh-Hans", "zho_Hans")),
+        *((wanted, MBART, None) for wanted in ("zh-Hant", "zh-TW")),
+        # A longer tag means nothing: dropping its subtags one by one would take hours.
+        ("zh-" + "a" * 97, ["zh"], "zh"),
+        ("zh-" + "a" * 98, ["zh"], None),
+        ("zh" + "-a" * 2_000_000, ["zh", "und"], None),
     ],
+    ids=lambda value: str(value)[:20],
 )
-def test_codes_of_models_are_found_by_tags_and_by_codes_of_others(wanted, available, found):
+def test_lookup(wanted, available, found):
     assert lookup(wanted, available) == found
 
 
@@ -107,15 +85,6 @@ def test_the_table_has_every_code_of_three_letters_that_has_a_tag_of_two():
     pairs = [(tag, code) for tag, code in expected.items() if len(tag) == 2 and tag not in DEPRECATED]
     assert len(pairs) > 180
     assert [(tag, code) for tag, code in pairs if standard_tag(code) != standard_tag(tag)] == []
-
-
-@pytest.mark.parametrize(
-    ("wanted", "available", "theirs"),
-    [("en-US", ["en-GB"], "en-GB"), ("en", ["en-GB", "en-US"], "en-US"), ("sr-Latn", ["srp_Cyrl"], "srp_Cyrl")],
-)
-def test_what_langcodes_takes_and_is_refused_here(wanted, available, theirs):
-    assert lookup(wanted, available) is None
-    assert langcodes.closest_supported_match(wanted, available, max_distance=9) == theirs
 
 
 @pytest.mark.parametrize(
@@ -147,13 +116,6 @@ def test_standard_tags(code, tag):
     assert standard_tag(code) == tag
 
 
-def test_a_long_tag_means_nothing():
-    """Dropping its subtags one by one would take hours."""
-    assert lookup("zh-" + "a" * 97, ["zh"]) == "zh"
-    assert lookup("zh-" + "a" * 98, ["zh"]) is None
-    assert lookup("zh" + "-a" * 2_000_000, ["zh", "und"]) is None
-
-
 # The language of a text, with py3langid itself.
 
 
@@ -181,28 +143,25 @@ def test_languages_by_the_tags_of_the_candidates(identifier, candidates):
     assert found == ["de", "en", "zh", "en"]
 
 
-def test_only_candidates_are_found(identifier):
-    assert identifier.find([GERMAN, CHINESE], ["nl", "ja"]) == ["nl", "ja"]
-    assert identifier.find([GERMAN], ["zh"]) == ["zh"]
-
-
-def test_norwegian_is_the_written_norm_of_most(identifier):
-    assert identifier.find(["Været er veldig fint i dag, og vi skal i parken."], ["en", "nob_Latn"]) == ["nob_Latn"]
+@pytest.mark.parametrize(
+    ("texts", "candidates", "found"),
+    [
+        ([GERMAN, CHINESE], ["nl", "ja"], ["nl", "ja"]),  # only candidates
+        ([GERMAN], ["zh"], ["zh"]),
+        (["Været er veldig fint i dag, og vi skal i parken."], ["en", "nob_Latn"], ["nob_Latn"]),  # the norm of most
+        ([GERMAN], ["tlh", "und"], ["tlh"]),  # nobody knows them
+        ([GERMAN, CHINESE], ["tlh", "zh"], ["zh", "zh"]),
+        ([CHINESE], ["en", "zho_Hant", "zho_Hans"], ["zho_Hans"]),  # of several tags of a language, the usual one
+        ([ENGLISH], ["de", "en-GB", "en-US"], ["en-GB"]),
+    ],
+)
+def test_the_nearest_candidate_is_found(identifier, texts, candidates, found):
+    assert identifier.find(texts, candidates) == found
 
 
 @pytest.mark.parametrize("text", ["", " \n", "1234", "3.14 + 2 = ?", "😀🎉", "\ufffd", "\u0301" * 10])
 def test_a_text_without_letters_has_the_first_language(identifier, text):
     assert identifier.find([text], ["zh", "de", "en"]) == ["zh"]
-
-
-def test_candidates_that_nobody_knows(identifier):
-    assert identifier.find([GERMAN], ["tlh", "und"]) == ["tlh"]
-    assert identifier.find([GERMAN, CHINESE], ["tlh", "zh"]) == ["zh", "zh"]
-
-
-def test_of_several_tags_of_a_language_the_usual_one(identifier):
-    assert identifier.find([CHINESE], ["en", "zho_Hant", "zho_Hans"]) == ["zho_Hans"]
-    assert identifier.find([ENGLISH], ["de", "en-GB", "en-US"]) == ["en-GB"]
 
 
 def test_only_the_start_of_a_text_is_looked_at(identifier):

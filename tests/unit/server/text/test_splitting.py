@@ -23,22 +23,8 @@ from translane_server.text.sentences import (
 
 EOS = 3
 PIECES = (
-    "a",
-    "B",
-    "é",
-    "e\u0301",
-    "你",
-    "好",
-    "😀",
-    "👩‍👩‍👧‍👦",
-    "Dr.",
-    "z.B.",
-    "3.5",
-    "...",
-    "http://a.b",
-    "\r\n",
-    "\n\n",
-)
+    "a", "B", "é", "e\u0301", "你", "好", "😀", "👩‍👩‍👧‍👦", "Dr.", "z.B.", "3.5", "...", "http://a.b", "\r\n", "\n\n",
+)  # fmt: skip
 SIGNS = ".!?,;:。！？，、…\"'“”‘’«»「」()（）[]- \n\r\t\v\x1e\x1f\x85\xa0\u2003\u2028\u3000\u200b\u200d\x00"
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from(SIGNS), st.text(max_size=4))).map("".join)
 LANGUAGES = st.sampled_from(["en", "de", "zh", "zh-Hant-TW", "ja", "hi", "ar", "tlh", "", "x-none", "\x00"])

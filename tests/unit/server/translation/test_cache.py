@@ -144,13 +144,6 @@ def test_a_known_translation_is_the_one_that_was_kept(cache):
     assert (recalled.count, recalled.whole(translated(request("")))) == (1, [whole])
 
 
-def test_streams_and_requests_share_answers(cache):
-    assert known(cache, stream("one")) == 0
-    assert known(cache, request("two", "one")) == 1
-    assert known(cache, stream("two")) == 1
-    assert recall(cache, stream("two")).request.texts == [""]
-
-
 def test_a_stream_that_is_to_be_refused_finds_nothing(cache):
     several = {"num_hypotheses": 2, "beam_size": 2}
     assert known(cache, request(options=several)) == 0

@@ -56,10 +56,6 @@ async def engine(backend):
     await engine.stop()
 
 
-async def test_a_sentence_that_is_cut_off_ends_with_what_it_has(engine):
-    assert await streamed(engine, "abc! def!", max_length=2) == "ab de"
-
-
 async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend, monkeypatch):
     def broken(*_arguments):
         raise ValueError("broken")
