@@ -87,16 +87,11 @@ def _in_form(words: Sequence[str], form: Form) -> Sequence[str]:
     folded = [composed(word.casefold()) for word in words]
     if not form.stemmer:
         return folded
-    short: list[str] = [word if len(word) <= _LONGEST_INFLECTED else "" for word in folded]
-    stems = [stem or word for stem, word in zip(_stems(short, form.stemmer), folded, strict=True)]
-    return stems if form.ignore_case else [_in_case_of(*each) for each in zip(stems, words, strict=True)]
-
-
-def _stems(words: list[str], name: str) -> list[str]:
-    stemmer, lock = _stemmer(name)
+    stemmer, lock = _stemmer(form.stemmer)
     with lock:  # a stemmer may be used by one thread at a time
-        found: list[str] = stemmer.stemWords(words)
-    return found
+        found: list[str] = stemmer.stemWords([word if len(word) <= _LONGEST_INFLECTED else "" for word in folded])
+    stems = [stem or word for stem, word in zip(found, folded, strict=True)]
+    return stems if form.ignore_case else [_in_case_of(*each) for each in zip(stems, words, strict=True)]
 
 
 @cache

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
 from pydantic import ConfigDict, TypeAdapter
@@ -100,32 +100,24 @@ def _size(key: bytes, packed: bytes) -> int:
     return sys.getsizeof(key) + sys.getsizeof(packed) + _OVERHEAD
 
 
+@dataclass(slots=True)
 class Recalled:
-    """A request, and what is known of the translations of its texts: packed, by the numbers of the texts."""
+    """A request, and what is known of the translations of its texts."""
 
-    __slots__ = ("_count_texts", "_keys", "_known", "_new", "_store", "count", "request", "size")
+    # what is left to translate: the request, with empty texts in the places of those that are known. So numbers of
+    # texts, and limits that depend on how many there are, stay what they are
+    request: TranslationRequest
+    size: int  # of the translations that are known [bytes]
+    _keys: Sequence[bytes]
+    _known: Mapping[int, bytes]  # the translations, packed, by the numbers of their texts
+    _store: TranslationStore
+    _count_texts: CountTexts
+    _new: list[tuple[bytes, bytes]] = field(default_factory=list)
 
-    def __init__(
-        self,
-        request: TranslationRequest,
-        keys: Sequence[bytes],
-        known: Mapping[int, bytes],
-        store: TranslationStore,
-        count_texts: CountTexts,
-    ) -> None:
-        if known:
-            texts = ["" if number in known else text for number, text in enumerate(request.texts)]
-            request = replace(request, texts=texts)
-        # what is left to translate: the request, with empty texts in the places of those that are known. So numbers of
-        # texts, and limits that depend on how many there are, stay what they are.
-        self.request = request
-        self.count = len(known)  # how many texts are known
-        self.size = sum(map(len, known.values()))  # of the translations that are known [bytes]
-        self._keys = keys
-        self._known = known
-        self._new: list[tuple[bytes, bytes]] = []
-        self._store = store
-        self._count_texts = count_texts
+    @property
+    def count(self) -> int:
+        """How many texts are known."""
+        return len(self._known)
 
     def whole(self, translations: list[Translation], unsettled: Container[int] = ()) -> list[Translation]:
         """Return the translations of all texts, by those of `request`. Many take too long for the event loop.
@@ -197,7 +189,10 @@ class TranslationCache:
             if packed is not None and len(packed) <= left:
                 known[number] = packed
                 left -= len(packed)
-        return Recalled(request, keys, known, self.store, self._count_texts)
+        if known:
+            texts = ["" if number in known else text for number, text in enumerate(request.texts)]
+            request = replace(request, texts=texts)
+        return Recalled(request, _MOST_RECALLED - left, keys, known, self.store, self._count_texts)
 
     def close(self) -> None:
         """Forget all translations, and keep none from now on: no new request uses this version."""

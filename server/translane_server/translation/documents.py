@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -121,7 +121,7 @@ async def open_document(request: DocumentRequest, models: Models, caller: str) -
     without_texts = TranslationRequest((), *names, options, form)
     if not is_auto(request.source_language):
         return OpenDocument(document, len(content), without_texts, None)
-    sample = "\n".join(_beginning([each.text for each in texts], _SAMPLE))
+    sample = "\n".join([each.text for each in texts])[:_SAMPLE]
     found = await models.find_language(replace(without_texts, texts=(sample,)), caller)
     return OpenDocument(document, len(content), replace(without_texts, source_language=found), found)
 
@@ -164,7 +164,7 @@ class _Work:
         self._translations: dict[int, str] = {}  # by the number of the text
         self._answers: list[Translations] = []  # without the translations
         self._sums = _Sums()
-        self._begin = 0  # the first text that no window has taken
+        self._begins = iter(range(0, len(self._texts), self._window))  # of the windows that nobody has taken
 
     @property
     def progress(self) -> DocumentProgress:
@@ -197,10 +197,8 @@ class _Work:
         )
 
     async def _take_windows(self) -> None:
-        while self._begin < len(self._texts):
-            begin = self._begin
-            self._begin = end = min(begin + self._window, len(self._texts))
-            await self._translate(begin, end)
+        for begin in self._begins:
+            await self._translate(begin, min(begin + self._window, len(self._texts)))
 
     async def _translate(self, begin: int, end: int) -> None:
         """Translate some texts as one request; as several where they are too many for one, or have no room."""
@@ -311,14 +309,6 @@ def _violations(request: DocumentRequest) -> Iterator[FieldViolation]:
     for name in _OF_ONE_TEXT:
         if getattr(options, name):
             yield FieldViolation(f"options.{name}", "must not be set: a document has no place for it")
-
-
-def _beginning(texts: Sequence[str], characters: int) -> Iterator[str]:
-    for text in texts:
-        if characters <= 0:
-            return
-        yield text[:characters]
-        characters -= len(text)
 
 
 def _number_of(field: str) -> int | None:

@@ -133,8 +133,7 @@ class Translator:
     ) -> Translations:
         """See `Translates`. `started` is when the request was accepted; by default now."""
         reading = time.perf_counter()
-        recalled = self._recall(request, ticket)
-        prepared, work = await self._read(recalled.request if recalled else request, ticket)
+        recalled, prepared, work = await self._prepared(request, ticket)
         submitted = time.perf_counter()
         decode = partial(self._dispatcher.decode, priority=ticket.priority, caller=ticket.caller)
         results: Sequence[SentenceResult] = await decode(prepared.sentences)
@@ -163,8 +162,7 @@ class Translator:
         and use no more memory. If the generator is closed early, the rows are freed.
         """
         reading = time.perf_counter()
-        recalled = self._recall(request, ticket)
-        prepared, work = await self._read(recalled.request if recalled else request, ticket)
+        recalled, prepared, work = await self._prepared(request, ticket)
         plan, (text,) = prepared.plan, prepared.texts
         gaps = text.stream_gaps(plan.target_language)
         is_sent_whole = gaps is None or (recalled is not None and recalled.count > 0)
@@ -243,14 +241,19 @@ class Translator:
         timing = request_timing(results, time.perf_counter() - started)
         return Scores(scores, self.name, timing, self._versions)
 
-    def _recall(self, request: TranslationRequest, ticket: Ticket) -> Recalled | None:
-        """Check the sizes of a request, let it pay, and find what is known of it. A text that is known pays, too."""
+    async def _prepared(
+        self, request: TranslationRequest, ticket: Ticket
+    ) -> tuple[Recalled | None, PreparedRequest, int]:
+        """Check the sizes of a request, let it pay, find what is known of it, and `_read` the rest.
+
+        A text that is known pays, too.
+        """
         count = self._reader.check(request)
         recalled = self.cache.recall(request, ticket.caller) if self.cache else None
         if unknown := count - (recalled.count if recalled else 0):
             self._dispatcher.check_room(unknown, ticket.caller)
         ticket.pay(count)
-        return recalled
+        return recalled, *await self._read(recalled.request if recalled else request, ticket)
 
     async def _read(self, request: TranslationRequest, ticket: Ticket) -> tuple[PreparedRequest, int]:
         """Turn a request whose sizes are checked into sentences. Return how much work it is [bytes], too."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.batch_invariance import Bag, check
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.driver import BundleDecoder
 from helpers.real_server import serving_bundle
@@ -23,7 +24,7 @@ from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import load_shortlist
-from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
@@ -129,34 +130,6 @@ def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
         assert set(best.token_ids) <= set(allowed.tolist())
 
 
-def mixed_sentences(bundle, surfaces, count):
-    """Sentences of every kind of search, most of them with a shortlist."""
-    draw, found = random.Random(5), []
-    for number, source in enumerate(sources(bundle, count, seed=5)):
-        rest: dict[str, Any] = {}
-        others: dict[str, Any] = {}
-        match number % 7:
-            case 1:
-                rest = {"beam_size": draw.randint(2, 5), "num_hypotheses": 2}
-            case 2:
-                rest = {"sampling": Sampling(number, top_k=4), "num_hypotheses": 3}
-            case 3:
-                rest = {"sampling": Sampling(number, temperature=1.5)}
-            case 4:
-                rest = {"repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "alignment": True}
-            case 5:
-                others = {"forced_ids": tuple(draw.choices(range(4, len(surfaces)), k=3))}
-            case 6:
-                token = draw.choice([each for each in range(4, len(surfaces)) if surfaces[each].strip()])
-                phrase = RequiredPhrase(surfaces[token].strip(), (token,))
-                rest, others = {"beam_size": 4}, {"required_phrases": (phrase,)}
-        options = DecodingOptions(
-            max_length=LENGTH, scores=draw.random() < 0.7 or number % 7 > 0, shortlist=draw.random() < 0.8, **rest
-        )
-        found.append(Sentence(source, options, **others))
-    return found
-
-
 @pytest.mark.parametrize(
     ("precision", "threads", "unit"),
     [
@@ -171,13 +144,9 @@ def mixed_sentences(bundle, surfaces, count):
 def test_results_do_not_depend_on_the_batch(tmp_path, rules, precision, threads, unit):
     """Rows without a list are in both steps: a recurrent unit takes in their token twice, which changes nothing."""
     bundle = make_bundle(tmp_path, rules, precision, decoder_unit=unit)
-    with decoder(bundle, rows=17, threads=threads) as engine:
-        sentences = mixed_sentences(bundle, engine.vocabulary.surfaces, 70)
-        alone = engine.one_by_one(sentences)
-        assert engine.together(sentences) == alone
-        for seed in range(2):
-            assert engine.arriving(sentences, seed) == alone
-    assert sum(sentence.options.shortlist for sentence in sentences) < len(sentences)
+    sentences = Bag(bundle, sources(bundle, 70), seed=5).sentences(112)
+    alone = check(bundle, sentences, threads=threads)
+    assert 0 < sum(sentence.options.shortlist for sentence in sentences) < len(sentences)
     for sentence, hypotheses in zip(sentences, alone, strict=True):
         if sentence.options.shortlist:
             allowed = set(own_list(bundle, sentence.source_ids, sentence.allowed_ids).tolist())
@@ -193,7 +162,7 @@ def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
     path.write_text(f"\t{everything}\n{tokenizer.source_pieces([5])[0]}\t{everything}\n", encoding="utf-8")
     bundle = make_bundle(tmp_path, path, "fp32")
     with decoder(bundle) as engine:
-        sentences = mixed_sentences(bundle, engine.vocabulary.surfaces, 70)
+        sentences = Bag(bundle, sources(bundle, 70), seed=5).sentences(70)
         with_list, without = (
             engine.together([each._replace(options=replace(each.options, shortlist=asked)) for each in sentences])
             for asked in (True, False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -76,20 +76,6 @@ def translates(name: str, token: turbohtml.Token, *, inherited: bool) -> bool:
     if "notranslate" in (attributes.get("class") or "").split():
         return False
     return inherited and name not in elements.PROTECTED
-
-
-def attribute_values(
-    token: turbohtml.Token, names: Collection[str], source: str, start: int, end: int
-) -> Iterator[tuple[str, int, int]]:
-    """Yield the values of some attributes of a start tag, with their places in the source, quotes included.
-
-    The tag is `source[start:end]`.
-    """
-    values = {key: value for key, value in reversed(token.attrs or ()) if key in names and value}
-    for match in _ATTRIBUTE.finditer(source, start + 1 + len(token.tag or ""), end - 1) if values else ():
-        value = values.pop(match["name"].lower(), "")
-        if value and match["value"]:
-            yield value, *match.span("value")
 
 
 # As many elements within each other as browsers allow.
@@ -314,9 +300,12 @@ class _Reader:
     def _add_attributes(self, token: turbohtml.Token, name: str, start: int, end: int) -> None:
         """Add the values of attributes that readers see to what is translated."""
         wanted = {"title", "alt"} if name in ("img", "area", "input") else {"title"}
-        for value, first, last in attribute_values(token, wanted, self._source, start, end):
-            if not any(character.isalnum() for character in value):
-                continue
-            quote = self._source[first] if self._source[first] in _QUOTES else ""
-            number = self._builder.add_attribute(first + len(quote), last - len(quote), self._builder.escape(value))
-            self._quotes[number] = quote
+        # The first of two attributes of the same name counts.
+        values = {key: value for key, value in reversed(token.attrs or ()) if key in wanted and value}
+        for match in _ATTRIBUTE.finditer(self._source, start + 1 + len(name), end - 1) if values else ():
+            value = values.pop(match["name"].lower(), "")
+            if match["value"] and any(map(str.isalnum, value)):
+                first, last = match.span("value")
+                quote = match["value"][0] if match["value"][0] in _QUOTES else ""
+                number = self._builder.add_attribute(first + len(quote), last - len(quote), self._builder.escape(value))
+                self._quotes[number] = quote
