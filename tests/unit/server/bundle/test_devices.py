@@ -93,10 +93,6 @@ def test_the_best_bundle_of_the_best_device_that_works_is_taken(probe, log, held
     assert [(record.levelname, record.message) for record in log.records] == [("WARNING", said)] * times
 
 
-def error(requested, held):
-    return refusal(DeviceError, devices.choose_precision, requested, held)
-
-
 def refusal(kind, choose, *arguments):
     with pytest.raises(kind) as raised:
         choose(*arguments)
@@ -104,32 +100,30 @@ def refusal(kind, choose, *arguments):
     return str(raised.value)
 
 
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_cuda_that_was_asked_for_and_does_not_work_is_refused_with_the_reason(probe, log, precision):
-    probe(BROKEN)
-    assert error("cuda", (precision, "int8")) == f"device cuda: {BROKEN}"
-    assert not log.records
-
-
-@pytest.mark.parametrize("answer", [WORKS, BROKEN])
-@pytest.mark.parametrize(
-    ("held", "named"), [(("int8",), "int8"), (("fp32",), "fp32"), (("int8", "fp32"), "int8 and fp32")]
+EXPORT = "CUDA runs fp16 and bf16 bundles; export the checkpoint with --precision fp16"
+ON_CPU = (
+    "the model bundle is bf16, and CPUs run fp32, int8 and fp16 bundles; export the checkpoint with --precision int8"
 )
-def test_bundles_that_cuda_does_not_run_are_refused_with_the_export_that_makes_one(probe, answer, held, named):
+# The same for what is refused → what is said, of devices that do not work, and of bundles that a device does not run
+REFUSED: dict[tuple[tuple[str, ...], str, str], str] = {
+    **{((precision, "int8"), "cuda", BROKEN): BROKEN for precision in ("fp16", "bf16")},
+    **{
+        (held, "cuda", answer): f"the model bundle is {' and '.join(held)}, and {EXPORT}"
+        for held in (("int8",), ("fp32",), ("int8", "fp32"))
+        for answer in (WORKS, BROKEN)
+    },
+    (("bf16",), "cpu", BROKEN): ON_CPU,
+    (("bf16",), "auto", BROKEN): f"{ON_CPU} (CUDA is not used: {BROKEN})",
+}
+
+
+@pytest.mark.parametrize(("held", "requested", "answer"), REFUSED, ids=str)
+def test_what_does_not_run_is_refused_with_the_reason(probe, log, held, requested, answer):
     probe(answer)
-    assert error("cuda", held) == (
-        f"device cuda: the model bundle is {named}, and CUDA runs fp16 and bf16 bundles;"
-        " export the checkpoint with --precision fp16"
-    )
-    assert not probe.asked
-
-
-def test_bf16_is_refused_on_a_cpu_with_the_export_that_makes_what_cpus_run(probe):
-    probe(BROKEN)
-    runs = "CPUs run fp32, int8 and fp16 bundles; export the checkpoint with --precision int8"
-    refused = f"the model bundle is bf16, and {runs}"
-    assert error("cpu", ["bf16"]) == f"device cpu: {refused}"
-    assert error("auto", ["bf16"]) == f"device auto: {refused} (CUDA is not used: {BROKEN})"
+    said = refusal(DeviceError, devices.choose_precision, requested, held)
+    assert said == f"device {requested}: {REFUSED[held, requested, answer]}"
+    assert bool(probe.asked) == (requested != "cpu" and bool({"fp16", "bf16"} & {*held}))
+    assert not log.records
 
 
 # What a process that tries CUDA may come to → what is said

@@ -138,35 +138,25 @@ async def stream(registry, request, ticket=FREE):
 # Two models
 
 
-async def test_the_answer_tells_of_both_steps(make_registry):
-    answer = await translate(make_registry("de--en", "en--zho_Hans"), pivoted("a"))
+@pytest.mark.parametrize("reason", [CUT, END])
+async def test_the_answer_tells_of_both_steps(make_registry, steps, reason):
+    """A translation of a cut translation is cut."""
+    steps.cut.update({"de--en"} if reason == CUT else ())
+    registry = make_registry("de--en", "en--zho_Hans")
+    answer = await translate(registry, pivoted("a"))
+    *deltas, end = await stream(registry, pivoted("a"))
+    assert "".join(delta.text for delta in (*deltas, end)) == "en--zho_Hans(de--en(a))"
+    assert [delta.translation for delta in deltas] == [None]
     (translation,) = answer.translations
     assert translation.treatment == Treatment(len("de--en"), 2, 2, pivot_language="en")
+    assert end.translation.treatment == Treatment(len("de--en"), 1, 2, pivot_language="en")
     assert translation.source_tokens == len("de--en(a)")
-    assert answer.models == ("de--en", "en--zho_Hans")
-    timing = answer.timing
-    assert (timing.queue, timing.encode, timing.decode) == (len("de--en") + len("en--zho_Hans"), 2, 4)
-    assert 0 < timing.total < 2
-    assert timing.cached_texts == len("en--zho_Hans")
-
-
-async def test_a_stream_tells_of_both_steps_at_its_end(make_registry, steps):
-    steps.cut.add("de--en")
-    deltas = await stream(make_registry("de--en", "en--zh"), pivoted("a"))
-    assert "".join(delta.text for delta in deltas) == "en--zh(de--en(a))"
-    *others, end = [delta.translation for delta in deltas]
-    assert others == [None]
-    assert end.treatment == Treatment(len("de--en"), 1, 2, pivot_language="en")
-    assert end.finish_reason == CUT
-    assert (end.timing.queue, end.timing.encode, end.timing.decode) == (12, 2, 4)
-
-
-@pytest.mark.parametrize("reason", [CUT, END])
-async def test_a_translation_of_a_cut_translation_is_cut(make_registry, steps, reason):
-    if reason == CUT:
-        steps.cut.add("de--en")
-    answer = await translate(make_registry("de--en", "en--zh"), pivoted("a"))
-    assert answer.translations[0].finish_reason == reason
+    assert answer.models == end.translation.models == ("de--en", "en--zho_Hans")
+    assert translation.finish_reason == end.translation.finish_reason == reason
+    for timing in (answer.timing, end.translation.timing):
+        assert (timing.queue, timing.encode, timing.decode) == (len("de--en") + len("en--zho_Hans"), 2, 4)
+        assert 0 < timing.total < 2
+        assert timing.cached_texts == len("en--zho_Hans")
 
 
 OF_BOTH_STEPS = {
