@@ -9,47 +9,25 @@ import time
 
 import pytest
 
+from fakes.serving import make_manifest
 from translane_server.bundle.bundle import file_entry, load_bundle, read_manifest
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
 
 TENSOR = {"name": "x", "dtype": "float32", "shape": ["batch", 4]}
+SIGNATURE = {"inputs": [TENSOR], "outputs": [TENSOR]}
 FILES = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")
 
 
 def manifest(folder):
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "name": "zh-en",
-        "version": "1",
-        "source_languages": ["zh"],
-        "target_languages": ["en"],
-        "architecture": {
-            "family": "transformer",
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "d_model": 16,
-            "heads": 2,
-            "head_size": 8,
-            "ffn_size": 32,
-            "source_vocab_size": 10,
-            "target_vocab_size": 10,
-            "parameters": 1000,
-        },
-        "precision": "fp32",
-        "weight_storage": "float32",
-        "special_ids": {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "decoder_start": 2},
-        "limits": {"source_tokens": 16, "target_tokens": 16},
-        "decoding_defaults": {"max_length": 16},
-        "tokenizer": {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"},
-        "graphs": {
-            kind: {"file": f"{kind}.onnx", "inputs": [TENSOR], "outputs": [TENSOR]} for kind in ("encoder", "decoder")
-        },
-        "license": "Apache-2.0",
-        "provenance": {"checkpoint": "best", "attribution": "", "training": {}, "model": {}, "exporter": {}},
-        "parity": None,
-        "files": {name: file_entry(folder / name).model_dump() for name in FILES},
+    graphs = {
+        kind: {"file": f"{kind}.onnx", "inputs": [TENSOR], "outputs": [TENSOR]} for kind in ("encoder", "decoder")
     }
+    files = {name: file_entry(folder / name).model_dump() for name in FILES}
+    content = make_manifest(name="zh-en", graphs=graphs, alignment=None, files=files).model_dump(mode="json")
+    content["architecture"] |= {"d_model": 16, "heads": 2, "source_vocab_size": 10, "target_vocab_size": 10}
+    content["special_ids"] |= {"unk": 1}
+    return content
 
 
 @pytest.fixture
@@ -96,12 +74,8 @@ def saying(**values):
 
 def listing(name):
     """The manifest lists one more file."""
-    return lambda folder: write(folder, with_file(manifest(folder), name))
-
-
-def with_file(content, name):
-    content["files"][name] = content["files"]["source.spm"]
-    return content
+    entry = {"size": 0, "sha256": "0" * 64}
+    return lambda folder: write(folder, manifest(folder) | {"files": manifest(folder)["files"] | {name: entry}})
 
 
 def linked(name):
@@ -180,8 +154,8 @@ def test_the_manifest_alone_can_be_read(folder):
     assert read_manifest(folder).name == "zh-en"
 
 
-def as_downloaded(folder):
-    """Lay the bundle out as Hugging Face's cache does: files in blobs, links in a snapshot."""
+def test_a_bundle_in_a_cache_of_downloads(folder, tmp_path):
+    """As Hugging Face's cache lays it out: files in blobs, links in a snapshot."""
     repository = folder / "models--someone--zh-en"
     snapshot = repository / "snapshots" / "0123abc"
     snapshot.mkdir(parents=True)
@@ -189,11 +163,6 @@ def as_downloaded(folder):
     for name in (*FILES, "manifest.json"):
         (folder / name).rename(repository / "blobs" / f"digest-of-{name}")
         (snapshot / name).symlink_to(f"../../blobs/digest-of-{name}")
-    return snapshot
-
-
-def test_a_bundle_in_a_cache_of_downloads(folder, tmp_path):
-    snapshot = as_downloaded(folder)
     assert load_bundle(snapshot).path("source.spm").read_bytes() == b"source.spm"
     (tmp_path / "link").symlink_to(snapshot)
     load_bundle(tmp_path / "link")
@@ -284,13 +253,13 @@ def with_more(content, folder, *names):
 
 def with_shortlist(folder):
     content = with_more(manifest(folder), folder, "shortlist.onnx", "shortlist.dat") | {"shortlist": "shortlist.dat"}
-    content["graphs"]["shortlist"] = {"file": "shortlist.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
+    content["graphs"]["shortlist"] = {"file": "shortlist.onnx"} | SIGNATURE
     return content
 
 
 def with_alignment(folder):
     content = with_more(manifest(folder), folder, "alignment.onnx") | {"alignment": {"layer": 0, "heads": [0, 1]}}
-    content["graphs"]["alignment"] = {"file": "alignment.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
+    content["graphs"]["alignment"] = {"file": "alignment.onnx"} | SIGNATURE
     return content
 
 

