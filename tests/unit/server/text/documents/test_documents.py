@@ -32,9 +32,39 @@ def test_the_number_of_texts_is_bounded():
         parse(line * (MOST_TEXTS + 1), "text/plain")
 
 
-def test_text_that_is_not_utf_8_is_refused():
-    with pytest.raises(DocumentError, match="line 2: not valid UTF-8"):
-        parse(b"a\n\xff", "text/plain")
+@pytest.mark.parametrize(
+    ("kind", "data", "problem"),
+    [
+        ("txt", b"a\n\xff", "line 2: not valid UTF-8"),
+        ("srt", b"Some text\n", "^no cue of SubRip"),
+        ("vtt", b"Some text\n", "^no WebVTT"),
+        ("po", b'msgstr "a"\n', "line 1: no catalogue of gettext"),
+        ("po", b"/etc/passwd", "line 1: no catalogue of gettext"),
+        ("po", b'msgid "a"\nmsgid "b"\nxyz\n', r"line \d: no catalogue of gettext"),
+        (
+            "po",
+            b'msgid "a"\nmsgid_plural "b"\nmsgstr[1] ""\n',
+            "line 3: .* msgstr is out of place",
+        ),
+        ("po", b'msgid "a"\nmsgstr ""\nmsgstr[1] ""\n', "line 3: .* msgstr is out of place"),
+        ("po", b'"Content-Type: text/plain; charset=none\\n"\n', "the file's encoding is not read; UTF-8 is, "),
+        ("xliff", b"", "line 1: no well-formed XML"),
+        ("xliff", b"<xliff version='1.2'>\n<a></b>", "line 2: no well-formed XML"),
+        ("xliff", b"<html/>", "^no XLIFF of version 1 or 2"),
+        ("xliff", b"<xliff/>", "^no XLIFF of version 1 or 2"),
+        ("xliff", b'<!DOCTYPE a [<!ENTITY b "c">]><xliff version="1.2"/>', "line 1: XLIFF with entities"),
+        (
+            "xliff",
+            b'<!DOCTYPE a SYSTEM "b">\n<xliff version="1.2">&c;</xliff>',
+            "line 2: XLIFF with entities",
+        ),
+        ("xliff", b'<?xml version="1.0" encoding="none"?><xliff/>', "the file's encoding is not read"),
+        ("xliff", b"<xliff version='1.2'>\n" + b"<group>" * 100, "line 2: more than 100 elements within each other"),
+    ],
+)
+def test_what_is_no_file_of_its_kind_is_refused(kind, data, problem):
+    with pytest.raises(DocumentError, match=problem):
+        texts(kind, data)
 
 
 XLIFF = '<?xml version="1.0" encoding="{}"?><xliff version="1.2"><trans-unit><source>{}</source></trans-unit></xliff>'

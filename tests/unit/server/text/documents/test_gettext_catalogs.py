@@ -150,21 +150,3 @@ def test_polib_finds_the_same_entries_and_the_translations(replace):
 def test_flags_of_an_obsolete_entry_are_its_own():
     data = HEADER + '\n#, fuzzy\n#~ msgid "a"\n#~ msgstr "b"\n\nmsgid "c"\nmsgstr ""\n'
     assert texts("po", data.encode()) == ["c"]
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (b'msgstr "a"\n', "line 1: no catalogue of gettext"),
-        (b"/etc/passwd", "line 1: no catalogue of gettext"),
-        (b'msgid "a"\nmsgid "b"\nxyz\n', r"line \d: no catalogue of gettext"),
-        (b'msgid "a"\nmsgid_plural "b"\nmsgstr[1] ""\n', "line 3: no catalogue of gettext: msgstr is out of place"),
-        (b'msgid "a"\nmsgstr ""\nmsgstr[1] ""\n', "line 3: no catalogue of gettext: msgstr is out of place"),
-        (b"\x00", "line 1: no catalogue of gettext"),
-        (HEADER.replace("UTF-8", "none").encode(), "the file's encoding is not read; UTF-8 is, "),
-        (b'msgid "\xff"', "line 1: not valid UTF-8"),
-    ],
-)
-def test_another_file_is_refused(data, problem):
-    with pytest.raises(DocumentError, match=problem):
-        texts("po", data)

@@ -7,7 +7,6 @@ import pysubs2
 import pytest
 from unit.server.text.documents.translated import same, texts, translated
 
-from translane_server.text.documents import DocumentError
 from translane_server.text.documents.subtitles import BrokenLines
 
 SRT = """\ufeff1
@@ -129,12 +128,6 @@ def test_pysubs2_finds_the_same_times_and_the_translations(kind, text):
     assert [(each.start, each.end) for each in after] == [(each.start, each.end) for each in before]
     assert len(before) == {"srt": 7, "vtt": 2}[kind]
     assert any("x" in each.plaintext for each in after)
-
-
-@pytest.mark.parametrize(("kind", "problem"), [("srt", "^no cue of SubRip"), ("vtt", "^no WebVTT")])
-def test_another_file_is_refused(kind, problem):
-    with pytest.raises(DocumentError, match=problem):
-        texts(kind, b"Some text\n")
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt"])

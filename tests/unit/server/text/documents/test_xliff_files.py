@@ -119,22 +119,3 @@ def test_a_translation_that_would_break_the_file_is_refused():
     for broken in ("a & b", "<g id='1'>", "</target>", "\x01", "&unknown;"):
         with pytest.raises(DocumentError, match="the translation would break the file"):
             translated("xliff", VERSION_2.encode(), {"Three": broken, 'Hi <pc id="1">you</pc>': broken}.__getitem__)
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (b"", "line 1: no well-formed XML"),
-        (b"<xliff version='1.2'>\n<a></b>", "line 2: no well-formed XML"),
-        (b"<html/>", "^no XLIFF of version 1 or 2"),
-        (b"<xliff/>", "^no XLIFF of version 1 or 2"),
-        (b'<!DOCTYPE a [<!ENTITY b "c">]><xliff version="1.2"/>', "line 1: XLIFF with entities of its own"),
-        (b'<!DOCTYPE a SYSTEM "b">\n<xliff version="1.2">&c;</xliff>', "line 2: XLIFF with entities of its own"),
-        (b'<?xml version="1.0" encoding="none"?><xliff/>', "the file's encoding is not read"),
-        (b"\xff<xliff/>", "line 1: not valid UTF-8"),
-        (b"<xliff version='1.2'>\n" + b"<group>" * 100, "line 2: more than 100 elements within each other"),
-    ],
-)
-def test_another_file_is_refused(data, problem):
-    with pytest.raises(DocumentError, match=problem):
-        texts("xliff", data)
