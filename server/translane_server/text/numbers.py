@@ -52,7 +52,7 @@ def certain_numbers(source: str) -> dict[str, Set[str]]:
     text = _plain(source)
     found = {}
     for match in _NUMBER.finditer(text):
-        before, after = text[: match.start()][-1:], text[match.end() : match.end() + 8]
+        before, after = text[max(0, match.start() - 1) : match.start()], text[match.end() : match.end() + 8]
         year = after.startswith("年") and len(match.group()) == 4 and match.group().isdigit()
         if _BEFORE.search(before) or (_AFTER.match(after) and not year) or len(match.group()) > _LONGEST:
             continue

@@ -122,7 +122,10 @@ def _is_placeholder(text: str, start: int, end: int, closed_at: dict[int, int]) 
 # The patterns of a request together have at most this many of RE2's instructions. A hostile text takes each of its
 # characters through all of them, which takes some microseconds.
 _MOST_INSTRUCTIONS = 1000
-_MEMORY = 1 << 20  # bytes that RE2 may take for a pattern
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.longest_match = True
+_OPTIONS.max_mem = 1 << 20  # bytes that RE2 may take for a pattern
 
 _LINE = re.compile(r"[^\r\n]+")
 
@@ -149,7 +152,7 @@ class PreservePatterns:
         instructions = 0
         for number, pattern in enumerate(patterns):
             try:
-                compiled = re2.compile(pattern, _options())
+                compiled = re2.compile(pattern, _OPTIONS)
             except re2.error as error:
                 raise PreservePatternError(number, f"is no regular expression of RE2: {_reason(error)}") from None
             if compiled.search("") is not None:
@@ -175,14 +178,6 @@ class PreservePatterns:
                     if match.end() > match.start():
                         found.append(Kept(start + match.start(), start + match.end()))
         return without_overlaps(found)
-
-
-def _options() -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.longest_match = True
-    options.max_mem = _MEMORY
-    return options
 
 
 def _reason(error: Exception) -> str:

@@ -54,25 +54,22 @@ class LanguagePair:
         return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self.suffix)]
 
 
+@dataclass(frozen=True)
 class LanguagePairs:
     """The language pairs of a model."""
 
-    def __init__(self, languages: Languages, tokenizer: Tokenizer) -> None:
-        self._languages = languages
-        self._tokenizer = tokenizer
+    languages: Languages
+    tokenizer: Tokenizer
 
     def find(self, source: str, target: str) -> tuple[LanguagePair, list[FieldViolation]]:
         """Return the pair that `source` and `target` of a request mean, and what is wrong with them.
 
         If something is wrong, the pair is another pair of the model, so that the rest of the request can be checked.
         """
-        sources, targets = self._languages.source, self._languages.target
-        wrong = [
-            *_check("source_language", source, sources),
-            *_check("target_language", target, targets),
-        ]
+        sources, targets = self.languages.source, self.languages.target
+        wrong = [*_check("source_language", source, sources), *_check("target_language", target, targets)]
         found = lookup(source, sources) or sources[0], lookup(target, targets) or targets[0]
-        pairs = self._languages.templates.pair_prefixes
+        pairs = self.languages.templates.pair_prefixes
         if not wrong and pairs and found[1] not in pairs.get(found[0], {}):
             possible = [f"{one} to {other}" for one, others in pairs.items() for other in others]
             problem = f"the model does not translate {found[0]} to {found[1]}; it does {listed(possible)}"
@@ -81,17 +78,17 @@ class LanguagePairs:
 
     def default(self) -> LanguagePair:
         """Return the model's first pair."""
-        templates, languages = self._languages.templates, self._languages
+        templates, languages = self.languages.templates, self.languages
         source, others = next(iter(templates.pair_prefixes.items()), (languages.source[0], languages.target))
         return self._pair(source, next(iter(others)))
 
     def _pair(self, source: str, target: str) -> LanguagePair:
-        templates = self._languages.templates
+        templates = self.languages.templates
         of_source, of_target = templates.source.get(source, _NO_TOKENS), templates.target.get(target, _NO_TOKENS)
         return LanguagePair(
             source,
             target,
-            self._tokenizer,
+            self.tokenizer,
             (*of_source.forced, *of_target.forced),
             text_prefix=templates.pair_prefixes.get(source, {}).get(target, templates.text_prefix),
             prefix=(*of_source.source_prefix, *of_target.source_prefix),

@@ -15,13 +15,7 @@ from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer, tokenize
 from translane_server.translation.languages import LanguagePair, LanguagePairs
-from translane_server.translation.limits import (
-    RequestLimits,
-    check_inputs,
-    check_tokens,
-    refuse,
-    takes_too_long,
-)
+from translane_server.translation.limits import RequestLimits, check_inputs, check_tokens, refuse, takes_too_long
 
 _SOURCE, _TARGET = "inputs[{}].source", "inputs[{}].target"
 _FORCED_ONLY = DecodingOptions(max_length=0)

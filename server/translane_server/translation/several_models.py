@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from translane.options import Format, Options
@@ -176,29 +176,18 @@ class ThroughPivot:
             ) from None
 
 
+@dataclass(eq=False)
 class ByLanguage:
-    """Finds the language of each text, and translates the texts of each language as a request of its own.
+    """Finds the language of each text, and translates the texts of each language as a request of its own."""
 
-    What finds languages is loaded at its first use. `candidates` are the languages that can be translated, by a
-    request's model and target language; `translator` returns what translates a request whose languages are known.
-    """
-
-    name = ""
+    candidates: Callable[[str, str], Sequence[str]]  # what a model (or any) translates to a target
+    translator: Callable[[TranslationRequest], Translates]  # what translates a request whose languages are known
+    pool: TokenizerPool
+    most_texts: int
+    name: str = ""
     metrics: Sequence[ModelMetrics] = ()
-
-    def __init__(
-        self,
-        candidates: Callable[[str, str], Sequence[str]],
-        translator: Callable[[TranslationRequest], Translates],
-        pool: TokenizerPool,
-        most_texts: int,
-    ) -> None:
-        self._candidates = candidates
-        self._translator = translator
-        self._pool = pool
-        self._most_texts = most_texts
-        self._identifier: LanguageIdentifier | None = None
-        self._loading = asyncio.Lock()
+    _identifier: LanguageIdentifier | None = None  # loaded at its first use
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def translate(self, request: TranslationRequest, ticket: Ticket = FREE) -> Translations:
         """See `Translates`. The texts of all languages are translated at the same time."""
@@ -206,7 +195,7 @@ class ByLanguage:
         count = len(request.texts)
         if not count:
             raise InvalidRequestError(FieldViolation("texts", "is empty; at least one is needed"))
-        refuse(too_many("texts", count, self._most_texts))
+        refuse(too_many("texts", count, self.most_texts))
         parts: dict[str, list[int]] = {}
         for number, language in enumerate(await self.find(request, ticket.caller)):
             parts.setdefault(language, []).append(number)
@@ -235,7 +224,7 @@ class ByLanguage:
         started = time.perf_counter()
         (language,) = await self.find(request, ticket.caller)
         request = replace(request, source_language=language)
-        translator = self._translator(request)
+        translator = self.translator(request)
         ticket.note(model=translator.name)
         ticket.count_in(translator.metrics)
         async with aclosing(translator.stream(request, ticket)) as deltas:
@@ -256,7 +245,7 @@ class ByLanguage:
         texts = [request.texts[number] for number in numbers]
         part = replace(request, texts=texts, source_language=language)
         try:
-            translator = self._translator(part)
+            translator = self.translator(part)
             ticket.count_in(translator.metrics)
             return await translator.translate(part, ticket)
         except InvalidRequestError as error:  # the caller has other numbers for the texts
@@ -270,7 +259,7 @@ class ByLanguage:
             RequestError: no language can be translated, the identifier is not installed, or finding takes too long.
         """
         texts = request.texts
-        candidates = self._candidates(request.model, request.target_language)
+        candidates = self.candidates(request.model, request.target_language)
         if len(candidates) == 1:
             return [candidates[0]] * len(texts)
         async with self._loading:
@@ -286,7 +275,7 @@ class ByLanguage:
                 raise takes_too_long("text" if request.streamed else "texts", budget) from None
 
         work = sum([len(text.encode()) + _WORK_OF_A_TEXT for text in texts])
-        return await self._pool.read(work, find, caller)
+        return await self.pool.read(work, find, caller)
 
 
 async def together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:

@@ -15,6 +15,7 @@ from translane_server.workers.fair_queue import FairQueue
 
 # The other CPUs run the model.
 _THREADS = 2
+_THREAD_NAME = "texts"
 
 # The maximum work that is done on the event loop [bytes of the request + tokens of the answer]. It takes less than a
 # millisecond, and mostly less than handing the work to another thread and back.
@@ -46,17 +47,13 @@ class TokenizerPool:
     """
 
     def __init__(
-        self,
-        threads: int = _THREADS,
-        *,
-        waiting_bytes: int = _WAITING_BYTES,
-        reading_time: float = _READING_TIME,
+        self, threads: int = _THREADS, *, waiting_bytes: int = _WAITING_BYTES, reading_time: float = _READING_TIME
     ) -> None:
         self._most_threads = threads
         self._most_large = max(1, threads - 1)
         self._most_bytes = waiting_bytes
         self._reading_time = reading_time
-        self._threads: list[_WorkerThread] = []
+        self._threads: list[threading.Thread] = []
         self._handed: SimpleQueue[_Work[Any] | None] = SimpleQueue()
         # Work apart by whether it is large, fair between callers. Both kinds take turns.
         self._waiting: dict[bool, FairQueue[_Work[Any]]] = {False: FairQueue(), True: FairQueue()}
@@ -131,8 +128,13 @@ class TokenizerPool:
             self._running.add(work)
             self._bytes -= work.size
             if len(self._threads) < len(self._running):
-                self._threads.append(_WorkerThread(self._handed, self._ended))
-                self._threads[-1].start()
+                # The interpreter does not wait for a daemon thread when it exits. A thread cannot be ended within a
+                # library's call.
+                thread = threading.Thread(
+                    target=_do_handed, args=(self._handed, self._ended), name=_THREAD_NAME, daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
             self._handed.put(work)
 
     def _next(self) -> _Work[Any] | None:
@@ -159,7 +161,7 @@ class TokenizerPool:
 
 def any_thread_runs() -> bool:
     """Whether a thread of this process still works on a text, or waits for work."""
-    return any(isinstance(thread, _WorkerThread) for thread in threading.enumerate())
+    return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
 
 
 @dataclass(eq=False, slots=True)
@@ -174,31 +176,19 @@ class _Work(Generic[_Result]):
     outcome: asyncio.Future[_Result]
 
 
-class _WorkerThread(threading.Thread):
-    """Does the work that is `handed` to it, until it gets None.
-
-    The interpreter does not wait for a daemon thread when it exits. A thread cannot be ended within a library's call.
-    """
-
-    def __init__(
-        self,
-        handed: SimpleQueue[_Work[Any] | None],
-        ended: Callable[[_Work[Any], object, BaseException | None], None],
-    ) -> None:
-        super().__init__(name="texts", daemon=True)
-        self._handed = handed
-        self._ended = ended
-
-    def run(self) -> None:
-        while work := self._handed.get():
-            result, error = None, None
-            try:
-                work.budget.start()
-                result = work.call(work.budget)
-            except BaseException as raised:  # noqa: BLE001 the caller raises it
-                error = raised
-            try:
-                work.loop.call_soon_threadsafe(self._ended, work, result, error)
-            except RuntimeError:  # the event loop is closed
-                return
-            del work, result, error  # a thread that waits holds no request
+def _do_handed(
+    handed: SimpleQueue[_Work[Any] | None], ended: Callable[[_Work[Any], object, BaseException | None], None]
+) -> None:
+    """Do the work that is `handed` to this thread, until it gets None."""
+    while work := handed.get():
+        result, error = None, None
+        try:
+            work.budget.start()
+            result = work.call(work.budget)
+        except BaseException as raised:  # noqa: BLE001 the caller raises it
+            error = raised
+        try:
+            work.loop.call_soon_threadsafe(ended, work, result, error)
+        except RuntimeError:  # the event loop is closed
+            return
+        del work, result, error  # a thread that waits holds no request

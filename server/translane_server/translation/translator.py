@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -143,9 +143,12 @@ class Translator:
             second = SecondDecoding(prepared.plan, decode, self._pool, ticket.caller)
             results = await second.chosen(segments, results)
             generated += second.generated
-        build, size = partial(prepared.translations, results), 0
-        if recalled:
-            build, size = partial(_whole, recalled, build, prepared.unsettled), recalled.size
+
+        def build(budget: Budget) -> list[Translation]:
+            translations = prepared.translations(results, budget)
+            return recalled.whole(translations, prepared.unsettled) if recalled else translations
+
+        size = recalled.size if recalled else 0
         translations = await self._pool.build(work + generated + size, build, ticket.caller)
         times = (reading if started is None else started, reading, submitted)
         timing = self._finished(times, prepared.sentences, results, generated, recalled, ticket)
@@ -308,9 +311,3 @@ class Translator:
 
 def _sentence(plan: RequestPlan, segment: Segment, result: SentenceResult, _budget: Budget) -> Translation:
     return translation_of(plan, segment, result)
-
-
-def _whole(
-    recalled: Recalled, build: Callable[[Budget], list[Translation]], unsettled: Container[int], budget: Budget
-) -> list[Translation]:
-    return recalled.whole(build(budget), unsettled)

@@ -13,10 +13,8 @@ import pytest
 import torch
 
 from helpers.batch_invariance import Bag, check
-from helpers.bundles import SOURCES, bundle_model, random_bundle
+from helpers.bundles import bundle_model, random_bundle
 from helpers.driver import BundleDecoder
-from helpers.real_server import serving_bundle
-from translane.v1 import translation_pb2 as pb
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.combinations import complete
 from translane_export.core.settings import ExportSettings
@@ -172,21 +170,3 @@ def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
         for one, other in zip(ours, theirs, strict=True):
             assert one.score == pytest.approx(other.score, abs=1e-4)
             assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
-
-
-async def test_a_request_sets_use_shortlist(tmp_path, rules):
-    bundle = make_bundle(tmp_path, rules, "fp32")
-    texts = ["".join(random.Random(seed).sample("".join(SOURCES), 12)) for seed in range(20)]
-    source_ids = load_tokenizer(bundle).encode(texts)
-    options = {asked: pb.DecodingOptions(max_length=LENGTH, use_shortlist=asked) for asked in (True, False)}
-    async with serving_bundle(bundle, max_batch_size=8, replicas=2) as running:
-        found = {}
-        for asked, each in options.items():
-            each.return_tokens = True
-            each.split_sentences = False
-            answer = await running.stub.Translate(pb.TranslateRequest(texts=texts, options=each))
-            found[asked] = [list(translation.hypotheses[0].tokens) for translation in answer.translations]
-    pieces = load_tokenizer(bundle).target_pieces(range(bundle.manifest.architecture.target_vocab_size))
-    allowed = [{pieces[token] for token in own_list(bundle, source)} for source in source_ids]
-    assert all(set(tokens) <= own for tokens, own in zip(found[True], allowed, strict=True))
-    assert not all(set(tokens) <= own for tokens, own in zip(found[False], allowed, strict=True))

@@ -78,15 +78,6 @@ def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
         prepare(streamed=True, **options)
 
 
-def test_what_is_remembered_is_bounded(prepare, planned):
-    for seed in range(plan._PLANS + 1):
-        prepare(top_k=2, seed=seed)
-    prepare(top_k=2, seed=plan._PLANS)
-    assert len(planned) == plan._PLANS + 1
-    prepare(top_k=2, seed=0)
-    assert len(planned) == plan._PLANS + 2
-
-
 def test_options_of_any_length_are_not_remembered(prepare, planned):
     for _ in range(2):
         prepare(suppressed_phrases=["x" * 128] * 64)

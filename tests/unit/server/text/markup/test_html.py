@@ -153,6 +153,14 @@ def test_a_link_in_a_link_stays_where_it_is():
     assert identity(parse_html("<p>a <a>b <a>c</a> d")) == "<p>a <a>b <a>c</a> d"
 
 
+def test_nothing_that_comes_back_becomes_a_tag():
+    document = parse_html("<p>a <b>b</b></p>")
+    (mark,) = marked(document.blocks[0]).marks
+    rendered = document.render([f"<i>{mark.opening}x{mark.closing}{mark.opening}</i>\ufdd0999\ufdd1"])
+    assert rendered.count("<b>") == rendered.count("</b>") == 1
+    assert "<i>" not in rendered
+
+
 def test_noncharacters_stay_as_they_are():
     for page in ("<p>\ufdd0\ufdd1 a \ufdd2 <b>b \ufdef\uffff</b></p>", "<p>a \ufdd00\ufdd1 <b>b</b></p>"):
         assert identity(parse_html(page)) == page
@@ -213,22 +221,14 @@ def test_a_text_with_too_many_parts_is_refused(source, message):
         ("<p>one</p>two</p", "<p>ONE</p>TWO</p"),
         ("x<a title='y>z", "X<a title='y>z"),
         ('<a b="', '<a b="'),
+        ("<p>a &lt;b&gt;<i title='x", "<p>A &lt;B&gt;<i title='x"),  # after a sign that would finish it
+        ("a <", "A &lt;"),  # these are no unfinished tags
+        ("<script>foo", "<script>foo"),
+        ("<!-- x", "<!-- x"),
     ],
 )
 def test_a_tag_that_the_text_ends_within_stays_at_the_end(source, written):
     assert upper(source) == written
-
-
-def test_an_unfinished_tag_stays_after_a_sign_that_would_finish_it():
-    source = "<p>a &lt;b&gt;<i title='x"
-    assert texts(source) == ["a <b>"]
-    assert identity(parse_html(source)) == source
-
-
-def test_a_text_that_ends_with_a_sign_of_less_has_no_unfinished_tag():
-    assert upper("a <") == "A &lt;"
-    assert upper("<script>foo") == "<script>foo"
-    assert upper("<!-- x") == "<!-- x"
 
 
 # Blocks, tags and the text around them make a document.
