@@ -16,7 +16,7 @@ from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
 from helpers.generate_oracle import Expected, Generated, GenerateOracle, bundle_transformer
-from translane_server.bundle.bundle import Bundle, load_bundle
+from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Hypothesis, Sentence
 
@@ -59,7 +59,6 @@ class Tally:
 class Subject:
     """A model as the server runs it, the same model for `generate`, and sources to decode."""
 
-    bundle: Bundle
     driver: BundleDecoder
     oracle: GenerateOracle
     sources: Sequence[Sequence[int]]
@@ -176,7 +175,7 @@ def random_subject(name: str) -> Iterator[Subject]:
         bundle = load_bundle(random_bundle(Path(folder) / "bundle", **settings_of_model))
         with BundleDecoder(bundle, decoder_start=start, target_capacity=24) as driver:
             texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 24))) for _ in range(200)]
-            yield Subject(bundle, driver, GenerateOracle(model, start), driver.tokenizer.encode(texts))
+            yield Subject(driver, GenerateOracle(model, start), driver.tokenizer.encode(texts))
 
 
 @contextmanager
@@ -187,7 +186,7 @@ def demo_subject() -> Iterator[Subject]:
         with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
             texts = [line.split("\t")[0] for line in lines]
         sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]
-        yield Subject(bundle, driver, GenerateOracle(bundle_transformer(bundle.folder)), sources)
+        yield Subject(driver, GenerateOracle(bundle_transformer(bundle.folder)), sources)
 
 
 def _outcome(hypothesis: Hypothesis | Expected) -> tuple[object, object]:

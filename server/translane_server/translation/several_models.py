@@ -180,8 +180,9 @@ class ThroughPivot:
 class ByLanguage:
     """Finds the language of each text, and translates the texts of each language as a request of its own."""
 
-    candidates: Callable[[str, str], Sequence[str]]  # what a model (or any) translates to a target
-    translator: Callable[[TranslationRequest], Translates]  # what translates a request whose languages are known
+    # returns the languages that can be translated, by a request's model and target language
+    candidates: Callable[[str, str], Sequence[str]]
+    translator: Callable[[TranslationRequest], Translates]  # returns what translates a request in known languages
     pool: TokenizerPool
     most_texts: int
     name: str = ""

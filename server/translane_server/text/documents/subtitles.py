@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from unicodedata import east_asian_width
 
 from translane_server.core.budget import Budget
@@ -70,18 +70,11 @@ def _said(file: TextFile, line: Span) -> str:
 
 def _groups(file: TextFile, lines: Sequence[Span], *, only_first: bool) -> Iterator[list[Span]]:
     """Yield runs of lines that are not blank. What follows a blank line in WebVTT is no part of the cue."""
-    group = list[Span]()
-    for line in lines:
-        if _said(file, line).strip():
-            group.append(line)
-            continue
-        if group:
-            yield group
-            group = []
-        if only_first:
+    for has_text, group in groupby(lines, lambda line: bool(_said(file, line).strip())):
+        if has_text:
+            yield list(group)
+        elif only_first:
             return
-    if group:
-        yield group
 
 
 def _place(file: TextFile, lines: Sequence[Span], line_end: str, budget: Budget, *, is_webvtt: bool) -> Place:
@@ -218,12 +211,9 @@ def _plain(part: str) -> str:
         return part
     plain = html.unescape(part)
     kept = ("<>" if _TAG.search(plain) else "") + ("&" if _ENTITY.search(plain) else "")
-    return plain if not kept else _ENTITY.sub(lambda each: _unless_in(kept, each[0]), part)
-
-
-def _unless_in(kept: str, entity: str) -> str:
-    sign = html.unescape(entity)
-    return entity if sign in kept else sign
+    if not kept:
+        return plain
+    return _ENTITY.sub(lambda each: each[0] if (sign := html.unescape(each[0])) in kept else sign, part)
 
 
 def _tags_at_end(text: str) -> str:

@@ -122,15 +122,8 @@ def _walk(line: str, tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[
 
 
 def _end_of_code(line: str, start: int, fence: str) -> int:
-    place = start + len(fence)
-    while (place := line.find(fence, place)) >= 0:
-        end = place
-        while line.startswith("`", end):
-            end += 1
-        if end - place == len(fence):
-            return end
-        place = end
-    return len(line) + 1
+    match = re.compile(rf"(?<!`){fence}(?!`)").search(line, start + len(fence))
+    return match.end() if match else len(line) + 1
 
 
 def _alternative_text(image: Token) -> str:

@@ -14,7 +14,6 @@ from translane_server.core.budget import UNLIMITED, Budget
 from translane_server.text.documents import DocumentError
 from translane_server.text.documents.document import TextFile
 from translane_server.text.documents.page import PageDocument
-from translane_server.text.markup.document import MOST_BLOCKS
 from translane_server.text.markup.document import Document as Page
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
@@ -89,11 +88,6 @@ def test_text_that_looks_like_markup_stays_text():
     escaped = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     data = translated("html", b"<p title=a>b", lambda _: escaped)
     assert texts("html", data) == [escaped] * 2
-
-
-def test_the_number_of_blocks_is_bounded():
-    with pytest.raises(DocumentError, match=f"the document has more than {MOST_BLOCKS} parts to translate"):
-        texts("html", b"<p>a" * (MOST_BLOCKS + 1))
 
 
 def test_a_long_document_is_read_and_a_long_paragraph_is_not():
