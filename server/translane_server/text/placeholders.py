@@ -45,11 +45,6 @@ class Kept(NamedTuple):
     end: int
     kind: Kind = Kind.OTHER
 
-    @property
-    def ends_sentence(self) -> bool:
-        """Whether the part belongs to the sentence that ends right before it."""
-        return self.kind in (Kind.CLOSING_TAG, Kind.EMOJI)
-
 
 def without_overlaps(parts: Iterable[Kept], over: Sequence[Kept] = ()) -> list[Kept]:
     """Return the parts from left to right, without parts that overlap one that starts before them, or a longer one.

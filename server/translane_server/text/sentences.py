@@ -81,7 +81,8 @@ def _goes_on(text: str, start: int) -> bool:
 
 def sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[Span]:
     """Yield the span of each sentence of `text`."""
-    goes_on = {part.start: part.end for part in kept if part.ends_sentence}
+    # A closing tag or an emoji belongs to the sentence that ends right before it.
+    goes_on = {part.start: part.end for part in kept if part.kind in (Kind.CLOSING_TAG, Kind.EMOJI)}
     unseen = [part for part in kept if part.kind is not Kind.OTHER]
     starts = [part.start for part in unseen]
     for match in _LINE.finditer(text):

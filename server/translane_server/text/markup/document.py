@@ -73,17 +73,9 @@ class References:
             raise MarkupError("has the noncharacters U+FDD0 to U+FDEF, of which two must be left for marks")
         return cls(start, end)
 
-    def to(self, number: int) -> str:
-        """Return what stands for the tag with a number."""
-        return f"{self.start}{number}{self.end}"
-
     def escape(self, text: str) -> str:
         """Return text that can be taken for no reference. A translation hardly ever has something to escape."""
         return text.replace(self.start, "\ufffd").replace(self.end, "\ufffd")
-
-    def find(self, text: str) -> Iterator[re.Match[str]]:
-        """Yield what looks like a reference; group 1 is the number."""
-        return re.finditer(f"{self.start}([0-9]{{1,9}}){self.end}", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +133,7 @@ class Document:
     def _parts(self, number: int, translation: str, fill: Callable[[Template], str]) -> Iterator[Part]:
         place = 0
         expected = {tag.text: tag.role for tag in self.blocks[number].tags}
-        for match in self.references.find(translation):
+        for match in re.finditer(f"{self.references.start}([0-9]{{1,9}}){self.references.end}", translation):
             if role := expected.pop(match[0], None):
                 if place < match.start():
                     yield Part(translation[place : match.start()])

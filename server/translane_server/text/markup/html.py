@@ -165,7 +165,7 @@ class _Reader:
             kind = token.type.name
             if kind == "TEXT":
                 if self._is_translated():
-                    self._line.append(Item(Kind.TEXT, start, end, self._builder.escape(token.data or "")))
+                    self._line.append(Item(Kind.TEXT, start, end, token.data or ""))
             elif kind == "START_TAG":
                 self._start_tag(token, token.tag or "", start, end)
             elif kind == "END_TAG":
@@ -307,5 +307,5 @@ class _Reader:
             if match["value"] and any(map(str.isalnum, value)):
                 first, last = match.span("value")
                 quote = match["value"][0] if match["value"][0] in _QUOTES else ""
-                number = self._builder.add_attribute(first + len(quote), last - len(quote), self._builder.escape(value))
+                number = self._builder.add_attribute(first + len(quote), last - len(quote), value)
                 self._quotes[number] = quote

@@ -237,10 +237,6 @@ class Builder:
         self._lines: list[tuple[int, int, int]] = []
         self._attributes: list[tuple[int, int, int | str]] = []
 
-    def escape(self, text: str) -> str:
-        """Return text of the source that can be taken for no mark of a block."""
-        return self._references.escape(text)
-
     def add_line(self, items: Sequence[Item]) -> dict[int, Block]:
         """Add what is translated of a line of the source; return its blocks by their numbers.
 
@@ -316,14 +312,14 @@ class Builder:
     def _add(self, block: TaggedText, start: int) -> int:
         if len(self._blocks) == MOST_BLOCKS:
             raise MarkupError(f"has more than {MOST_BLOCKS} parts to translate")
-        self._blocks.append(block)
+        self._blocks.append(block._replace(text=self._references.escape(block.text)))
         self._starts.append(start)
         return len(self._blocks) - 1
 
     def _refer(self, start: int, end: int) -> str:
         """Return what stands for a tag in the marks of a block."""
         self._tags.append(self._template(start, end))
-        return self._references.to(len(self._tags) - 1)
+        return f"{self._references.start}{len(self._tags) - 1}{self._references.end}"
 
     def _template(self, start: int, end: int) -> Template:
         """Return a part of the source, with what stands in it for attributes."""

@@ -213,8 +213,6 @@ class _Reader:
             elif item.kind is not Kind.TEXT:
                 opening = links.pop() if item.kind is Kind.CLOSE and item.name == "link" else None
                 self._add_rewritten(line.content, item, placed, opening, around)
-            else:
-                placed = replace(placed, text=self._builder.escape(item.text))
             found.append(placed)
         backquotes = lone_backquotes(line.content)
         for number, block in self._builder.add_line(found).items():
@@ -244,7 +242,7 @@ class _Reader:
             start = placed.start + 2
             end = placed.start + close - item.start
             if close >= 0 and "\\" not in content[item.start : close] and "|" not in content[item.start : close]:
-                number = self._builder.add_attribute(start, end, self._builder.escape(item.text))
+                number = self._builder.add_attribute(start, end, item.text)
                 self._surroundings[number] = around
                 self._images.add(number)
 

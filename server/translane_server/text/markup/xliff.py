@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from xml.parsers import expat
@@ -34,7 +34,7 @@ def parse_xliff(text: str) -> Document:
         MarkupError: the text is not well-formed, or has too many elements within each other.
     """
     builder = Builder(text)
-    builder.add_line(_paired(_items(text, builder.escape)))
+    builder.add_line(_paired(_items(text)))
     return builder.document(_write)
 
 
@@ -47,8 +47,8 @@ def escape_xml(text: str) -> str:
     return _NOT_OF_XML.sub("", text).translate(_ESCAPES)
 
 
-def _items(text: str, escape: Callable[[str], str]) -> list[Item]:
-    """Return the items of a text, whose texts are escaped. An element whose content is not translated is one of them.
+def _items(text: str) -> list[Item]:
+    """Return the items of a text. An element whose content is not translated is one of them.
 
     Raises:
         MarkupError: see `parse_xliff`.
@@ -100,7 +100,7 @@ def _items(text: str, escape: Callable[[str], str]) -> list[Item]:
     characters = Characters(data)
     places = [characters.at(item.start) - len(_ROOT) - 2 for item, _ in found]
     return [
-        replace(item, start=start, end=end, text=escape("".join(parts)))
+        replace(item, start=start, end=end, text="".join(parts))
         for (item, parts), (start, end) in zip(found[1:-1], pairwise(places[1:]), strict=True)
     ]
 
