@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -29,7 +30,7 @@ MODELS = Path(__file__).parents[4] / "models" / "zh-en"
 def train(**options):
     model = io.BytesIO()
     sentences = iter(["the quick brown fox jumps over the lazy dog"])
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": EOS}
+    ids: dict[str, Any] = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": EOS}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=sentences, model_writer=model, hard_vocab_limit=False, minloglevel=2, **ids, **options
     )
