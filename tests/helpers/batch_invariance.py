@@ -136,7 +136,7 @@ def differences(results: _Results, expected: _Results, sentences: Sequence[Sente
 
 def check(bundle: Bundle, sentences: Sequence[Sentence], *, threads: int) -> _Results:
     """Check that the sentences are decoded alone as in every batch, and return their hypotheses."""
-    sizes = {"source_capacity": CAPACITY, "target_capacity": 24, "threads": threads}
+    sizes: dict[str, Any] = {"source_capacity": CAPACITY, "target_capacity": 24, "threads": threads}
     with BundleDecoder(bundle, rows=ROWS[-1], **sizes) as driver:
         alone = driver.one_by_one(sentences)
         check_phrases(sentences, alone, driver.vocabulary.surfaces)
