@@ -2,6 +2,7 @@
 
 import gzip
 import random
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_steps_on_more_threads_now_and_then(tmp_path, precision):
         more = AllThreads(Sessions(bundle, threads=4, plain_steps_only=True), are_free)
         return OrtBackend(Sessions(bundle, threads=1), all_threads=more, **sizes)
 
-    sizes = {"rows": 24, "target_capacity": 48}
+    sizes: dict[str, Any] = {"rows": 24, "target_capacity": 48}
     with BundleDecoder(bundle, **sizes) as driver:
         expected = driver.together(sentences)
     with BundleDecoder(bundle, open_backend=on_more_threads, **sizes) as driver:
