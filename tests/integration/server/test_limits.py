@@ -10,6 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fakes.serving import serving
+from helpers.http_calls import until
 from helpers.reliability import raw_http2
 from helpers.reliability.failures import failure_of
 from helpers.reliability.raw_http2 import RawConnection
@@ -53,22 +54,6 @@ async def outcome(call):
 def streaming(channel, method="Translate"):
     """A call of a unary method whose message can be held back."""
     return channel.stream_stream(f"/{SERVICE}/{method}", None, None)(None)
-
-
-@pytest.mark.parametrize("method", ["Translate", "TranslateStream", "Score", "ListModels"])
-async def test_a_call_that_ends_without_a_message(method):
-    async with serving() as running:
-        call = streaming(running.channel, method)
-        await call.done_writing()
-        assert await refusal(call.read()) == ("INVALID_ARGUMENT", "INVALID_FIELD", False)
-        assert rejected(running, "INVALID_FIELD") == 1
-
-
-async def test_a_health_check_that_ends_without_a_message():
-    async with serving() as running:
-        call = running.channel.stream_stream("/grpc.health.v1.Health/Check", None, None)(None)
-        await call.done_writing()
-        assert await refusal(call.read()) == ("INVALID_ARGUMENT", "INVALID_FIELD", False)
 
 
 async def test_calls_without_messages_keep_nobody_out():
@@ -197,7 +182,9 @@ async def test_an_idle_connection_is_closed():
         await channel.close()
 
 
-async def test_callers_who_do_not_read_keep_their_place_until_they_leave(caplog):
+@pytest.mark.parametrize("reads", [False, True])
+async def test_callers_who_do_not_read_keep_their_place(caplog, reads):
+    """Until they leave, or read the message on the way. The status of a stream that took too long follows it."""
     async with serving(request_timeout=0.2) as running:
         value = running.server.metrics.registry.get_sample_value
         with RawConnection(f"127.0.0.1:{running.server.port}", window=0) as connection:
@@ -212,7 +199,12 @@ async def test_callers_who_do_not_read_keep_their_place_until_they_leave(caplog)
             assert value("translane_open_calls") == 2
             assert value("translane_rows", {"model": "fake", "state": "active"}) == 0
             assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) == "OK"
-        async with asyncio.timeout(10):
-            while value("translane_open_calls"):  # noqa: ASYNC110 nothing tells
-                await asyncio.sleep(0.01)
+            if reads:
+                connection.write(raw_http2.settings())  # a window for each stream
+                assert await asyncio.to_thread(connection.wait_for_ends, 2, 10)
+                assert connection.ended[3] is None
+                failure = connection.ended[1]
+                assert failure
+                assert failure.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        await until(lambda: value("translane_open_calls") == 0)
     assert "Traceback" not in caplog.text

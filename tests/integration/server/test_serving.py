@@ -93,9 +93,10 @@ async def test_health_and_refusals_while_starting():
 
 
 async def test_health_tells_its_watchers():
-    async with serving(opened=False) as running:
+    async with serving(opened=False, request_timeout=0.1) as running:
         watch = health_pb2_grpc.HealthStub(running.channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == NOT_SERVING
+        await asyncio.sleep(0.3)  # a watch has no longest time
         await running.open()
         assert (await watch.read()).status == SERVING
         stopping = asyncio.create_task(running.server.stop(grace=1))
@@ -177,16 +178,6 @@ async def test_reflection_can_be_off():
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await services(running)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
-
-
-@pytest.mark.parametrize("message", [b"\x0a\x02\xff\xfe", b"\xff"])
-async def test_a_malformed_message(message, caplog):
-    async with serving() as running:
-        call = running.channel.unary_unary(f"/{SERVICE}/Translate", None, None)
-        code, reason, _ = await failure(call(message))
-        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
-        assert "Traceback" not in caplog.text
-        assert await handled(running, "Translate", "INVALID_ARGUMENT") == 1
 
 
 async def test_a_bug_says_nothing_to_the_caller(caplog):

@@ -1,4 +1,4 @@
-"""Who is admitted and when, and the health service, whose watchers keep nobody from anything."""
+"""Who is admitted, and when."""
 
 import asyncio
 import socket
@@ -8,11 +8,12 @@ import pytest
 import uvloop
 from grpc_health.v1 import health_pb2 as pb
 
-from fakes.calls import make_call
 from fakes.serving import make_settings
+from translane_server.api import call as calls
 from translane_server.api.admission import Admission, ReadingSlots
 from translane_server.api.health import HealthService
 from translane_server.core.errors import MessageTimeoutError
+from translane_server.observation.metrics import Metrics
 
 LATER = 60.0  # beyond every patience [seconds]
 
@@ -167,6 +168,10 @@ async def test_a_free_slot_goes_past_a_connection_whose_calls_are_cancelled(read
     assert waiting.has_slot
 
 
+def make_call():
+    return calls.Call(calls.Method(Metrics(), "unary", "a.Service", "Method"), (), "ipv4:192.0.2.1:1234")
+
+
 class Message:
     """A transport whose message comes at any time, or never."""
 
@@ -220,81 +225,9 @@ def test_after_a_pause_of_the_event_loop_no_call_is_late_whose_message_has_come(
     assert isinstance(second, MessageTimeoutError)
 
 
-# The health service: a watcher who does not read keeps nobody from anything.
-
-
-SERVING = pb.HealthCheckResponse.SERVING
-NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING
-
-
-class Watcher:
-    """Watches a service. It reads nothing unless `reads` is set."""
-
-    def __init__(self, health, service="a"):
-        self.states = []
-        self.reads = asyncio.Event()
-        self.reads.set()
-        self.task = asyncio.create_task(health.Watch(pb.HealthCheckRequest(service=service), None, self.write))
-
-    async def write(self, response):
-        await self.reads.wait()
-        self.states.append(response.status)
-
-
-@pytest.fixture
-async def watch():
-    watchers = []
-
-    def make(*arguments):
-        watchers.append(Watcher(*arguments))
-        return watchers[-1]
-
-    yield make
-    for watcher in watchers:
-        watcher.task.cancel()
-    await asyncio.gather(*(watcher.task for watcher in watchers), return_exceptions=True)
-
-
-async def turns():
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-async def test_a_watcher_who_does_not_read_keeps_nobody_from_news_and_gets_the_last_state(watch):
+def test_nothing_serves_after_the_end():
     health = HealthService()
-    health.replace({"a": SERVING})
-    slow = watch(health)
-    slow.reads.clear()
-    await turns()
-    watcher = watch(health)
-    await turns()
-    health.replace({"a": NOT_SERVING})
-    await turns()
-    health.replace({"a": SERVING})
-    await turns()
+    health.replace({"": pb.HealthCheckResponse.SERVING})
     health.close()
-    await turns()
-    assert watcher.states == [SERVING, NOT_SERVING, SERVING, NOT_SERVING]
-    slow.reads.set()
-    await turns()
-    assert slow.states == [SERVING, NOT_SERVING]
-
-
-async def test_nothing_serves_after_the_end(watch):
-    health = HealthService()
-    health.replace({"a": SERVING})
-    health.close()
-    health.replace({"a": SERVING})
-    watcher = watch(health)
-    await turns()
-    assert watcher.states == [NOT_SERVING]
-
-
-async def test_watchers_who_have_gone_are_forgotten(watch):
-    health = HealthService()
-    watchers = [watch(health), watch(health)]
-    await turns()
-    for watcher in watchers:
-        watcher.task.cancel()
-    await turns()
-    assert not health._watchers
+    health.replace({"": pb.HealthCheckResponse.SERVING})
+    assert health.of_server() == "NOT_SERVING"

@@ -46,13 +46,6 @@ def test_reasons_are_distinct():
     assert len(set(reasons)) == len(reasons)
 
 
-def test_violations_are_named():
-    answer = status.status_of(make(errors.InvalidRequestError))
-    (violation,) = unpack(answer, error_details_pb2.BadRequest).field_violations
-    assert (violation.field, violation.description) == ("texts[3]", "is odd")
-    assert answer.message == "texts[3]: is odd"
-
-
 def test_a_status_fits_into_the_headers():
     violations = [errors.FieldViolation(f"texts[{n}]", "说" * 500) for n in range(300)]
     answer = status.status_of(errors.InvalidRequestError(*violations))
