@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
 from helpers.client_calls import LONG_STREAMS
-from helpers.reliability.form import IS_LONG, form
+from helpers.reliability.form import form
 from helpers.reliability.load import ClientLoad, cut_stream
 from helpers.reliability.waiting import within
 from helpers.server_process import BUNDLE
@@ -88,11 +88,6 @@ def killed(processes):
     for process in processes:
         process.send_signal(signal.SIGKILL)
     return processes
-
-
-@pytest.mark.skipif(not IS_LONG, reason="all replicas at once are a harder fault; RELIABILITY=long runs it")
-async def test_a_killed_replica_of_serve_costs_no_call(serving, client_oracle, figures):
-    await under_load(serving, client_oracle, figures, lambda: killed(serving.replicas()[:1]))
 
 
 async def test_all_replicas_of_serve_killed_at_once_cost_no_call(serving, client_oracle, figures):

@@ -294,18 +294,6 @@ async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
         assert [allowance_of(running, name).in_flight for name in ("flood", "other")] == [0, 0]
 
 
-async def test_a_rate_says_when_to_try_again(secrets, tokens):
-    secrets.write(a=holder(tokens[0], sentences_per_second=0.5))
-    async with serving(keys_file=secrets.keys) as running:
-        call = running.stub.Translate
-        assert await outcome(call(request(3), metadata=bearer(tokens[0]))) == "OK"
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(request(), metadata=bearer(tokens[0]))
-        failure = failure_of(caught.value)
-        assert failure.name == "RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES_PER_SECOND)"
-        assert 4 < (failure.retry_after or 0) <= 6
-
-
 async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
     secrets.write(a=holder(tokens[0], sentences_in_flight=4))
     async with serving(keys_file=secrets.keys) as running:

@@ -223,18 +223,6 @@ async def test_a_request_has_what_is_known_and_decodes_the_rest():
         assert value(running, "translane_cache_entries") == 3
 
 
-async def test_a_known_text_is_streamed_as_one_message():
-    request = pb.TranslateStreamRequest(text="one. Two. Three.")
-    async with serving(cache_bytes=CACHE) as running:
-        first = [message async for message in running.stub.TranslateStream(request)]
-        second = [message async for message in running.stub.TranslateStream(request)]
-    assert len(first) > len(second) == 1
-    assert second[0].text_delta == "".join(message.text_delta for message in first) == first[-1].hypothesis.text
-    assert second[0].hypothesis == first[-1].hypothesis
-    assert second[0].treatment == first[-1].treatment
-    assert second[0].treatment.sentences == 3
-
-
 async def test_samples_without_a_seed_are_drawn_each_time():
     request = pb.TranslateRequest(texts=["one"], options={"temperature": 0.5})
     async with serving(cache_bytes=CACHE) as running:

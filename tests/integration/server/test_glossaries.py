@@ -30,17 +30,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-async def test_models_list_their_glossaries(folder):
-    async with glossaries_of(folder) as running:
-        (model,) = (await running.stub.ListModels(pb.ListModelsRequest())).models
-        assert list(model.glossaries) == ["greek"]
-        put(folder, "a\tb\n", "more.zh.en.tsv")
-        async with asyncio.timeout(PATIENCE):
-            while list(model.glossaries) != ["greek", "more"]:
-                await asyncio.sleep(0.01)
-                (model,) = (await running.stub.ListModels(pb.ListModelsRequest())).models
-
-
 @pytest.mark.slow
 async def test_files_change_under_load_and_no_request_fails(folder):
     """Each answer is whole: made with the terms of one version of the file, the newest in the end."""

@@ -97,15 +97,6 @@ async def test_the_first_delta_comes_while_the_sentence_decodes():
         assert first.text_delta + await rest(call) == "abcdefgh"
 
 
-async def test_unknown_tokens_are_replaced_in_deltas():
-    async with serving() as running:
-        for options in ({"replace_unknowns": True}, {"replace_unknowns": True, "split_sentences": True}):
-            deltas, last = await stream(running, "Жa. Жщ bcd Ж!", options=options)
-            assert last.hypothesis == await unary(running, "Жa. Жщ bcd Ж!", options=options)
-            assert "".join(deltas) == "Жa. Жщ bcd Ж!"
-        assert (await stream(running, "Жa"))[1].hypothesis.text == "\u2047a"
-
-
 async def test_sentences_are_decoded_at_once_and_sent_in_order():
     async with serving() as running:
         running.backend.hold()

@@ -177,17 +177,6 @@ def test_scores_come_in_order_and_in_batches(server, connect, count):
     assert server.most_running <= 3
 
 
-def test_a_request_holds_what_was_set_and_nothing_else(server, connect):
-    client = connect(server.address)
-    client.score([["a", "b"]])
-    settings: dict[str, Any] = {"model": "m", "source_language": "zh", "target_language": "en", "return_tokens": True}
-    client.score([("", "")], **settings)
-    assert server.requests == [
-        pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")]),
-        pb.ScoreRequest(inputs=[pb.ScoreInput()], **settings),
-    ]
-
-
 @pytest.mark.parametrize(
     ("pairs", "options", "message"),
     [

@@ -20,7 +20,6 @@ import translane
 from translane import (
     Connection,
     DeadlineExceeded,
-    FieldViolation,
     Internal,
     InvalidArgument,
     QueueFull,
@@ -130,12 +129,6 @@ def test_a_policy_that_makes_no_sense_is_refused(settings):
         RetryPolicy(**settings)
 
 
-def test_the_default_bridges_a_restart():
-    policy = RetryPolicy()
-    pauses = [policy.pause(Unavailable("x"), attempt, 0.5) for attempt in range(1, policy.attempts)]
-    assert sum(pauses) > 3
-
-
 def test_an_iteration_waits_for_room_beyond_its_attempts(server, connect, time):
     server.script = deque([QUEUE_FULL] * 20)
     client = connect(server.address, batch_size=1, concurrency=1, retry=RetryPolicy(attempts=2))
@@ -222,17 +215,6 @@ def test_every_status_has_its_exception(server, connect, code, kind):
         assert type(foreign.value) is type(ours.value)
         assert server.address in str(foreign.value)
     assert foreign.value.reason == ""
-
-
-def test_all_violations_arrive_in_order(server, connect):
-    server.always = refuses(("texts[3]", "too long"), ("options.beam_size", "at most 1"))
-    with pytest.raises(InvalidArgument) as caught:
-        connect(server.address).translate("a")
-    assert caught.value.field == "texts[3]"
-    assert caught.value.violations == (
-        FieldViolation("texts[3]", "too long"),
-        FieldViolation("options.beam_size", "at most 1"),
-    )
 
 
 def test_a_reason_of_another_domain_is_not_ours(server, connect):

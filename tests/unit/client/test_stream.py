@@ -4,7 +4,6 @@ import asyncio
 import gc
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import grpc
 import pytest
@@ -60,18 +59,6 @@ def test_empty_deltas_are_left_out(server, connect):
     assert list(stream) == ["a", "b"]
     assert stream.result.text == "ab"
     assert stream.result.timing is None
-
-
-def test_the_request_holds_what_was_set_and_nothing_else(server, connect):
-    client = connect(server.address)
-    list(client.translate_stream("a"))
-    settings: dict[str, Any] = {"model": "m", "source_language": "zh", "target_language": "en", "priority": -3}
-    list(client.translate_stream("b", **settings, top_k=5, seed=2**64 - 1))
-    options = pb.DecodingOptions(top_k=5, seed=2**64 - 1)
-    assert server.requests == [
-        pb.TranslateStreamRequest(text="a", options=pb.DecodingOptions()),
-        pb.TranslateStreamRequest(text="b", options=options, **settings),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,8 @@ def test_files_that_do_not_fit_together_yet_change_nothing(authority, tmp_path):
             "key: encrypted is encrypted; a key without a password is needed",
         ),
         ({"ca": "ca.pem", "tls": False}, "tls, ca: without TLS there are no certificates"),
+        ({"token": "a", "token_file": "text"}, "token, token_file: they exclude each other"),
+        ({"token_file": "absent"}, "token_file: absent cannot be read: No such file or directory"),
         (
             {"ca": "ca.pem", "credentials": grpc.local_channel_credentials()},
             "credentials, ca: credentials stand alone",
@@ -270,13 +272,6 @@ def test_what_can_be_no_token(token, tmp_path):
         assert token.strip() == "" or token not in str(caught.value)
 
 
-def test_wrong_settings(tmp_path):
-    with pytest.raises(ValueError, match=r"^token, token_file: they exclude each other$"):
-        Client("localhost", token="a", token_file=tmp_path)
-    with pytest.raises(ValueError, match=r"^token_file: .* cannot be read: No such file or directory$"):
-        Client("localhost", token_file=tmp_path / "absent")
-
-
 @pytest.fixture
 def shown(server, keys, command):
     """The key that a command shows."""
@@ -312,17 +307,3 @@ def test_the_command_refuses_a_token_over_plain_text(command):
         "translane translate: TRANSLANE_CLIENT_TOKEN: a token over plain text can be read on its way to"
         " example.org:50051; --tls encrypts it, and --no-tls says that the network does\n"
     )
-
-
-def test_client_and_bench_show_the_token_over_mutual_tls(tmp_path):
-    authority = Authority(tmp_path)
-    own = authority.files("client")
-    with FakeServer().start(authority.server_credentials("127.0.0.1", clients=authority)) as server:
-        keys, command = Keys(server), Command(server.address)
-        with Client(server.address, token="secret", ca=authority.file, cert=own.cert, key=own.key) as client:
-            client.translate("a")
-        assert keys.shown == ["Bearer secret"]
-        command.environ["TRANSLANE_CLIENT_TOKEN"] = "secret"
-        argv = ["--clients", "2", "--duration", "100ms", "--warm-up", "0", "--ca", str(authority.file)]
-        assert command("bench", *argv, "--cert", str(own.cert), "--key", str(own.key)) == 0
-        assert set(keys.shown) == {"Bearer secret"}

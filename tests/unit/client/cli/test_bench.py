@@ -102,7 +102,7 @@ def test_json_holds_every_measurement(server, command, tmp_path):
     report = json.loads(path.read_text())
     assert [each["rate"] for each in report["measurements"]] == [20.0, 40.0]
     assert report["measurements"][0]["seconds"] == pytest.approx(0.4)
-    assert report["measurements"][0]["latency_seconds"]["p50"] > 0
+    assert 0 < report["measurements"][0]["latency_seconds"]["p50"] < 0.4
 
 
 def test_the_highest_rate_is_searched(server, command, tmp_path):
@@ -286,14 +286,6 @@ def test_notes_tell_of_a_generator_that_fell_behind_and_of_an_early_end():
     assert "20 ms" in note
     (note,) = measured(0.1, rate=None, seconds=1.5, broken_off=True).notes()
     assert note == "3 clients: broken off after 1.5 s of measuring"
-
-
-def test_json_has_base_units():
-    report = measured(0.1, 0.3, seconds=4.0, errors=Counter(UNAVAILABLE=1)).as_json()
-    assert report["latency_seconds"] == {"p50": 0.1, "p95": 0.3, "p99": 0.3, "max": 0.3}
-    assert (report["rate"], report["requests"], report["answered_per_second"]) == (50.0, 3, 0.5)
-    assert report["errors"] == {"UNAVAILABLE": 1}
-    assert measured().as_json()["latency_seconds"]["p50"] is None
 
 
 # The search for the highest rate that keeps a bound.

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
 
-import grpc
 import pytest
 
 pytest.importorskip("ray.serve", reason="Ray is not installed")
@@ -107,20 +106,6 @@ async def test_it_is_ill_when_no_model_translates(monkeypatch):
         made._models = SimpleNamespace(has_failed=True)
         with pytest.raises(RuntimeError, match="nothing is translated any more"):
             await made.check_health()
-
-
-async def test_the_end_answers_what_runs_and_refuses_what_comes(monkeypatch):
-    async with engine(monkeypatch, grace_period=5) as (made, backend):
-        backend.hold()
-        running = asyncio.create_task(translate(made, texts=["abc"]))
-        await until(lambda: dispatcher_of(made).active_rows == 1)
-        ending = asyncio.create_task(made.stop())
-        await asyncio.sleep(0.05)
-        _, late = await translate(made, texts=["d"])
-        assert (late.code(), late.details()) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
-        backend.release()
-        assert (await running)[0].status is None
-        await ending
 
 
 async def test_engines_of_a_node_take_the_next_free_port():
