@@ -207,22 +207,6 @@ def texts_of(response):
     return [translation.hypotheses[0].text for translation in response.translations]
 
 
-async def test_a_request_has_what_is_known_and_decodes_the_rest():
-    async with serving(cache_bytes=CACHE) as running:
-        first = await running.stub.Translate(pb.TranslateRequest(texts=["one", "two"]))
-        encoded = value(running, "translane_source_tokens_total")
-        second = await running.stub.Translate(pb.TranslateRequest(texts=["two", "three", "one"]))
-        assert texts_of(second) == ["two", "three", "one"]
-        assert value(running, "translane_source_tokens_total") - encoded == len("three") + 1
-        assert [each.timing.cached_texts for each in (first, second)] == [0, 2]
-        assert lookups(running) == (2, 3)
-        third = await running.stub.Translate(pb.TranslateRequest(texts=["two"]))
-        times = third.timing.queue, third.timing.encode, third.timing.decode
-        assert [each.ToNanoseconds() for each in times] == [0, 0, 0]
-        assert third.timing.total.ToNanoseconds() > 0
-        assert value(running, "translane_cache_entries") == 3
-
-
 async def test_samples_without_a_seed_are_drawn_each_time():
     request = pb.TranslateRequest(texts=["one"], options={"temperature": 0.5})
     async with serving(cache_bytes=CACHE) as running:

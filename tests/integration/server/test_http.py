@@ -230,19 +230,6 @@ async def test_a_caller_is_its_address_and_not_what_it_says(caplog):
     assert all(peer.startswith("ipv4:127.0.0.1:") for peer in peers)
 
 
-@pytest.mark.slow
-async def test_limits_of_the_server_hold_and_say_when_to_come_back():
-    async with serving(http_port=0, max_calls=2, caller_share=1) as running:
-        port = running.server.http_port
-        running.backend.hold()
-        held = [asyncio.create_task(call(port, "Translate", {"texts": ["a"]})) for _ in range(2)]
-        await until(lambda: running.server.metrics.registry.get_sample_value("translane_open_calls") == 2)
-        refused = await call(port, "Translate", {"texts": ["b"]})
-        assert (refused.status, refused.reason, refused.headers["retry-after"]) == (429, "TOO_MANY_CALLS", "1")
-        running.backend.release()
-        assert [answer.status for answer in await asyncio.gather(*held)] == [200, 200]
-
-
 async def test_a_deadline_ends_a_call():
     async with serving(http_port=0) as running:
         running.backend.hold()

@@ -155,12 +155,6 @@ async def test_draining_waits_for_streams():
         assert await stopping
 
 
-async def test_a_stream_that_fails_on_its_way_ends_with_the_reason():
-    async with serving() as running:
-        running.backend.fail_at_step = 4
-        assert (await failure(start(running, "abcdefgh")))[:2] == ("INTERNAL", "POISONED")
-
-
 @pytest.fixture(scope="module")
 def sentences():
     if not TEST_SPLIT.exists():

@@ -12,7 +12,6 @@ from translane_server.access.keys import KeyHolder, digest_of, make_token, write
 from translane_server.core.errors import (
     ExpiredKeyError,
     InvalidRequestError,
-    MissingKeyError,
     RequestError,
     SentenceRateError,
     TooManySentencesError,
@@ -61,12 +60,6 @@ def test_each_key_of_a_holder_admits(path, tokens):
     assert [file.admit(token).name for token in tokens] == ["a", "a", "b"]
     assert file.admit(tokens[0], scheme="bearer ").name == "a"
     assert file.ring.admit([("authorization", f"BEARER {tokens[0]}".encode())], PEER).name == "a"
-
-
-@pytest.mark.parametrize("metadata", [[], [("authorization", "")], [("authorization", "Basic eDp5")], [("key", "x")]])
-def test_a_call_without_a_key_is_told_so(path, tokens, metadata):
-    with pytest.raises(MissingKeyError, match="a key is needed"):
-        File(path, a=holder(tokens[0])).ring.admit(metadata, PEER)
 
 
 def test_keys_that_differ_in_anything_are_unknown(path, tokens):
