@@ -325,7 +325,9 @@ async def test_the_metrics_port_has_the_certificate_too(secrets, authority, anot
 async def test_the_health_check_works_beside_mutual_tls(secrets):
     health_port = free_port()
     environ = {"TRANSLANE_HEALTH_PORT": str(health_port)}
-    async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=health_port):
+    async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=health_port, opened=False) as running:
+        assert await asyncio.to_thread(healthcheck.problem, environ) == f"127.0.0.1:{health_port}: NOT_SERVING"
+        await running.open()
         assert await asyncio.to_thread(healthcheck.problem, environ) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
             assert await outcome(stub_of(channel).Translate(request())) == "UNIMPLEMENTED METHOD_NOT_FOUND"

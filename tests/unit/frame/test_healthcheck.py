@@ -3,46 +3,19 @@
 import socket
 import subprocess
 import sys
-from concurrent import futures
-from types import SimpleNamespace
 
-import grpc
 import pytest
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from translane_server.app.healthcheck import problem
-
-Status = health_pb2.HealthCheckResponse
 
 
 def variables(port, host="0.0.0.0"):
     return {"TRANSLANE_HOST": host, "TRANSLANE_HEALTH_PORT": str(port), "http_proxy": "http://127.0.0.1:1"}
 
 
-@pytest.fixture
-def server():
-    server, servicer = grpc.server(futures.ThreadPoolExecutor(1)), health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield SimpleNamespace(health=servicer, port=port)
-    server.stop(None).wait()
-
-
 def check(environ):
     command = [sys.executable, "-m", "translane_server.app.healthcheck"]
     return subprocess.run(command, env=environ, capture_output=True, text=True)
-
-
-def test_a_server_that_translates_is_healthy(server):
-    server.health.set("", Status.SERVING)
-    done = check(variables(server.port))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_one_that_starts_or_drains_is_not(server):
-    server.health.set("", Status.NOT_SERVING)
-    assert problem(variables(server.port)) == f"127.0.0.1:{server.port}: NOT_SERVING"
 
 
 def test_nobody_there_is_not():

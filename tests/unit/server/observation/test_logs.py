@@ -216,16 +216,6 @@ def test_lines_that_are_made_later_are_bounded_and_counted(pipe, handler):
     assert len(numbers) + told_missing(lines) == 20040
 
 
-def test_the_end_does_not_wait_for_a_reader(pipe, handler):
-    handler.start()
-    for number in range(100):
-        handler.handle(record(f"{number} {LONG}"))
-    began = time.monotonic()
-    handler.stop()
-    assert time.monotonic() - began < 30
-    assert read_all(pipe[0], b"\n99 ").decode().splitlines()[0].startswith("0 ")
-
-
 @pytest.mark.slow
 def test_without_a_thread_a_line_waits_a_moment_only(pipe, handler):
     began = time.monotonic()
@@ -271,27 +261,8 @@ def test_a_full_disk(tmp_path):
     assert rest == ["some lines of the log are missing, as they could not be written: 2", "later"]
 
 
-def test_a_reader_that_has_gone(pipe):
-    reading, writing = os.pipe()
-    os.close(reading)
-    handler = LineHandler(writing)
-    handler.handle(record("nobody reads it"))
-    assert not handler._waiting
-    os.close(writing)
-
-
-def test_a_process_without_standard_error(monkeypatch):
-    from translane_server.observation.logs import configure_logging
-
-    root, ours = logging.getLogger(), logging.getLogger("translane_server")
-    handlers, levels = root.handlers[:], (root.level, ours.level)
-    root.handlers = []
+def test_a_process_without_standard_error(log, monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
-    try:
-        configure_logging("plain", "info")
-        ours.warning("nobody hears it")
-        assert len(root.handlers) == 1
-    finally:
-        root.handlers[:] = handlers
-        root.level, ours.level = levels
-        logging.captureWarnings(False)
+    log("plain")
+    logging.getLogger("translane_server").warning("nobody hears it")
+    assert len(logging.getLogger().handlers) == 1
