@@ -1,4 +1,4 @@
-"""Workers on a cluster of Ray, by Ray Data: https://docs.ray.io/en/latest/data/data.html. This module alone needs Ray.
+"""Workers on a cluster of Ray: https://docs.ray.io/en/latest/ray-core/actors.html. This module alone needs Ray.
 
 The texts are read on the machine that the command runs on, and the answers come back to it. Each worker is an actor
 with a translator of its own. Ray starts another one in place of a worker that is lost, and gives it the same texts.
@@ -7,98 +7,60 @@ with a translator of its own. Ray starts another one in place of a worker that i
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import pyarrow
 import ray
-from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
-from ray.data.block import BlockMetadata
 from ray.exceptions import RayError
-from ray.util.annotations import RayDeprecationWarning
 
 from translane.errors import TranslaneError
 from translane_batch.local_model import identity_of_folder
 from translane_batch.records import Answer
 from translane_batch.settings import BatchError, BatchSettings
 from translane_batch.store import Sources
-from translane_batch.translator import opened
+from translane_batch.translator import Translator, opened
 from translane_server.core.errors import StartupError, first_line
 from translane_server.core.machine import available_cpus
 from translane_server.settings.model_sources import ModelPlace
 
-_TEXTS, _IN_FLIGHT = 512, 2  # of a batch, and batches of a worker: a kill of the command loses no more
+_TEXTS, _IN_FLIGHT = 512, 2  # of a chunk, and chunks of a worker: a kill of the command loses no more
 _MOST_LOSSES = 5  # workers that may end while they translate the same texts
 _OBJECT_STORE = 80 << 20  # about the least that Ray takes [bytes]
 
-
-class _Left(Datasource):  # type: ignore[misc]  # Ray has no types here
-    """The texts that have no answer, in the file of the run. A row is a batch of them."""
-
-    def __init__(self, path: Path, most: int) -> None:
-        super().__init__()
-        self._path, self._most = path, most
-
-    def estimate_inmemory_data_size(self) -> int | None:
-        return self._path.stat().st_size
-
-    def get_read_tasks(self, *_: Any, **__: Any) -> list[ReadTask]:
-        """One task reads all, as fast as the texts are taken."""
-        size = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
-        return [ReadTask(self._blocks, size)]
-
-    def _blocks(self) -> Iterator[pyarrow.Table]:
-        with Sources(self._path) as sources:
-            for chunk in sources.left(self._most):
-                yield _row(chunk)
+Answers = list[tuple[int, Answer]]
 
 
-class _Actor:
-    """A worker in a process of the cluster.
-
-    What is wrong is an answer, too: an exception would arrive with pages of traceback, after further starts.
-    """
+class Worker:
+    """An actor of the cluster, whose model is loaded with its first call."""
 
     def __init__(self, settings: BatchSettings, model: str, cpus: int) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        self._failure: tuple[str, int] | None = None
+        self._settings, self._model, self._cpus = settings, model, cpus
+        self._opening: asyncio.Task[Translator] | None = None
+
+    async def translate(self, texts: Sequence[tuple[int, str]]) -> Answers | BatchError:
+        """Return the answers of texts with numbers, or what is wrong.
+
+        What is wrong is an answer, too: an exception would arrive with pages of traceback.
+        """
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        answers: Answers = []
         try:
-            place = settings.place  # if it is a URL, its digest makes sure that the model is the same
-            if isinstance(place, ModelPlace) and identity_of_folder(place.folder) != model:
-                raise BatchError(f"{place.folder}: another model is there")
-            self._opened = opened(settings, cpus)
-            self._translator = self._run(self._opened.__aenter__())
+            translator = await self._opening
+            await translator.translate(texts, answers.extend)
         except (BatchError, StartupError, TranslaneError, OSError) as error:
-            self._fail(error)
+            message = f"machine {ray.util.get_node_ip_address()}: {error}"
+            return BatchError(message, getattr(error, "exit_code", 1))
+        return answers
 
-    def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
-        """Translate the texts of a row. Ray calls this on as many threads as batches may be in flight."""
-        answers: list[tuple[int, Answer]] = []
-        if not self._failure:
-            try:
-                self._run(self._translator.translate(_value(batch), answers.extend))
-            except (BatchError, TranslaneError, OSError) as error:
-                self._fail(error)
-        return _row([self._failure, answers])
-
-    def __del__(self) -> None:
-        """End the model, when Ray ends the worker."""
-        if not self._failure:
-            self._run(self._opened.__aexit__(None, None, None))
-
-    def _run(self, awaited: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(awaited, self._loop).result()
-
-    def _fail(self, error: Exception) -> None:
-        message = f"machine {ray.util.get_node_ip_address()}: {error}"
-        self._failure = message, getattr(error, "exit_code", 1)
+    async def _open(self) -> Translator:
+        place = self._settings.place  # if it is a URL, its digest makes sure that the model is the same
+        if isinstance(place, ModelPlace) and identity_of_folder(place.folder) != self._model:
+            raise BatchError(f"{place.folder}: another model is there")
+        self._opened = opened(self._settings, self._cpus)  # its processes end with that of the actor
+        return await self._opened.__aenter__()
 
 
 @contextmanager
@@ -111,61 +73,42 @@ def ray_workers(
         machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
         cpus, number = division(settings, machines)
         log(f"{number} worker{'s' * (number != 1)} of {cpus} CPU{'s' * (cpus != 1)} each")
-        yield lambda sources, done: _translate(settings, model, cpus, number, sources, done)
+        actor = ray.remote(
+            num_cpus=cpus,
+            num_gpus=int(settings.device == "cuda"),
+            max_restarts=-1,
+            max_task_retries=_MOST_LOSSES - 1,
+            max_concurrency=_IN_FLIGHT,
+        )(Worker)
+        workers = [actor.remote(for_other_processes(settings), model, cpus) for _ in range(number)]
+        most = min(_TEXTS, settings.task_size)
+        yield lambda sources, done: _translate(workers, most, sources, done)
     finally:
         ray.shutdown()
 
 
-def _translate(
-    settings: BatchSettings, model: str, cpus: int, number: int, sources: Sources, done: Callable[[int], None]
-) -> None:
-    context = DataContext.get_current()
-    context.enable_progress_bars = False
-    context.max_errored_blocks = 0
-    context.target_max_block_size = 1  # each row is handed on at once
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-    left = ray.data.read_datasource(
-        _Left(sources.path.absolute(), min(_TEXTS, settings.task_size)),
-        override_num_blocks=1,
-        num_cpus=0,
-        label_selector={"ray.io/node-id": ray.get_runtime_context().get_node_id()},
-    )
-    with warnings.catch_warnings(action="ignore", category=RayDeprecationWarning):  # of max_task_retries
-        answered = left.map_batches(
-            _Actor,
-            fn_constructor_args=(for_other_processes(settings), model, cpus),
-            batch_size=None,
-            batch_format="pyarrow",
-            compute=ActorPoolStrategy(
-                size=number,
-                max_tasks_in_flight_per_actor=_IN_FLIGHT,
-                max_concurrent_calls_per_actor=_IN_FLIGHT,
-                enable_true_multi_threading=True,
-            ),
-            num_cpus=cpus,
-            num_gpus=int(settings.device == "cuda"),
-            max_task_retries=_MOST_LOSSES - 1,
-        )
+def _translate(workers: Sequence[Any], most: int, sources: Sources, done: Callable[[int], None]) -> None:
+    """Have workers translate what is left. One gets texts once it has its model: some may find no room for long."""
+    left = sources.left(most)
+    running = {worker.translate.remote([]): worker for worker in workers for _ in range(_IN_FLIGHT)}
+    with_texts = set[Any]()
+    chunk = next(left, None)
     try:
-        for batch in answered.iter_batches(batch_size=1, batch_format="pyarrow"):
-            failure, answers = _value(batch)
-            sources.save([(number, Answer(*answer)) for number, answer in answers])
+        while chunk or with_texts:
+            (ended,), _ = ray.wait(list(running))
+            worker, answers = running.pop(ended), ray.get(ended)
+            with_texts.discard(ended)
+            if isinstance(answers, BatchError):
+                raise answers
+            sources.save(answers)
             done(len(answers))
-            if failure:
-                raise BatchError(*failure)
+            if chunk:
+                begun = worker.translate.remote(chunk)
+                running[begun] = worker
+                with_texts.add(begun)
+                chunk = next(left, None)
     except RayError as error:
         raise BatchError(f"Ray has given up: {first_line(error)}") from error
-    total, there = sources.counts()
-    if there < total:
-        raise BatchError(f"Ray has lost {total - there:,} texts")
-
-
-def _row(value: Any) -> pyarrow.Table:
-    return pyarrow.table({"value": [json.dumps(value)]})
-
-
-def _value(row: pyarrow.Table) -> Any:
-    return json.loads(row["value"][0].as_py())
 
 
 def _connect(settings: BatchSettings) -> None:

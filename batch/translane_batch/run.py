@@ -11,7 +11,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from secrets import token_hex
@@ -68,7 +68,13 @@ def local_workers(settings: BatchSettings) -> Iterator[Translate]:
 def run(settings: BatchSettings, log: Log) -> Summary:
     """Translate a corpus, or the rest of it, and return the figures."""
     corpus = find_corpus(settings)
-    settings, model = _identified(settings, log)
+    if settings.server:
+        model = asyncio.run(identity_of_servers(settings))
+    else:
+        from translane_batch.local_model import identity_of_folder, with_model_here  # they need the server's packages
+
+        settings, folder = with_model_here(settings, log)
+        model = identity_of_folder(folder)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
     with Run(settings.work_folder, settings.output, identity) as state:
         summary = Summary(files=len(corpus))
@@ -82,31 +88,19 @@ def run(settings: BatchSettings, log: Log) -> Summary:
             log("everything has been written before")
             return Summary(**state.summary)
         if not state.is_translated():
-            with _workers(settings, model, log) as translate:  # wrong settings are found before anything takes long
+            if settings.ray:
+                from translane_batch.ray_workers import ray_workers  # Ray is an extra
+
+                workers = ray_workers(settings, model, log)
+            else:
+                workers = local_workers(settings)
+            with workers as translate:  # wrong settings are found before anything takes long
                 if state.sources is None:
                     _read(corpus, state, summary, log)
                 _translate(translate, state, summary, log)
         _write(corpus, state, summary, log)
         state.finish(asdict(summary))
     return summary
-
-
-def _identified(settings: BatchSettings, log: Log) -> tuple[BatchSettings, str]:
-    """The settings, for the version of a model at a URL that is there now; and what identifies the model."""
-    if settings.server:
-        return settings, asyncio.run(identity_of_servers(settings))
-    from translane_batch.local_model import identity_of_folder, with_model_here  # they need the server's packages
-
-    settings, folder = with_model_here(settings, log)
-    return settings, identity_of_folder(folder)
-
-
-def _workers(settings: BatchSettings, model: str, log: Log) -> AbstractContextManager[Translate]:
-    if settings.ray:
-        from translane_batch.ray_workers import ray_workers  # Ray is an extra
-
-        return ray_workers(settings, model, log)
-    return local_workers(settings)
 
 
 def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) -> None:

@@ -42,17 +42,18 @@ _OPTIONS = (
     "check_numbers",
 )
 
-# Further settings that decide the outputs.
-_DECIDING = (
-    *("kind", "column", "field", "output_field", "source_language", "target_language"),
-    *("min_quality", "max_ratio", "keep_left_out"),
-)
-
 OF_THIS_MACHINE = (
     *("bundled_model", "model_cache", "model_cache_bytes"),
     *("device", "replicas", "threads", "max_batch_size"),
 )
 """Settings of the model in a process that translates, under the same name."""
+
+# Settings on which no output depends, and those whose contents are compared. A run is resumed with all others the same.
+_OF_NO_EFFECT = {
+    *("work", "summary", "requests", "task_size", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker"),
+    *OF_THIS_MACHINE,
+}
+_BY_CONTENT = {"corpus", "model"}
 
 
 class BatchError(CommandError):
@@ -199,8 +200,6 @@ class BatchSettings(Settings):
     @property
     def what_decides(self) -> dict[str, Any]:
         """All that the outputs depend on beside the corpus and the model. A run is resumed with the same."""
-        return {
-            "output": str(self.output.absolute()),
-            **{name: getattr(self, name) for name in _DECIDING + _OPTIONS},
-            "leave_out": sorted(self.leave_out),
-        }
+        compared = [name for name in type(self).model_fields if name not in _OF_NO_EFFECT | _BY_CONTENT]
+        values = {name: getattr(self, name) for name in compared}
+        return values | {"output": str(self.output.absolute()), "leave_out": sorted(self.leave_out)}

@@ -61,20 +61,20 @@ Save = Callable[[Sequence[tuple[int, Answer]]], None]
 @asynccontextmanager
 async def opened(settings: BatchSettings, cpus: int | None = None) -> AsyncIterator[Translator]:
     """Load the model, or connect to the servers, and check that they take the settings."""
-    async with client_of(settings) if settings.server else _local(settings, cpus) as client:
+    client: AsyncClient | AsyncTranslator
+    if settings.server:
+        client = client_of(settings)
+    else:  # these need the packages of the server
+        from translane_batch.local_model import server_settings
+        from translane_server.app.in_process import AsyncTranslator
+
+        client = AsyncTranslator(server_settings(settings), cpus=cpus)
+    async with client:
         filters = Filters(settings, languages_of(settings, (await client.server_info()).models))
         requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
         translator = Translator(client, settings, filters, requests)
         await translator.check()
         yield translator
-
-
-def _local(settings: BatchSettings, cpus: int | None) -> AsyncTranslator:
-    # These need the packages of the server, which a run with servers does without.
-    from translane_batch.local_model import server_settings
-    from translane_server.app.in_process import AsyncTranslator
-
-    return AsyncTranslator(server_settings(settings), cpus=cpus)
 
 
 def client_of(settings: BatchSettings) -> AsyncClient:
@@ -121,7 +121,12 @@ class Translator:
         try:
             await self._request([""])
         except (InvalidArgument, NotFound) as error:
-            raise _wrong_setting(error) from None
+            message = str(error)
+            if error.violations:  # the field of the request has the name of the flag
+                first = error.violations[0]
+                flag = "--" + first.field.removeprefix("options.").replace("_", "-")
+                message = f"{flag}: {first.description}"
+            raise BatchError(message, exit_code=2) from None
 
     async def translate(self, texts: Sequence[tuple[int, str]], save: Save) -> None:
         """Translate texts, each with its number, and hand the answers out as they come."""
@@ -240,12 +245,3 @@ def _is_about_texts(error: TranslaneError) -> bool:
     if isinstance(error, QueueFull):
         return False
     return isinstance(error, DeadlineExceeded | ResourceExhausted) or error.reason == _POISONED
-
-
-def _wrong_setting(error: TranslaneError) -> BatchError:
-    """The error of a request that is wrong whatever its texts, with the name of the flag."""
-    if not error.violations:
-        return BatchError(str(error), exit_code=2)
-    first = error.violations[0]
-    flag = "--" + first.field.removeprefix("options.").replace("_", "-")
-    return BatchError(f"{flag}: {first.description}", exit_code=2)

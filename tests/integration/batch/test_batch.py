@@ -104,8 +104,8 @@ def answers_in(output: Path) -> int:
         return 0
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -250,7 +250,8 @@ def test_a_wrong_option_is_found_before_anything_is_read(corpus, tmp_path, capsy
     assert not (output / ".translane-batch" / "run.sqlite").exists()
 
 
-@pytest.mark.skipif(not (find_spec("ray") and find_spec("pandas")), reason="Ray and pandas are not installed")
+@pytest.mark.timeout(580)
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, downloaded, tmp_path, processes):
     """Their model is in the cache of the machine, and nothing is downloaded."""
     output = tmp_path / "out"
@@ -263,9 +264,9 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, downlo
 
     def actors() -> list[psutil.Process]:
         family[:] = psutil.Process(process.pid).children(recursive=True)
-        return [each for each in family if _title(each).startswith("ray::MapWorker")]
+        return [each for each in family if _title(each).startswith("ray::Worker")]
 
-    wait_for(lambda: len(actors()) == 2, process)
+    wait_for(lambda: len(actors()) == 2, process, 300)  # Ray takes minutes to start on a busy machine
     one, _ = actors()  # found early: once they translate, it is a matter of seconds
     wait_for(lambda: answers_in(output) >= 2, process)
     one.kill()

@@ -11,7 +11,6 @@ from helpers.tiny_bundle import TINY
 from translane_batch.settings import BatchError
 
 pytest.importorskip("ray")
-pytest.importorskip("pandas", reason="Ray Data needs pandas")
 ray_workers = pytest.importorskip("translane_batch.ray_workers")
 
 
@@ -36,11 +35,13 @@ def test_more_cpus_than_a_machine_has_are_refused():
         ray_workers.division(settings, [0])
 
 
-def test_a_worker_with_another_model_says_so_in_a_sentence(monkeypatch):
+async def test_a_worker_with_another_model_says_so_in_a_sentence(monkeypatch):
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "far")
-    actor = ray_workers._Actor(settings_of(model=str(TINY), ray="auto"), "another digest", 1)
-    answer = ray_workers._value(actor(ray_workers._row([(1, "a")])))
-    assert answer == [[f"machine far: {TINY}: another model is there", 1], []]
+    worker = ray_workers.Worker(settings_of(model=str(TINY), ray="auto"), "another digest", 1)
+    for _ in range(2):
+        answer = await worker.translate([(1, "a")])
+        assert isinstance(answer, BatchError)
+        assert str(answer) == f"machine far: {TINY}: another model is there"
 
 
 def test_paths_hold_for_workers_elsewhere(tmp_path, monkeypatch):
