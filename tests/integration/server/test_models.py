@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import grpc
 import pytest
@@ -75,21 +75,61 @@ class Running:
         self.wait_for("reloaded: ", reloads + 1)
 
 
+@contextmanager
+def served(log, *flags):
+    with running_server(log, *flags, "--admin-port=0", "--max-batch-size=8") as server:
+        yield server
+        assert server.terminate(PATIENCE) == 0, server.log
+        assert "Traceback" not in server.log
+
+
+@asynccontextmanager
+async def connected(server):
+    admin = server.wait_for(r"models are loaded and unloaded on (127\.0\.0\.1:\d+)")[1]
+    async with grpc.aio.insecure_channel(server.address) as channel, grpc.aio.insecure_channel(admin) as of_admin:
+        yield Running(server, channel, of_admin)
+
+
+def library_in(folder):
+    """A folder of two models: one in a folder of versions, one without."""
+    put_bundle(folder / "zh-en" / "1", version="1")
+    put_bundle(folder / "de-en", version="5", source_languages=["de"])
+    return folder
+
+
 @pytest.fixture
 def serving(tmp_path):
+    """A server of a test's own."""
+
     @asynccontextmanager
     async def serve(*flags: str):
-        with running_server(tmp_path / "log", *flags, "--admin-port=0", "--max-batch-size=8") as server:
-            admin = server.wait_for(r"models are loaded and unloaded on (127\.0\.0\.1:\d+)")[1]
-            async with (
-                grpc.aio.insecure_channel(server.address) as channel,
-                grpc.aio.insecure_channel(admin) as of_admin,
-            ):
-                yield Running(server, channel, of_admin)
-            assert server.terminate(PATIENCE) == 0, server.log
-            assert "Traceback" not in server.log
+        with served(tmp_path / "log", *flags) as server:
+            async with connected(server) as running:
+                yield running
 
     return serve
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return library_in(tmp_path_factory.mktemp("library") / "models")
+
+
+@pytest.fixture(scope="module")
+def shared(library, tmp_path_factory):
+    """A server for several tests, which leave the library as it was."""
+    folder = tmp_path_factory.mktemp("shared")
+    settings = folder / "settings.toml"
+    settings.write_text("[model_settings.de-en]\nmax_batch_size = 2\nreplicas = 1\n", encoding="utf-8")
+    with served(folder / "log", f"--models={library}", f"--config={settings}") as server:
+        server.wait_for("serving on cpu", 2)
+        yield server
+
+
+@pytest.fixture
+async def running(shared):
+    async with connected(shared) as running:
+        yield running
 
 
 async def refusal(call):
@@ -100,68 +140,55 @@ async def refusal(call):
     return failure.code, failure.reason, failure.message
 
 
-@pytest.fixture
-def library(tmp_path):
-    """A folder of two models: one in a folder of versions, one without."""
-    put_bundle(tmp_path / "models" / "zh-en" / "1", version="1")
-    put_bundle(tmp_path / "models" / "de-en", version="5", source_languages=["de"])
-    return tmp_path / "models"
+async def test_the_name_or_the_languages_choose_the_model(running):
+    assert (await running.translate(model="de-en")).model == "de-en"
+    assert (await running.translate(source_language="zh")).model == "zh-en"
+    assert (await running.translate(source_language="de", target_language="en-GB")).model == "de-en"
+    not_found = grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"
+    *found, message = await refusal(running.translate(model="fr-en"))
+    assert tuple(found) == not_found
+    assert message == "model: there is no model 'fr-en'; this server has de-en, zh-en"
+    *found, _ = await refusal(running.translate(source_language="fr"))
+    assert tuple(found) == not_found
+    code, reason, message = await refusal(running.translate(target_language="en"))
+    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+    assert "de-en, zh-en" in message
+    models = await running.models()
+    assert [(model.version, model.state) for model in models.values()] == [
+        ("5", pb.MODEL_STATE_READY),
+        ("1", pb.MODEL_STATE_READY),
+    ]
+    running.wait_for("serving on cpu with 8 rows model=zh-en")
+    running.wait_for("serving on cpu with 2 rows model=de-en")
+    assert {name: model.max_beam_size for name, model in models.items()} == {"de-en": 2, "zh-en": 8}
+    for name in ("", SERVICE, f"{SERVICE}/zh-en", f"{SERVICE}/de-en"):
+        assert await running.health(name) == SERVING
 
 
-async def test_the_name_or_the_languages_choose_the_model(serving, library, tmp_path):
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[model_settings.de-en]\nmax_batch_size = 2\nreplicas = 1\n", encoding="utf-8")
-    async with serving(f"--models={library}", f"--config={settings}") as running:
-        running.wait_for("serving on cpu", 2)
-        assert (await running.translate(model="de-en")).model == "de-en"
-        assert (await running.translate(source_language="zh")).model == "zh-en"
-        assert (await running.translate(source_language="de", target_language="en-GB")).model == "de-en"
-        not_found = grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"
-        *found, message = await refusal(running.translate(model="fr-en"))
-        assert tuple(found) == not_found
-        assert message == "model: there is no model 'fr-en'; this server has de-en, zh-en"
-        *found, _ = await refusal(running.translate(source_language="fr"))
-        assert tuple(found) == not_found
-        code, reason, message = await refusal(running.translate(target_language="en"))
-        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
-        assert "de-en, zh-en" in message
-        models = await running.models()
-        assert [(model.version, model.state) for model in models.values()] == [
-            ("5", pb.MODEL_STATE_READY),
-            ("1", pb.MODEL_STATE_READY),
-        ]
-        running.wait_for("serving on cpu with 8 rows model=zh-en")
-        running.wait_for("serving on cpu with 2 rows model=de-en")
-        assert {name: model.max_beam_size for name, model in models.items()} == {"de-en": 2, "zh-en": 8}
-        for name in ("", SERVICE, f"{SERVICE}/zh-en", f"{SERVICE}/de-en"):
-            assert await running.health(name) == SERVING
+async def test_a_bad_version_is_refused_and_the_old_one_goes_on(running, library):
+    unfinished = put_bundle(library / "zh-en" / "2", version="2")
+    with (unfinished / "weights.bin").open("r+b") as weights:
+        weights.truncate(1000)
+    running.reload()
+    assert sum("a new version is refused, and version 1@" in line for line in running.lines) == 1
+    code, reason, message = await refusal(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
+    assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
+    assert "weights.bin is not the file that was exported" in message
+    # Its files are whole, but the graphs do not fit: only a replica notices.
+    manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
+    architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
+    put_bundle(library / "zh-en" / "3", version="3", architecture=architecture)
+    running.reload()
+    assert (await running.models())["zh-en"].version == "1"
+    assert (await running.translate(source_language="zh")).model == "zh-en"
+    (unfinished / "manifest.json").unlink()  # as a copy looks before its manifest is there
+    shutil.rmtree(library / "zh-en" / "3")
+    running.reload()
+    assert "reloaded: 0 changed" in running.lines[-1]
+    shutil.rmtree(unfinished)
 
 
-async def test_a_bad_version_is_refused_and_the_old_one_goes_on(serving, library):
-    async with serving(f"--models={library}") as running:
-        running.wait_for("serving on cpu", 2)
-        unfinished = put_bundle(library / "zh-en" / "2", version="2")
-        with (unfinished / "weights.bin").open("r+b") as weights:
-            weights.truncate(1000)
-        running.reload()
-        assert sum("a new version is refused, and version 1@" in line for line in running.lines) == 1
-        code, reason, message = await refusal(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
-        assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
-        assert "weights.bin is not the file that was exported" in message
-        # Its files are whole, but the graphs do not fit: only a replica notices.
-        manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
-        architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
-        put_bundle(library / "zh-en" / "3", version="3", architecture=architecture)
-        running.reload()
-        assert (await running.models())["zh-en"].version == "1"
-        assert (await running.translate(source_language="zh")).model == "zh-en"
-        (unfinished / "manifest.json").unlink()  # as a copy looks before its manifest is there
-        shutil.rmtree(library / "zh-en" / "3")
-        running.reload()
-        assert "reloaded: 0 changed" in running.lines[-1]
-
-
-async def test_an_operator_goes_back_to_a_version(serving, library):
+async def test_an_operator_goes_back_to_a_version(running, library):
     def reload(version=""):
         request = models_pb2.ReloadModelRequest(name="zh-en", version=version)
         return running.operator.ReloadModel(request, timeout=PATIENCE)
@@ -170,27 +197,31 @@ async def test_an_operator_goes_back_to_a_version(serving, library):
         return (await running.translate(model="zh-en")).model_versions["zh-en"]
 
     put_bundle(library / "zh-en" / "2", version="1")  # nobody has changed what the manifest says
-    async with serving(f"--models={library}") as running:
-        running.wait_for("serving on cpu", 2)
-        newest = (await running.models())["zh-en"]
-        assert await answered_by() == f"2@{newest.digest}"
-        manifest = (library / "zh-en" / "2" / "manifest.json").read_bytes()
-        assert newest.digest == hashlib.sha256(manifest).hexdigest()[:12]
-        assert (await reload("1")).changed
-        assert (await answered_by()).startswith("1@")
-        running.reload()
-        assert (await answered_by()).startswith("1@"), "SIGHUP does not go back to the bad one"
-        code, reason, message = await refusal(reload("3"))
-        assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
-        assert message.endswith("there is no version '3'; there is 2, 1")
-        assert not (await reload("1")).changed
-        assert (await reload()).model.version == "2"
-        await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="de-en"), timeout=PATIENCE)
-        request = models_pb2.ReloadModelRequest(name="de-en", version="5")
-        assert (await refusal(running.operator.ReloadModel(request)))[1] == "MODEL_REFUSED"
+    running.reload()
+    newest = (await running.models())["zh-en"]
+    assert await answered_by() == f"2@{newest.digest}"
+    manifest = (library / "zh-en" / "2" / "manifest.json").read_bytes()
+    assert newest.digest == hashlib.sha256(manifest).hexdigest()[:12]
+    assert (await reload("1")).changed
+    assert (await answered_by()).startswith("1@")
+    running.reload()
+    assert (await answered_by()).startswith("1@"), "SIGHUP does not go back to the bad one"
+    code, reason, message = await refusal(reload("3"))
+    assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
+    assert message.endswith("there is no version '3'; there is 2, 1")
+    assert not (await reload("1")).changed
+    assert (await reload()).model.version == "2"
+    await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="de-en"), timeout=PATIENCE)
+    request = models_pb2.ReloadModelRequest(name="de-en", version="5")
+    assert (await refusal(running.operator.ReloadModel(request)))[1] == "MODEL_REFUSED"
+    await running.operator.LoadModel(models_pb2.LoadModelRequest(name="de-en"), timeout=PATIENCE)
+    shutil.rmtree(library / "zh-en" / "2")
+    running.reload()
+    assert (await answered_by()).startswith("1@")
 
 
-async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(serving, library, tmp_path):
+async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(serving, tmp_path):
+    library = library_in(tmp_path / "models")
     settings = tmp_path / "settings.toml"
     settings.write_text('strict_reload = true\n[model_settings.zh-en]\nmodel_version = "1"\n', encoding="utf-8")
     put_bundle(library / "zh-en" / "2", version="2")
@@ -210,62 +241,63 @@ async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(servi
     assert sentence.endswith("there is no version '1', because the folder has no versions"), sentence
 
 
-async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(serving, library):
+async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(running, library):
     url = "https://me:s3cret@models.example/x?sig=s3cret@sha256:" + "0" * 64
     assert "s3cret" not in shown(ServerSettings(model=read_places(url)))["model"]
-    async with serving(f"--models={library}", "--max-batch-size=8") as running:
-        running.wait_for("serving on cpu", 2)
-        (line,) = [line for line in running.lines if "INFO translane " in line]
-        assert f"models={library} " in line
-        assert "max_batch_size=8" in line
-        assert "grace_period" not in line, "a default"
-        log = log_pb2_grpc.LogServiceStub(running.admin)
-        await running.translate(model="de-en")
-        answer = await log.SetLogLevel(log_pb2.SetLogLevelRequest(level=log_pb2.LOG_LEVEL_DEBUG))
-        assert answer.before == log_pb2.LOG_LEVEL_INFO
-        await running.translate(model="de-en")
-        running.wait_for("method=Translate ", 2)
-        assert ["peer=" in line for line in running.lines if "method=Translate " in line] == [False, True]
-        refused = await refusal(log.SetLogLevel(log_pb2.SetLogLevelRequest()))
-        assert refused[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+    (line,) = [line for line in running.lines if "INFO translane " in line]
+    assert f"models={library} " in line
+    assert "max_batch_size=8" in line
+    assert "grace_period" not in line, "a default"
+    log = log_pb2_grpc.LogServiceStub(running.admin)
+    before = sum("method=Translate " in line for line in running.lines)
+    await running.translate(model="de-en")
+    answer = await log.SetLogLevel(log_pb2.SetLogLevelRequest(level=log_pb2.LOG_LEVEL_DEBUG))
+    assert answer.before == log_pb2.LOG_LEVEL_INFO
+    await running.translate(model="de-en")
+    running.wait_for("method=Translate ", before + 2)
+    shown_calls = [line for line in running.lines if "method=Translate " in line]
+    assert ["peer=" in line for line in shown_calls[-2:]] == [False, True]
+    await log.SetLogLevel(log_pb2.SetLogLevelRequest(level=log_pb2.LOG_LEVEL_INFO))
+    refused = await refusal(log.SetLogLevel(log_pb2.SetLogLevelRequest()))
+    assert refused[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
-async def test_models_come_and_go(serving, library):
-    async with serving(f"--models={library}") as running:
-        running.wait_for("serving on cpu", 2)
-        put_bundle(library / "fr-en", source_languages=["fr"])
-        response = await running.operator.LoadModel(models_pb2.LoadModelRequest(name="fr-en"), timeout=PATIENCE)
-        assert response.model.state == pb.MODEL_STATE_READY
-        assert (await running.translate(source_language="fr")).model == "fr-en"
-        shutil.rmtree(library / "de-en")
-        put_bundle(library / "it-en", source_languages=["it"])
-        running.reload()
-        assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
-        code, _, _ = await refusal(running.translate(model="de-en"))
-        assert code == grpc.StatusCode.NOT_FOUND
+async def test_models_come_and_go(running, library):
+    put_bundle(library / "fr-en", source_languages=["fr"])
+    response = await running.operator.LoadModel(models_pb2.LoadModelRequest(name="fr-en"), timeout=PATIENCE)
+    assert response.model.state == pb.MODEL_STATE_READY
+    assert (await running.translate(source_language="fr")).model == "fr-en"
+    shutil.rmtree(library / "de-en")
+    put_bundle(library / "it-en", source_languages=["it"])
+    running.reload()
+    assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
+    code, _, _ = await refusal(running.translate(model="de-en"))
+    assert code == grpc.StatusCode.NOT_FOUND
+    for name in ("fr-en", "it-en"):
+        shutil.rmtree(library / name)
+    put_bundle(library / "de-en", version="5", source_languages=["de"])
+    running.reload()
 
 
-async def test_the_operator_unloads_and_loads(serving, library):
-    async with serving(f"--models={library}") as running:
-        running.wait_for("serving on cpu", 2)
-        response = await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="zh-en"), timeout=PATIENCE)
-        assert response.model.state == pb.MODEL_STATE_UNLOADED
-        assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
-        assert await running.health("") == SERVING
-        code, reason, message = await refusal(running.translate(model="zh-en"))
-        assert (code, reason, message) == (
-            grpc.StatusCode.UNAVAILABLE,
-            "UNAVAILABLE",
-            "the model zh-en is unloaded",
-        )
-        assert (await running.translate(model="de-en")).model == "de-en"
-        await running.operator.LoadModel(models_pb2.LoadModelRequest(name="zh-en"), timeout=PATIENCE)
-        assert (await running.translate(model="zh-en")).model == "zh-en"
-        response = await running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en"), timeout=PATIENCE)
-        assert not response.changed
-        for name in ("../zh-en", str(library / "zh-en"), "", "x" * 1000):
-            code, reason, _ = await refusal(running.operator.LoadModel(models_pb2.LoadModelRequest(name=name)))
-            assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+async def test_the_operator_unloads_and_loads(running, library):
+    response = await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="zh-en"), timeout=PATIENCE)
+    assert response.model.state == pb.MODEL_STATE_UNLOADED
+    assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
+    assert await running.health("") == SERVING
+    code, reason, message = await refusal(running.translate(model="zh-en"))
+    assert (code, reason, message) == (
+        grpc.StatusCode.UNAVAILABLE,
+        "UNAVAILABLE",
+        "the model zh-en is unloaded",
+    )
+    assert (await running.translate(model="de-en")).model == "de-en"
+    await running.operator.LoadModel(models_pb2.LoadModelRequest(name="zh-en"), timeout=PATIENCE)
+    assert (await running.translate(model="zh-en")).model == "zh-en"
+    response = await running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en"), timeout=PATIENCE)
+    assert not response.changed
+    for name in ("../zh-en", str(library / "zh-en"), "", "x" * 1000):
+        code, reason, _ = await refusal(running.operator.LoadModel(models_pb2.LoadModelRequest(name=name)))
+        assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
 
 
 async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(serving, library):

@@ -20,6 +20,8 @@ from helpers.foreign_folders import random_marian
 from helpers.hub import serving_hub
 from helpers.marian_students import needs_students, tiny_student
 from helpers.tiny_bundle import TINY
+from translane.__main__ import main
+from translane_server.models import checkpoints
 from translane_server.settings.model_sources import BUNDLED_MODEL_URL
 
 pytestmark = pytest.mark.slow  # each command starts and imports much
@@ -52,11 +54,11 @@ def environ(tmp_path, hub):
     return kept | places | {"HF_ENDPOINT": hub.url, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def check(environ, *arguments, prelude="", folder=None):
+def check(environ, *arguments, prelude=""):
     """Look at models as `translane serve --check` does. `prelude` is Python that runs before."""
     program = f"import sys\n{prelude}\nfrom translane.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "serve", "--check", *arguments]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, cwd=folder)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
 
 
 def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp_path):
@@ -88,32 +90,36 @@ def test_a_name_is_exported_once_and_served_offline_afterwards(environ, hub, tmp
     assert (tmp_path / "out/corpus.txt").read_text(encoding="utf-8").strip()
 
 
-def test_the_bundled_model_is_that_of_a_clone_or_comes_from_the_release(environ, tmp_path):
+def test_the_bundled_model_is_that_of_a_clone_or_comes_from_the_release(tmp_path, monkeypatch, capsys):
     digest = hashlib.sha256((ROOT / "models/zh-en/manifest.json").read_bytes()).hexdigest()
     assert BUNDLED_MODEL_URL.endswith(f"/zh-en-{digest[:8]}@sha256:{digest}")
+    monkeypatch.setattr("translane_server.app.lifetime.configure_logging", lambda _format, _level: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def checked(installed_from, folder, *arguments):
-        place = f"from pathlib import Path; c._installed_from = lambda: {installed_from!r} and Path({installed_from!r})"
-        prelude = f"from translane_server.models import checkpoints as c; {place}"
-        return check(environ, "zh-en", *arguments, prelude=prelude, folder=folder)
+        """What the command says within this process."""
+        monkeypatch.setattr(checkpoints, "_installed_from", lambda: installed_from)
+        monkeypatch.chdir(folder)
+        main(["serve", "--check", "zh-en", *arguments], {})
+        return capsys.readouterr()
 
     other = tmp_path / "other"
     shutil.copytree(TINY, other / "models/zh-en")  # what somebody has put where a clone was
     (other / "inside").mkdir()
-    for installed_from, folder in ((str(ROOT), other), (None, ROOT / "docs"), (str(other), ROOT)):
+    for installed_from, folder in ((ROOT, other), (None, ROOT / "docs"), (other, ROOT)):
         found = checked(installed_from, folder)
-        assert "model zh-en: version 1@" in found.stdout, found.stderr
+        assert "model zh-en: version 1@" in found.out, found.err
         assert not (tmp_path / "cache").exists()
 
     gone = checked(None, other / "inside", "--bundled-model", f"http://127.0.0.1:9/gone@sha256:{digest}")
-    assert re.match("translane serve: zh-en is in no clone here: run this within a clone .*the connection", gone.stderr)
-    assert "times" not in gone.stderr
+    assert re.match("translane serve: zh-en is in no clone here: run this within a clone .*the connection", gone.err)
+    assert "times" not in gone.err
     with serving_files() as release:
         release.put(ROOT / "models/zh-en", "release")
         url = f"{release.url}/release@sha256:{digest}"
-        for installed_from in (None, str(other), "/dev/null"):
+        for installed_from in (None, other, Path("/dev/null")):
             downloaded = checked(installed_from, other / "inside", "--bundled-model", url)
-            assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.stdout, downloaded.stderr
+            assert f"model bundle {url}: sha256:{digest} is in {tmp_path}/cache" in downloaded.out, downloaded.err
 
 
 def test_a_folder_is_exported_anew_when_its_files_change(environ, checkpoint, tmp_path):
