@@ -5,17 +5,15 @@ import asyncio
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_cluster.serve")
 
 from helpers.ray_cluster.nodes import ray_nodes
 from helpers.ray_cluster.processes import proxies
-from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.form import form
 from helpers.reliability.load import ClientLoad
 from helpers.reliability.waiting import within
 from helpers.server_process import BUNDLE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]
 
 MORE_NODES = form(1, 2)  # beside the first one
 CALLERS = 8
@@ -25,20 +23,21 @@ DEADLINE = 120.0  # of a call [seconds]
 RECOVERY = 90.0  # until a node that has joined has a Serve replica [seconds]
 
 
+def one_on_each_node(deployment):
+    deployment["max_replicas_per_node"] = 1
+
+
 @pytest.fixture(scope="module")
-def cluster(client_flags, client_oracle, tmp_path_factory):
+def cluster(client_flags, client_oracle, ray_cluster, tmp_path_factory):
     """Ray on nodes, each with a Serve replica and a proxy. The first one, which stays, has Ray's own services."""
-    folder = tmp_path_factory.mktemp("cluster")
-    argv = [f"{BUNDLE}", "--metrics-port=0", *client_flags]
-    with (
-        ray_serve(folder, [*argv, "--serve-replicas=1"], cpus=1) as serving,
-        ray_nodes(folder, serving.pid, cpus=1) as nodes,
-    ):
+    argv = [f"{BUNDLE}", "--metrics-port=0", *client_flags, f"--serve-replicas={1 + MORE_NODES}"]
+    with ray_nodes(tmp_path_factory.mktemp("nodes"), ray_cluster.pid, cpus=1) as nodes:
         for _ in range(MORE_NODES):
             nodes.add()
-        serving.deploy([*argv, f"--serve-replicas={1 + MORE_NODES}"])
+        ray_cluster.deploy(argv, one_on_each_node)
+        ray_cluster.settled(1)
         assert len(nodes.replicas()) == MORE_NODES
-        yield serving, nodes
+        yield ray_cluster, nodes
 
 
 async def test_a_lost_node_costs_no_call(cluster, client_oracle, figures):

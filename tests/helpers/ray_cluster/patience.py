@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from typing import Any
@@ -17,7 +18,8 @@ _PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_p
 
 
 def be_patient() -> None:
-    """Have Ray wait longer for nodes that this process starts."""
+    """Have Ray wait longer for nodes that this process starts, and for their workers."""
+    os.environ.update(RAY_worker_register_timeout_seconds="300")  # 60 are few where ten processes share a CPU
     get_node, start, initialize = services.get_node, services.start_ray_process, RayParams.__init__
 
     def patient(*arguments: Any) -> Any:

@@ -19,19 +19,14 @@ from fakes.models import FakeDecoder
 from helpers.http_calls import PATHS
 from translane.v1 import translation_pb2 as pb
 from translane_server import http
-from translane_server.api.status import CODES, internal, status_of
+from translane_server.api.status import CODES
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.core.errors import (
-    FieldViolation,
     InvalidRequestError,
-    MessageTimeoutError,
-    MessageTooLargeError,
-    QueueFullError,
-    UnknownMethodError,
 )
 from translane_server.engine.sequence import StepStats
 from translane_server.http.errors import RefusedError
-from translane_server.http.json_messages import read_json, write_json
+from translane_server.http.json_messages import read_json
 from translane_server.http.port import status_report
 from translane_server.observation.metrics import Metrics
 from translane_server.text.documents import KINDS
@@ -50,13 +45,6 @@ def test_both_spellings_of_a_name_are_read_as_protobuf_reads_them():
     snake = {"texts": ["你好"], "source_language": "zh", "options": {"beam_size": 4, "seed": 18446744073709551615}}
     assert read(camel) == read(snake) == json_format.ParseDict(camel, pb.TranslateRequest())
     assert read({"texts": None, "format": 2}) == pb.TranslateRequest(format=pb.FORMAT_HTML)
-
-
-def test_an_answer_is_what_protobuf_writes_without_spaces():
-    answer = pb.TranslateResponse(model="m", translations=[{"hypotheses": [{"text": "é“ü", "score": -0.1}]}])
-    written = write_json(answer)
-    assert json.loads(written) == json_format.MessageToDict(answer)
-    assert written.decode().startswith('{"translations":[{"hypotheses":[{"text":"é“ü","score":-0.1')
 
 
 @pytest.mark.parametrize(
@@ -126,20 +114,6 @@ def test_a_body_that_nobody_waits_for_any_more_is_not_read_on():
 # Errors over HTTP.
 
 
-def test_an_error_is_its_status_by_protobufs_mapping():
-    error = InvalidRequestError(FieldViolation("texts[3]", "is “wrong”"))
-    told = json.loads(RefusedError(status_of(error)).body)
-    assert json_format.ParseDict(told, status_pb2.Status()) == status_of(error)
-    assert told["details"] == [
-        {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "INVALID_FIELD", "domain": "translane"},
-        {
-            "@type": "type.googleapis.com/google.rpc.BadRequest",
-            "fieldViolations": [{"field": "texts[3]", "description": "is “wrong”"}],
-        },
-    ]
-    assert "“" in RefusedError(status_of(error)).body.decode()
-
-
 def test_every_code_has_a_status_of_errors():
     for number, _ in (code.value for code in grpc.StatusCode):
         assert 400 <= RefusedError(status_pb2.Status(code=number)).http_status < 600
@@ -147,21 +121,6 @@ def test_every_code_has_a_status_of_errors():
     assert {RefusedError(status_pb2.Status(code=code.value[0])).http_status for code in CODES.values()} == {
         *(400, 401, 404, 429, 500, 503, 504)
     }
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [(MessageTooLargeError("large"), 413), (MessageTimeoutError("late"), 408), (UnknownMethodError("no"), 404)],
-)
-def test_some_reasons_have_a_better_status_than_their_codes(error, status):
-    assert RefusedError(status_of(error)).http_status == status
-
-
-def test_headers_say_when_to_try_again_and_how_to_authenticate():
-    assert RefusedError(status_of(QueueFullError("full", retry_after=1.2))).headers["retry-after"] == "2"
-    assert RefusedError(status_of(QueueFullError("full", retry_after=0.01))).headers["retry-after"] == "1"
-    assert RefusedError(status_pb2.Status(code=16)).headers["www-authenticate"] == "Bearer"
-    assert RefusedError(internal()).headers == {"content-type": "application/json"}
 
 
 # `/status.json`: what ListModels lists, with the figures of the metrics.

@@ -10,6 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import uvloop
 from prometheus_client import CollectorRegistry, Counter
 
 from translane_server.http import metrics_port, server
@@ -108,15 +109,21 @@ async def test_an_address_of_ipv6(registry):
         assert b"sentences_total 3.0" in body
 
 
-async def test_silent_clients_stop_no_scrape_and_take_no_thread(port):
-    with ExitStack() as stack:
-        silent = [stack.enter_context(connect(port)) for _ in range(50)]
-        for connection in silent:
-            connection.sendall(b"GET /metr")
-        body, _ = await answer(port)
-        assert b"sentences_total 3.0" in body
-        assert [thread.name for thread in threading.enumerate() if "metrics" in thread.name] == ["metrics_0"]
-        assert await all_of(silent[0]) == b""  # the oldest was closed
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_silent_clients_stop_no_scrape_and_take_no_thread(registry, loop):
+    async def scrape():
+        async with opened(registry) as port:
+            with ExitStack() as stack:
+                silent = [stack.enter_context(connect(port)) for _ in range(50)]
+                for connection in silent:
+                    connection.sendall(b"GET /metr")
+                assert b"sentences_total 3.0" in (await answer(port))[0]
+                assert len(port.connections) <= metrics_port._CONNECTIONS
+                assert [each.name for each in threading.enumerate() if "metrics" in each.name] == ["metrics_0"]
+                assert await all_of(silent[0]) == b""  # the oldest was closed
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scrape())
 
 
 async def test_handshakes_that_do_not_end_stop_no_scrape(registry):
@@ -139,23 +146,6 @@ async def test_handshakes_that_do_not_end_stop_no_scrape(registry):
         assert await all_of(silent[0]) == b""
         await secured.stop()
         assert await all_of(silent[-1]) == b""
-
-
-def test_the_event_loop_of_ray_keeps_as_few_connections(registry):
-    uvloop = pytest.importorskip("uvloop", reason="Ray brings it")
-
-    async def scrape():
-        async with opened(registry) as port:
-            with ExitStack() as stack:
-                silent = [stack.enter_context(connect(port)) for _ in range(50)]
-                for connection in silent:
-                    connection.sendall(b"GET /metr")
-                assert b"sentences_total 3.0" in (await answer(port))[0]
-                assert len(port.connections) <= metrics_port._CONNECTIONS
-                assert await all_of(silent[0]) == b""
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(scrape())
 
 
 @pytest.mark.parametrize(
