@@ -48,9 +48,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 def ray_cluster(tmp_path_factory):
     """One cluster of Ray, where each module deploys its application. Its tests have the group "ray"."""
     pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-    from helpers.ray_cluster.serve import ray_serve
+    from helpers.ray_cluster.serve import RayServe
 
-    with ray_serve(tmp_path_factory.mktemp("ray"), cpus=16) as running:
+    with contextlib.closing(RayServe(tmp_path_factory.mktemp("ray"), cpus=16)) as running:
         yield running
 
 

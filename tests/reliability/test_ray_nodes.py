@@ -1,12 +1,13 @@
 """A cluster of Ray whose nodes are lost under load, each with its Serve replica and its proxy. No call is lost."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
-from helpers.ray_cluster.nodes import ray_nodes
+from helpers.ray_cluster.nodes import RayNodes
 from helpers.ray_cluster.processes import proxies
 from helpers.reliability.form import form
 from helpers.reliability.load import ClientLoad
@@ -31,7 +32,7 @@ def one_on_each_node(deployment):
 def cluster(client_flags, client_oracle, ray_cluster, tmp_path_factory):
     """Ray on nodes, each with a Serve replica and a proxy. The first one, which stays, has Ray's own services."""
     argv = [f"{BUNDLE}", "--metrics-port=0", *client_flags, f"--serve-replicas={1 + MORE_NODES}"]
-    with ray_nodes(tmp_path_factory.mktemp("nodes"), ray_cluster.pid, cpus=1) as nodes:
+    with contextlib.closing(RayNodes(tmp_path_factory.mktemp("nodes"), ray_cluster.pid, cpus=1)) as nodes:
         for _ in range(MORE_NODES):
             nodes.add()
         ray_cluster.deploy(argv, one_on_each_node)

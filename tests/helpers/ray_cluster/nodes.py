@@ -2,7 +2,6 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -52,16 +51,6 @@ class RayNodes:
         while self._nodes:
             _end(self._nodes.pop())
         self._log.close()
-
-
-@contextlib.contextmanager
-def ray_nodes(folder: Path, driver: int, cpus: int = 1) -> Iterator[RayNodes]:
-    """Have nodes within the `with` block. The arguments are those of `RayNodes`."""
-    nodes = RayNodes(folder, driver, cpus)
-    try:
-        yield nodes
-    finally:
-        nodes.close()
 
 
 def _end(node: subprocess.Popen[str]) -> int:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -29,9 +28,7 @@ _ENVIRONMENT = {
 }
 
 
-def started(
-    name: str, *arguments: str, log: IO[str], environment: Mapping[str, str] | None = None
-) -> subprocess.Popen[str]:
+def started(name: str, *arguments: str, log: IO[str]) -> subprocess.Popen[str]:
     """Start `driver` or `node` of `programs`, with pipes as standard input and output. It ends with its input."""
     return subprocess.Popen(
         [sys.executable, "-m", "helpers.ray_cluster.programs", name, *arguments],
@@ -40,7 +37,7 @@ def started(
         stderr=log,
         text=True,
         cwd=ROOT,
-        env={**os.environ, **_ENVIRONMENT, **(environment or {})},
+        env={**os.environ, **_ENVIRONMENT},
     )
 
 

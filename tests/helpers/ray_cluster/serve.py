@@ -6,8 +6,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -27,24 +26,14 @@ _LOOK = form(1.0, 10.0)
 
 
 class RayServe:
-    """Ray on this machine, with the application.
+    """Ray on this machine, which ends with `close`.
 
     Args:
         folder: a folder for files of the run.
-        argv: arguments of `translane ray`, without ports; none if the application is deployed later.
         cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
-        environment: variables of Ray's processes.
-        change: see `deploy`.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        argv: Sequence[str],
-        cpus: int,
-        environment: Mapping[str, str],
-        change: Callable[[dict[str, Any]], object],
-    ) -> None:
+    def __init__(self, folder: Path, cpus: int) -> None:
         self._folder = folder
         self.port = free_port()  # the port of the gRPC proxies
         self._ports = ["--port", str(self.port)]
@@ -54,18 +43,12 @@ class RayServe:
         # Ray has unix sockets in this folder, whose paths have at most 107 characters.
         self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         self._log = (folder / "ray.log").open("w+")
-        self._driver = processes.started("driver", self._sessions, str(cpus), log=self._log, environment=environment)
+        self._driver = processes.started("driver", self._sessions, str(cpus), log=self._log)
         self._told: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
-        try:
-            if argv:
-                self.deploy(argv, change)
-        except BaseException:
-            self.close()
-            raise
 
     def deploy(self, argv: Sequence[str], change: Callable[[dict[str, Any]], object] = lambda _: None) -> None:
-        """Deploy the application with other arguments, and wait until all of it is new.
+        """Deploy the application, or another in its place, and wait until all of it is new.
 
         Args:
             argv: arguments of `translane ray`, without ports.
@@ -136,20 +119,3 @@ class RayServe:
             if line.startswith(processes.MARK):
                 self._told.put(line.removeprefix(processes.MARK).strip())
         self._told.put("the driver has ended")
-
-
-@contextmanager
-def ray_serve(
-    folder: Path,
-    argv: Sequence[str] = (),
-    *,
-    cpus: int = 8,
-    environment: Mapping[str, str] | None = None,
-    change: Callable[[dict[str, Any]], object] = lambda _: None,
-) -> Iterator[RayServe]:
-    """Run Ray with the application that `translane ray` makes of `argv`. See `RayServe`."""
-    running = RayServe(folder, argv, cpus, environment or {}, change)
-    try:
-        yield running
-    finally:
-        running.close()

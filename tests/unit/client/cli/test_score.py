@@ -49,14 +49,6 @@ def test_tab_separated_pairs(server, command, flags):
     assert command.out.count("\n") == 3
 
 
-def test_files_in_and_out_keep_order(command, tmp_path):
-    source, target = tmp_path / "in.tsv", tmp_path / "out.txt"
-    source.write_text("".join(f"a\t{'x' * (n % 7)}\n" for n in range(300)))
-    assert command("score", "-i", str(source), "-o", str(target), "--batch-size", "7") == 0
-    assert target.read_text() == "".join(f"{-1 - n % 7}.000000\n" for n in range(300))
-    assert command.out == ""
-
-
 def test_nothing_gives_nothing(command):
     assert command("score") == 0
     assert command.out == ""
@@ -206,14 +198,6 @@ def test_texts_are_streamed_one_after_the_other(server, command, texts):
     assert command.out == "".join(f"<{text}>\n" if text else "\n" for text in texts)
     assert [request.text for request in server.requests] == texts
     assert server.most_running <= 1
-
-
-def test_from_file_to_file(command, tmp_path):
-    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("a\nb\n")
-    assert command("translate", "--stream", "-i", str(source), "-o", str(target)) == 0
-    assert target.read_text() == "<a>\n<b>\n"
-    assert command.out == command.err == ""
 
 
 def test_what_was_typed_on_two_lines_is_streamed_on_two_lines(command):
