@@ -2,13 +2,16 @@
 
 import contextlib
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
 
 from helpers.ray_cluster import processes
 
-_ENDING_TIME = 10.0  # [seconds]
+# How long Ray may take to start, and to end [seconds].
+_STARTING_TIME = 240.0
+_ENDING_TIME = 10.0
 
 
 class RayNodes:
@@ -16,7 +19,7 @@ class RayNodes:
 
     Args:
         folder: for their log; is there.
-        driver: the process that has started the cluster; see `RayServe.pid`.
+        driver: the process that starts the cluster; see `RayServe.pid`.
         cpus: of each node.
     """
 
@@ -73,10 +76,13 @@ def _listens(process: psutil.Process, port: int) -> bool:
 
 
 def _address_of(driver: int) -> str:
-    """The address that nodes join at, from the arguments of the cluster's first raylet."""
-    for process in processes.below(driver):
-        with contextlib.suppress(psutil.Error):
-            for argument in process.cmdline():
-                if argument.startswith("--gcs-address="):
-                    return argument.partition("=")[2]
+    """The address that nodes join at, from the arguments of the cluster's first raylet. Waits until it runs."""
+    end = time.monotonic() + _STARTING_TIME
+    while time.monotonic() < end:
+        for process in processes.below(driver):
+            with contextlib.suppress(psutil.Error):
+                for argument in process.cmdline():
+                    if argument.startswith("--gcs-address="):
+                        return argument.partition("=")[2]
+        time.sleep(0.2)
     raise RuntimeError("Ray does not run")

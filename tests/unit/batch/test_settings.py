@@ -70,13 +70,3 @@ def test_the_environment_has_every_setting_and_is_nobody_elses():
     load_settings(ServerSettings, ["m"], environ, prog="translane serve", env_prefix="TRANSLANE_")
     with pytest.raises(SettingsError, match="TRANSLANE_BATCH_BEAMS"):
         load(NEEDED, {"TRANSLANE_BATCH_BEAMS": "1"})
-
-
-def test_all_that_decides_the_outputs_is_compared():
-    """A new setting is either in the identity of a run, or it changes no output, and is named here."""
-    elsewhere = {"corpus", "model"}  # by their contents
-    of_no_effect = {
-        "bundled_model", "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads",
-        "max_batch_size", "requests", "task_size", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
-    }  # fmt: skip
-    assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect
