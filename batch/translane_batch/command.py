@@ -10,16 +10,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from translane.command_error import packages_load
 from translane.errors import TranslaneError
-from translane_batch.figures import Summary
 from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchError, BatchSettings
 from translane_client.cli.waiting import waiting_told
 from translane_server.core.errors import is_about_memory
 from translane_server.core.files import written_whole
 from translane_server.core.terminal import printable
 from translane_server.settings.loader import load_settings
+
+if TYPE_CHECKING:
+    from translane_batch.run import Summary
 
 _PROGRAM = "translane batch"
 _AGAIN = "the same command goes on"

@@ -16,7 +16,7 @@ from unit.batch.fake_workers import translation_of
 
 from helpers.commands import batch
 from translane_batch import records, run, store
-from translane_batch.figures import Summary
+from translane_batch.run import Summary
 from translane_batch.settings import BatchError
 from translane_batch.store import Sources, key_of, locked
 
