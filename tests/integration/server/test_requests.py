@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import grpc
 import pytest
@@ -85,7 +86,7 @@ MULTILINGUAL = {
         "target": {"fra_Latn": {"forced": [FORCED]}},
     },
 }
-LANGUAGES = {"source_language": "zh", "target_language": "fr"}
+LANGUAGES: dict[str, Any] = {"source_language": "zh", "target_language": "fr"}
 
 
 class LanguageTokenizer(FakeTokenizer):

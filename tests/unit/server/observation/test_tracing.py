@@ -1,8 +1,6 @@
 """Traces of calls, as a receiver of OTLP gets them over the wire."""
 
 import asyncio
-import json
-import logging
 import os
 import re
 import subprocess
@@ -19,7 +17,6 @@ from fakes.serving import serving
 from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.observation import spans as spans_module
-from translane_server.observation.logs import JsonFormatter
 from translane_server.observation.tracing import traces, wanted_exporters
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -209,28 +206,7 @@ async def test_baggage_is_not_read(sent, monkeypatch):
     assert read == []
 
 
-# Logs and exemplars
-
-
-async def test_log_lines_have_the_ids(sent, monkeypatch):
-    lines = []
-
-    class Lines(logging.Handler):
-        def emit(self, record):
-            lines.append(json.loads(JsonFormatter().format(record)))
-
-    log, handler = logging.getLogger("translane_server.observation.logs"), Lines()
-    monkeypatch.setattr(log, "handlers", [handler])
-    monkeypatch.setattr(log, "propagate", False)
-    level = log.level
-    log.setLevel(logging.DEBUG)
-    try:
-        spans = await sent(lambda running: translate(running, "abc"))
-    finally:
-        log.setLevel(level)
-    (line,) = lines
-    assert line["message"] == "request"
-    assert (line["trace_id"], line["span_id"]) == (spans[0].trace_id, spans[0].span_id)
+# Exemplars
 
 
 async def test_histograms_of_requests_have_exemplars(sent):
