@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import trustme
@@ -48,3 +50,26 @@ class Authority:
         pair = issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes()
         root = None if clients is None else clients.pem
         return grpc.ssl_server_credentials([pair], root, require_client_auth=clients is not None)
+
+
+class ServerFiles:
+    """A server's certificate, its key and the authority of its callers, as files that are replaced whole."""
+
+    def __init__(self, folder: Path, authority: trustme.CA) -> None:
+        self.cert, self.key, self.ca = (folder / name for name in ("server.crt", "server.key", "callers.crt"))
+        self.write(authority)
+
+    def write(self, authority: trustme.CA, callers: trustme.CA | None = None, **options: Any) -> bytes:
+        """Write a new certificate for this machine, and return it as DER."""
+        issued = authority.issue_cert("localhost", "127.0.0.1", **options)
+        replace(self.cert, b"".join(part.bytes() for part in issued.cert_chain_pems))
+        replace(self.key, issued.private_key_pem.bytes())
+        replace(self.ca, (callers or authority).cert_pem.bytes())
+        return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put a whole file in the place of another."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)

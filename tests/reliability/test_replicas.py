@@ -12,7 +12,7 @@ import pytest
 from helpers.reliability.bounds import GAP, RECOVERY
 from helpers.reliability.cases import single, stream_answer
 from helpers.reliability.chaos import Chaos
-from helpers.reliability.failures import failure_of
+from helpers.reliability.failures import ended
 from helpers.reliability.form import form
 from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander
@@ -174,24 +174,14 @@ async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
     most = psutil.Process(server.pid).memory_info().vms + HEADROOM
     resource.prlimit(server.pid, resource.RLIMIT_AS, (most, most))
     request = pb.TranslateRequest(texts=[" " * 3_900] * 256)
-    outcomes: Counter[str] = Counter()
-
-    async def call(stub):
-        try:
-            await stub.Translate(request, timeout=60)
-        except grpc.aio.AioRpcError as error:
-            failure = failure_of(error)
-            outcomes[failure.name if failure.is_refusal else f"bare {failure.name}"] += 1
-        else:
-            outcomes["OK"] += 1
-
     with bystander(server.address) as seen:
         async with (
             grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel,
             Load(server.address, oracle, callers=4) as load,
         ):
             stub = translation_pb2_grpc.TranslationServiceStub(channel)
-            await asyncio.gather(*[call(stub) for _ in range(form(800, 2000))])
+            calls = [ended(stub.Translate(request, timeout=60)) for _ in range(form(800, 2000))]
+            outcomes = Counter(await asyncio.gather(*calls))
             await load.wait_for_answers(20)
     figures.add(
         headroom_MiB=HEADROOM // MEGABYTE,

@@ -1,10 +1,12 @@
 """What a failed call says: its code, and the details of the richer error model."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
 
 _DETAILS = "grpc-status-details-bin"
 _RETRIED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
@@ -33,6 +35,26 @@ class Failure:
     def name(self) -> str:
         """The code and the reason, for figures."""
         return f"{self.code.name}({self.reason or 'no ErrorInfo'})"
+
+
+async def failed(call: Awaitable[object]) -> Failure:
+    """What a call says that must fail."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        rpc_status.from_call(error)  # type: ignore[arg-type]  # it raises if the details have another code or message
+        return failure_of(error)
+    raise AssertionError("the call was answered")
+
+
+async def ended(call: Awaitable[object]) -> str:
+    """How a call ends: OK, or the name of its failure; "bare" before it if it is no refusal in the promised form."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        failure = failure_of(error)
+        return failure.name if failure.is_refusal else f"bare {failure.name}"
+    return "OK"
 
 
 def failure_of(error: grpc.RpcError) -> Failure:

@@ -22,7 +22,7 @@ from helpers.commands import serve
 from helpers.http_calls import until
 from helpers.key_files import holder
 from helpers.ports import free_port
-from helpers.reliability.failures import failure_of
+from helpers.reliability.failures import ended, failed
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
@@ -31,6 +31,8 @@ from translane_server.app import healthcheck, server
 from translane_server.core.file_changes import follow
 
 trustme = pytest.importorskip("trustme")
+
+from helpers.certificates import ServerFiles, replace  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -48,35 +50,19 @@ def another():
     return trustme.CA()
 
 
-class Secrets:
+class Secrets(ServerFiles):
     """The files of a server: its certificate, and the keys of its callers."""
 
     def __init__(self, folder, authority):
-        self.authority = authority
-        self.cert, self.key, self.ca = folder / "server.crt", folder / "server.key", folder / "callers.crt"
+        super().__init__(folder, authority)
         self.keys = folder / "keys.toml"
-        self.issue()
-        replace(self.ca, authority.cert_pem.bytes())
 
-    def issue(self):
-        """Write another certificate of the same authority, and return its serial number."""
-        issued = self.authority.issue_cert("localhost")
-        replace(self.cert, b"".join(part.bytes() for part in issued.cert_chain_pems))
-        replace(self.key, issued.private_key_pem.bytes())
-        return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
-
-    def write(self, **holders):
+    def write_keys(self, **holders):
         replace(self.keys, write_keys(holders).encode())
 
     @property
     def tls(self):
         return {"tls_cert": self.cert, "tls_key": self.key}
-
-
-def replace(path, content):
-    new = path.with_suffix(".new")
-    new.write_bytes(content)
-    new.replace(path)
 
 
 @pytest.fixture
@@ -108,15 +94,6 @@ def request(count=1, **fields):
     return pb.TranslateRequest(texts=["abc"] * count, **fields)
 
 
-async def outcome(call):
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        failure = failure_of(error)
-        return f"{failure.code.name} {failure.reason}".rstrip()
-    return "OK"
-
-
 def value(running, name, **labels):
     return running.server.metrics.registry.get_sample_value(name, labels)
 
@@ -140,43 +117,41 @@ async def test_mutual_tls_names_callers_by_their_certificates(secrets, authority
         for caller, expected in (
             (authority.issue_cert("team-a@example.org"), "OK"),
             (authority.issue_cert(common_name="team-b"), "OK"),
-            (another.issue_cert("team-a@example.org"), "UNAVAILABLE"),
-            (None, "UNAVAILABLE"),
+            (another.issue_cert("team-a@example.org"), "bare UNAVAILABLE(no ErrorInfo)"),
+            (None, "bare UNAVAILABLE(no ErrorInfo)"),
         ):
             async with secure(running, authority, caller) as channel:
-                assert await outcome(stub_of(channel).Translate(request())) == expected
+                assert await ended(stub_of(channel).Translate(request())) == expected
         assert dict.fromkeys(named) == dict.fromkeys(["team-a@example.org", "team-b"])
 
 
 async def test_what_needs_a_key(secrets, tokens):
     """Reflection and what is not there, and not health. Of other methods golden requests tell."""
-    secrets.write(a=holder(tokens[0]))
+    secrets.write_keys(a=holder(tokens[0]))
     async with serving(keys_file=secrets.keys) as running:
         health = health_pb2_grpc.HealthStub(running.channel)
         reflection = reflection_pb2_grpc.ServerReflectionStub(running.channel)
         listing = [reflection_pb2.ServerReflectionRequest(list_services="")]
         unknown = running.channel.unary_unary("/no.Service/Method", None, None)
         for metadata, reflected, found in (
-            ((), "UNAUTHENTICATED MISSING_KEY", "UNAUTHENTICATED MISSING_KEY"),
-            (bearer(tokens[1]), "UNAUTHENTICATED UNKNOWN_KEY", "UNAUTHENTICATED UNKNOWN_KEY"),
-            (bearer(tokens[0]), "OK", "UNIMPLEMENTED METHOD_NOT_FOUND"),
+            ((), "bare UNAUTHENTICATED(MISSING_KEY)", "bare UNAUTHENTICATED(MISSING_KEY)"),
+            (bearer(tokens[1]), "bare UNAUTHENTICATED(UNKNOWN_KEY)", "bare UNAUTHENTICATED(UNKNOWN_KEY)"),
+            (bearer(tokens[0]), "OK", "bare UNIMPLEMENTED(METHOD_NOT_FOUND)"),
         ):
-            assert await outcome(reflection.ServerReflectionInfo(iter(listing), metadata=metadata).read()) == reflected
-            assert await outcome(unknown(b"", metadata=metadata)) == found
-        assert await outcome(health.Check(health_pb2.HealthCheckRequest())) == "OK"
-        assert await outcome(health.Watch(health_pb2.HealthCheckRequest()).read()) == "OK"
+            assert await ended(reflection.ServerReflectionInfo(iter(listing), metadata=metadata).read()) == reflected
+            assert await ended(unknown(b"", metadata=metadata)) == found
+        assert await ended(health.Check(health_pb2.HealthCheckRequest())) == "OK"
+        assert await ended(health.Watch(health_pb2.HealthCheckRequest()).read()) == "OK"
         assert value(running, "translane_rejected_total", reason="MISSING_KEY") == 2
         assert value(running, "translane_open_calls") == 1  # the watch
 
 
 async def test_a_call_is_refused_before_its_message_is_received(secrets, tokens):
-    secrets.write(a=holder(tokens[0]))
+    secrets.write_keys(a=holder(tokens[0]))
     async with serving(keys_file=secrets.keys) as running:
         method: Any = running.channel.stream_unary("/translane.v1.TranslationService/Translate", None, None)
         call = method()
-        with pytest.raises(grpc.aio.AioRpcError) as caught:  # nothing is ever written
-            await call
-        assert failure_of(caught.value).reason == "MISSING_KEY"
+        assert (await failed(call)).reason == "MISSING_KEY"  # nothing is ever written
 
 
 async def load(running, authority, token_of, seconds, *, lasting):
@@ -188,7 +163,7 @@ async def load(running, authority, token_of, seconds, *, lasting):
         while asyncio.get_running_loop().time() < end:
             if not lasting:
                 channel = await stack.enter_async_context(secure(running, authority))
-            found = await outcome(stub_of(channel).Translate(request(), metadata=bearer(token_of())))
+            found = await ended(stub_of(channel).Translate(request(), metadata=bearer(token_of())))
             outcomes[found] += 1
             if not lasting:
                 await channel.close()
@@ -208,7 +183,7 @@ async def shown(running):
 
 @pytest.mark.slow
 async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_call(secrets, authority, tokens):
-    secrets.write(a=holder(tokens[0]))
+    secrets.write_keys(a=holder(tokens[0]))
     current = tokens[0]
     async with serving(**secrets.tls, keys_file=secrets.keys, rows=16) as running:
         callers = [
@@ -217,24 +192,24 @@ async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_ca
         ]
         certificates = []
         for before, after in itertools.pairwise(tokens):
-            wanted = secrets.issue()
+            wanted = secrets.write(authority)
 
             async def is_shown(wanted=wanted):
                 return await shown(running) == wanted
 
             await until(is_shown)
             certificates.append(wanted)
-            secrets.write(a=holder(before, after))
+            secrets.write_keys(a=holder(before, after))
 
             async def is_known(after=after):
                 async with secure(running, authority) as channel:
                     models = stub_of(channel).ListModels(pb.ListModelsRequest(), metadata=bearer(after))
-                    return await outcome(models) == "OK"
+                    return await ended(models) == "OK"
 
             await until(is_known)
             current = after
             await asyncio.sleep(0.2)  # calls with the key before come in
-            secrets.write(a=holder(after))
+            secrets.write_keys(a=holder(after))
         outcomes: Counter[str] = sum(await asyncio.gather(*callers), Counter())
         assert len(set(certificates)) == 3
         assert set(outcomes) == {"OK"}
@@ -242,39 +217,39 @@ async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_ca
 
         async def is_refused():
             async with secure(running, authority) as channel:
-                return await outcome(stub_of(channel).Translate(request(), metadata=bearer(tokens[0]))) != "OK"
+                return await ended(stub_of(channel).Translate(request(), metadata=bearer(tokens[0]))) != "OK"
 
         await until(is_refused)
 
 
 @pytest.mark.slow
 async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
-    secrets.write(flood=holder(tokens[0], sentences_in_flight=8), other=holder(tokens[1], sentences_in_flight=8))
+    secrets.write_keys(flood=holder(tokens[0], sentences_in_flight=8), other=holder(tokens[1], sentences_in_flight=8))
     async with serving(keys_file=secrets.keys, key_metrics=True, rows=4) as running:
-        ended = asyncio.Event()
+        is_over = asyncio.Event()
 
         async def flood():
             outcomes: Counter[str] = Counter()
-            while not ended.is_set():
+            while not is_over.is_set():
                 call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
-                outcomes[await outcome(call)] += 1
+                outcomes[await ended(call)] += 1
             return outcomes
 
         floods = [asyncio.create_task(flood()) for _ in range(16)]
-        others = [await outcome(running.stub.Translate(request(4), metadata=bearer(tokens[1]))) for _ in range(50)]
-        ended.set()
+        others = [await ended(running.stub.Translate(request(4), metadata=bearer(tokens[1]))) for _ in range(50)]
+        is_over.set()
         flooded: Counter[str] = sum(await asyncio.gather(*floods), Counter())
         assert Counter(others) == {"OK": 50}
-        assert set(flooded) == {"OK", "RESOURCE_EXHAUSTED TOO_MANY_SENTENCES"}
+        assert set(flooded) == {"OK", "RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES)"}
         rejected = value(running, "translane_key_rejected_total", key="flood", reason="TOO_MANY_SENTENCES")
-        assert rejected == flooded["RESOURCE_EXHAUSTED TOO_MANY_SENTENCES"]
+        assert rejected == flooded["RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES)"]
         assert value(running, "translane_key_rejected_total", key="other", reason="TOO_MANY_SENTENCES") is None
         assert value(running, "translane_key_sentences_total", key="other") == 200
         assert [allowance_of(running, name).in_flight for name in ("flood", "other")] == [0, 0]
 
 
 async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
-    secrets.write(a=holder(tokens[0], sentences_in_flight=4))
+    secrets.write_keys(a=holder(tokens[0], sentences_in_flight=4))
     async with serving(keys_file=secrets.keys) as running:
         running.backend.hold()
         call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
@@ -286,7 +261,7 @@ async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens
 
 
 async def test_hostile_headers_cost_one_line_and_no_memory(secrets, tokens, caplog):
-    secrets.write(a=holder(tokens[0]))
+    secrets.write_keys(a=holder(tokens[0]))
     caplog.set_level(logging.DEBUG)
     async with serving(keys_file=secrets.keys, log_level="debug") as running:
         caplog.clear()
@@ -295,12 +270,12 @@ async def test_hostile_headers_cost_one_line_and_no_memory(secrets, tokens, capl
             f"Bearer {tokens[1]}", "", " ", "Bearer \x7e\x7e",
         ]  # fmt: skip
         for header in headers * 20:
-            found = await outcome(running.stub.Translate(request(), metadata=(("authorization", header),)))
-            assert found in ("UNAUTHENTICATED MISSING_KEY", "UNAUTHENTICATED UNKNOWN_KEY")
-        assert await outcome(running.stub.Translate(request(), metadata=(("authorization", "x" * 50_000),))) != "OK"
+            found = await ended(running.stub.Translate(request(), metadata=(("authorization", header),)))
+            assert found in ("bare UNAUTHENTICATED(MISSING_KEY)", "bare UNAUTHENTICATED(UNKNOWN_KEY)")
+        assert await ended(running.stub.Translate(request(), metadata=(("authorization", "x" * 50_000),))) != "OK"
         lines = [record for record in caplog.records if record.levelno > logging.DEBUG]
         assert len(lines) == 1
-        assert await outcome(running.stub.Translate(request(), metadata=bearer(tokens[0]))) == "OK"
+        assert await ended(running.stub.Translate(request(), metadata=bearer(tokens[0]))) == "OK"
         everything = " ".join(str(vars(record)) for record in caplog.records)
         assert "request" in everything
         assert not any(token[3:30] in everything for token in tokens)
@@ -330,7 +305,7 @@ async def test_the_health_check_works_beside_mutual_tls(secrets):
         await running.open()
         assert await asyncio.to_thread(healthcheck.problem, environ) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
-            assert await outcome(stub_of(channel).Translate(request())) == "UNIMPLEMENTED METHOD_NOT_FOUND"
+            assert await ended(stub_of(channel).Translate(request())) == "bare UNIMPLEMENTED(METHOD_NOT_FOUND)"
     assert await asyncio.to_thread(healthcheck.problem, environ) is not None
 
 
@@ -353,7 +328,7 @@ async def test_a_server_that_others_reach_says_what_it_lacks(secrets, caplog, ch
     if changes.get("mutual"):
         settings |= {"tls_client_ca": secrets.ca}
     if changes.get("keys"):
-        secrets.write()
+        secrets.write_keys()
         settings |= {"keys_file": secrets.keys}
     async with serving(**settings):
         pass
@@ -373,13 +348,13 @@ def check(capsys, *argv):
 
 @pytest.mark.usefixtures("_log_stays")
 def test_check_tells_what_it_found(secrets, tokens, capsys):
-    secrets.write(a=holder(tokens[0]), b=holder(*tokens[1:3]))
+    secrets.write_keys(a=holder(tokens[0]), b=holder(*tokens[1:3]))
     argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
     code, said = check(capsys, *argv, "--tls-client-ca", secrets.ca)
     assert (code, said.err) == (0, "")
     settings, certificate, callers, keys, model = said.out.splitlines()
     assert settings == "settings: right"
-    assert certificate.startswith(f"certificate {secrets.cert}: for localhost; valid until ")
+    assert certificate.startswith(f"certificate {secrets.cert}: for localhost, 127.0.0.1; valid until ")
     assert callers == f"certificates of callers: those of {secrets.ca}"
     assert keys == f"keys {secrets.keys}: holders 2, keys 3, expired keys 0"
     files = len(json.loads((TINY / "manifest.json").read_text())["files"])
@@ -409,13 +384,13 @@ def test_check_warns_of_what_the_machine_does_not_have(capsys, monkeypatch):
 )
 def test_check_fails_where_a_server_would_not_start(secrets, tokens, tmp_path, capsys, wrong, named):
     argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
-    secrets.write(a=holder(tokens[0]))
+    secrets.write_keys(a=holder(tokens[0]))
     if wrong == "key":
         secrets.key.write_bytes(b"")
     elif wrong == "keys":
         secrets.keys.write_text("[")
     elif wrong == "nobody":
-        secrets.write()
+        secrets.write_keys()
     elif wrong == "bundle":
         argv += ["--models", tmp_path / "none"]
     else:
@@ -438,7 +413,7 @@ async def test_keys_of_the_command_open_the_server(secrets, capsys):
     async with serving(keys_file=secrets.keys) as running:
 
         async def works(token):
-            return await outcome(running.stub.Translate(request(), metadata=bearer(token))) == "OK"
+            return await ended(running.stub.Translate(request(), metadata=bearer(token))) == "OK"
 
         assert await works(token)
         (newer,) = keys("rotate", "team-a", "--keep", "1h")

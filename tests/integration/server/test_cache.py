@@ -1,4 +1,4 @@
-"""A server with a cache answers as a server without one: the same bytes, the same errors, for the same callers."""
+"""A server with a cache answers as a server without one, over HTTP as over gRPC: the same bytes, the same errors."""
 
 import asyncio
 import logging
@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import json_format
+from google.rpc import status_pb2
 from grpc_status import rpc_status
 
 from fakes.backend import VOCAB_SIZE
@@ -17,6 +18,7 @@ from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.http_calls import call, until
 from helpers.key_files import holder, key_file
 from helpers.real_server import serving_models, small_settings
+from helpers.reliability.failures import failed
 from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token
@@ -83,7 +85,7 @@ def random_requests(count, pick, texts, languages, manners):
 
 
 async def outcome(stub, request):
-    """What a caller gets, without times: a serialized answer, or the code and the details of an error."""
+    """What a caller gets, without times: a serialized answer, or the status of an error."""
     try:
         if isinstance(request, pb.TranslateRequest):
             answer = await stub.Translate(request)
@@ -91,18 +93,19 @@ async def outcome(stub, request):
             return answer.SerializeToString()
         messages = [message async for message in stub.TranslateStream(request)]
     except grpc.aio.AioRpcError as error:
-        return error.code(), rpc_status.from_call(error)  # type: ignore[arg-type]  # has what it needs
+        return rpc_status.from_call(error)  # type: ignore[arg-type]  # has what it needs
     last = messages[-1]
     last.ClearField("timing")
     last.text_delta = "".join(message.text_delta for message in messages)
     return last.SerializeToString()
 
 
-async def over_http(port, request):
-    """The bytes that `outcome` has, of a request that is right."""
+async def over_http(port, request, *, snake):
+    """What `outcome` returns, asked for in JSON whose names are as in the protocol, or in camel case."""
     name = "Translate" if isinstance(request, pb.TranslateRequest) else "TranslateStream"
-    got = await call(port, name, json_format.MessageToDict(request))
-    assert got.status == 200
+    got = await call(port, name, json_format.MessageToDict(request, preserving_proto_field_name=snake))
+    if got.status != 200:
+        return json_format.ParseDict(got.json, status_pb2.Status())
     answer: pb.TranslateResponse | pb.TranslateStreamResponse
     if name == "Translate":
         answer = json_format.Parse(got.body, pb.TranslateResponse())
@@ -123,8 +126,8 @@ async def compare(stub, cached_stub, requests, http_port=0):
         for number, request in enumerate(waiting):
             expected = await outcome(stub, request)
             assert await outcome(cached_stub, request) == expected, request
-            if http_port and number % 10 == 0 and isinstance(expected, bytes):
-                assert await over_http(http_port, request) == expected, request
+            if http_port and number % 3 == 0:
+                assert await over_http(http_port, request, snake=number % 2 == 0) == expected, request
             found["answered" if isinstance(expected, bytes) else "refused"] += 1
 
     async with asyncio.TaskGroup() as group:
@@ -239,9 +242,8 @@ async def test_known_texts_need_no_place_in_the_queue():
         running.backend.step_started.acquire(blocking=False)
         waiting = asyncio.ensure_future(running.stub.Translate(pb.TranslateRequest(texts=[*"abcdefgh"])))
         await until(lambda: running.dispatcher.waiting >= 5)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await running.stub.Translate(pb.TranslateRequest(texts=["two", *"ijklmno"]))
-        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        refused = running.stub.Translate(pb.TranslateRequest(texts=["two", *"ijklmno"]))
+        assert (await failed(refused)).reason == "QUEUE_FULL"
         known = await running.stub.Translate(pb.TranslateRequest(texts=["two", "one"]), timeout=20)
         assert texts_of(known) == ["two", "one"]
         assert not waiting.done()
@@ -276,9 +278,8 @@ async def test_a_known_text_counts_as_one_sentence_of_its_key(tmp_path):
         await running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=metadata)
         answer = await running.stub.Translate(pb.TranslateRequest(texts=[text] * 3), metadata=metadata)
         assert answer.timing.cached_texts == 3
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await running.stub.Translate(pb.TranslateRequest(texts=[text] * 4), metadata=metadata)
-        assert "its key may have 3 in flight" in str(caught.value.details())
+        refused = running.stub.Translate(pb.TranslateRequest(texts=[text] * 4), metadata=metadata)
+        assert "its key may have 3 in flight" in (await failed(refused)).message
 
 
 async def test_glossaries_that_change_make_a_text_unknown(tmp_path):

@@ -13,7 +13,7 @@ from fakes.serving import serving
 from helpers.http_calls import request, until
 from helpers.key_files import holder
 from helpers.real_server import serving_bundle
-from helpers.reliability.failures import failure_of
+from helpers.reliability.failures import failed
 from helpers.tiny_bundle import TINY
 from translane.conversions import format_message
 from translane.v1 import translation_pb2 as pb
@@ -38,17 +38,15 @@ DOCUMENTS = {
 }
 
 
-async def translated(running, content, kind="text/plain", **fields):
+async def translated(running, content, kind="text/plain", metadata=None, **fields):
     """The events of a call, the content and the end."""
     message = pb.TranslateDocumentRequest(content=content, mime_type=kind, **fields)
-    events = [event async for event in running.stub.TranslateDocument(message)]
+    events = [event async for event in running.stub.TranslateDocument(message, metadata=metadata)]
     return events, b"".join(event.content for event in events), events[-1].end
 
 
 async def refusal(running, content, kind="text/plain", **fields):
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await translated(running, content, kind, **fields)
-    return failure_of(caught.value)
+    return await failed(translated(running, content, kind, **fields))
 
 
 def lines(count, text="abcd"):
@@ -123,18 +121,14 @@ async def test_a_key_pays_for_a_document_little_by_little(tmp_path):
     limits = {"sentences_in_flight": 6, "sentences_per_second": 200}
     keys.write_bytes(write_keys({"reader": holder(token, **limits)}).encode())
     async with serving(keys_file=keys, rows=32) as running:
-        message = pb.TranslateDocumentRequest(content=lines(500), mime_type="text/plain")
         bearer = (("authorization", f"Bearer {token}"),)
         began = asyncio.get_running_loop().time()
-        events = [event async for event in running.stub.TranslateDocument(message, metadata=bearer)]
-        assert b"".join(event.content for event in events) == lines(500)
+        assert (await translated(running, lines(500), metadata=bearer))[1] == lines(500)
         assert asyncio.get_running_loop().time() - began > 1  # the rate of the key
         await running.stub.Translate(pb.TranslateRequest(texts=["a"] * 6), metadata=bearer)  # all is given back
-        message.content = lines(5) + b"\n" + b"a! " * 7
-        message.options.split_sentences = True
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            _ = [event async for event in running.stub.TranslateDocument(message, metadata=bearer)]
-        assert failure_of(caught.value).message.startswith("content: line 6: has 7 sentences, and its key may have 6")
+        options = pb.DecodingOptions(split_sentences=True)
+        failure = await refusal(running, lines(5) + b"\n" + b"a! " * 7, metadata=bearer, options=options)
+        assert failure.message.startswith("content: line 6: has 7 sentences, and its key may have 6")
 
 
 async def test_a_key_of_a_low_rate_makes_progress(tmp_path):
@@ -143,9 +137,8 @@ async def test_a_key_of_a_low_rate_makes_progress(tmp_path):
     async with serving(
         keys_file=keys, max_request_texts=128, max_queue_size=256, rows=32, request_timeout=1.5
     ) as running:
-        message = pb.TranslateDocumentRequest(content=lines(150), mime_type="text/plain")
-        call = running.stub.TranslateDocument(message, metadata=(("authorization", f"Bearer {token}"),))
-        assert b"".join([event.content async for event in call]) == lines(150)
+        _, got, _ = await translated(running, lines(150), metadata=(("authorization", f"Bearer {token}"),))
+        assert got == lines(150)
 
 
 async def test_texts_of_more_sentences_than_a_request_may_have_are_several_requests():

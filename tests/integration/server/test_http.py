@@ -2,104 +2,17 @@
 
 import asyncio
 import json
-import random
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import grpc
 import pytest
-from google.protobuf import json_format
-from google.rpc import status_pb2
-from grpc_status import rpc_status
 from pydantic import ValidationError
 
 from fakes.serving import make_settings, serving
 from helpers.http_calls import PATHS, call, request, until
-from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.service import SERVICE_NAME
-from translane_server.bundle.bundle import load_bundle
-
-ROOT = Path(__file__).parents[3]
-TEXTS = [
-    "",
-    "你好",
-    "我有一只猫。",
-    "谢谢！再见。",
-    "他 <b>好</b>",
-    "⁇",
-    "x" * 40,
-    "👩‍👧 猫",
-    "\u202e右",
-    "我在 https://a.b 等你",
-]
-
-
-def random_request(numbers):
-    """A request that is often, but not always, a right one."""
-    options = {
-        "beam_size": numbers.choice([1, 2, 3, 0, 5000]),
-        "seed": numbers.choice([0, 7, 2**64 - 1]),
-        "top_k": numbers.choice([1, 5]),
-        "num_hypotheses": numbers.choice([1, 2]),
-        "max_length": numbers.choice([1, 5, 12, -1]),
-        "return_tokens": numbers.random() < 0.5,
-        "return_token_scores": numbers.random() < 0.5,
-        "return_alignment": numbers.random() < 0.5,
-        "length_penalty": numbers.choice([0.1, 1, 1e30, -3.5]),
-        "repetition_penalty": numbers.choice([1.1, 2.5]),
-        "suppressed_phrases": ["l"],
-        "split_sentences": numbers.random() < 0.5,
-        "target_prefix": numbers.choice(["", "ab"]),
-        "preserve": ["[0-9]+"],
-    }
-    chosen = dict(numbers.sample(sorted(options.items()), numbers.randrange(5)))
-    return pb.TranslateRequest(
-        texts=numbers.choices(TEXTS, k=numbers.randrange(1, 5)),
-        model=numbers.choice(["", "", "", "zh-en", "other"]),
-        source_language=numbers.choice(["", "zh", "xx"]) if numbers.random() < 0.3 else "",
-        options=pb.DecodingOptions(**chosen) if chosen else None,
-        format=numbers.choice([0, 0, 1, 2]),
-    )
-
-
-async def over_grpc(running, message):
-    """The answer without its times, or the status of a refusal."""
-    try:
-        answer = await running.stub.Translate(message)
-    except grpc.aio.AioRpcError as error:
-        return rpc_status.from_call(error)  # type: ignore[arg-type]  # has what it needs
-    answer.ClearField("timing")
-    return answer
-
-
-async def over_http(running, message, *, snake):
-    content = json_format.MessageToDict(message, preserving_proto_field_name=snake)
-    got = await call(running.server.http_port, "Translate", content)
-    if got.status != 200:
-        return json_format.ParseDict(got.json, status_pb2.Status())
-    answer = json_format.Parse(got.body, pb.TranslateResponse())
-    answer.ClearField("timing")
-    return answer
-
-
-@pytest.mark.slow
-async def test_random_requests_get_the_answers_of_grpc():
-    numbers = random.Random(16)
-    messages = [random_request(numbers) for _ in range(300)]
-    for message in messages:  # a sample that has no seed is another each time
-        if message.options.HasField("top_k") and not message.options.HasField("seed"):
-            message.options.seed = 1
-    bundle = load_bundle(ROOT / "models/zh-en")
-    async with serving_bundle(bundle, max_batch_size=16, http_port=0, max_request_texts=4) as running:
-        answers = []
-        for number, message in enumerate(messages):
-            asked = over_grpc(running, message), over_http(running, message, snake=number % 2 == 0)
-            answers.append(await asyncio.gather(*asked))
-    assert [(message, pair) for message, pair in zip(messages, answers, strict=True) if pair[0] != pair[1]] == []
-    refused = sum(isinstance(expected, status_pb2.Status) for expected, _ in answers)
-    assert 30 < refused < 270
 
 
 async def test_an_error_within_a_stream_is_its_last_line():

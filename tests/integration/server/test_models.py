@@ -13,7 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from helpers.reliability.failures import failure_of
+from helpers.reliability.failures import failed
 from helpers.server_process import ServerProcess, running_server
 from helpers.tiny_bundle import TINY, put_bundle
 from translane.v1 import log_pb2, log_pb2_grpc, models_pb2, models_pb2_grpc, translation_pb2_grpc
@@ -132,27 +132,17 @@ async def running(shared):
         yield running
 
 
-async def refusal(call):
-    """The code, the reason and the message of a call that fails."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    failure = failure_of(caught.value)
-    return failure.code, failure.reason, failure.message
-
-
 async def test_the_name_or_the_languages_choose_the_model(running):
     assert (await running.translate(model="de-en")).model == "de-en"
     assert (await running.translate(source_language="zh")).model == "zh-en"
     assert (await running.translate(source_language="de", target_language="en-GB")).model == "de-en"
-    not_found = grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"
-    *found, message = await refusal(running.translate(model="fr-en"))
-    assert tuple(found) == not_found
-    assert message == "model: there is no model 'fr-en'; this server has de-en, zh-en"
-    *found, _ = await refusal(running.translate(source_language="fr"))
-    assert tuple(found) == not_found
-    code, reason, message = await refusal(running.translate(target_language="en"))
-    assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
-    assert "de-en, zh-en" in message
+    failure = await failed(running.translate(model="fr-en"))
+    assert failure.name == "NOT_FOUND(MODEL_NOT_FOUND)"
+    assert failure.message == "model: there is no model 'fr-en'; this server has de-en, zh-en"
+    assert (await failed(running.translate(source_language="fr"))).name == "NOT_FOUND(MODEL_NOT_FOUND)"
+    failure = await failed(running.translate(target_language="en"))
+    assert failure.name == "INVALID_ARGUMENT(INVALID_FIELD)"
+    assert "de-en, zh-en" in failure.message
     models = await running.models()
     assert [(model.version, model.state) for model in models.values()] == [
         ("5", pb.MODEL_STATE_READY),
@@ -171,9 +161,9 @@ async def test_a_bad_version_is_refused_and_the_old_one_goes_on(running, library
         weights.truncate(1000)
     running.reload()
     assert sum("a new version is refused, and version 1@" in line for line in running.lines) == 1
-    code, reason, message = await refusal(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
-    assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
-    assert "weights.bin is not the file that was exported" in message
+    failure = await failed(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
+    assert failure.name == "FAILED_PRECONDITION(MODEL_REFUSED)"
+    assert "weights.bin is not the file that was exported" in failure.message
     # Its files are whole, but the graphs do not fit: only a replica notices.
     manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
     architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
@@ -206,14 +196,14 @@ async def test_an_operator_goes_back_to_a_version(running, library):
     assert (await answered_by()).startswith("1@")
     running.reload()
     assert (await answered_by()).startswith("1@"), "SIGHUP does not go back to the bad one"
-    code, reason, message = await refusal(reload("3"))
-    assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
-    assert message.endswith("there is no version '3'; there is 2, 1")
+    failure = await failed(reload("3"))
+    assert failure.name == "FAILED_PRECONDITION(MODEL_REFUSED)"
+    assert failure.message.endswith("there is no version '3'; there is 2, 1")
     assert not (await reload("1")).changed
     assert (await reload()).model.version == "2"
     await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="de-en"), timeout=PATIENCE)
     request = models_pb2.ReloadModelRequest(name="de-en", version="5")
-    assert (await refusal(running.operator.ReloadModel(request)))[1] == "MODEL_REFUSED"
+    assert (await failed(running.operator.ReloadModel(request))).reason == "MODEL_REFUSED"
     await running.operator.LoadModel(models_pb2.LoadModelRequest(name="de-en"), timeout=PATIENCE)
     shutil.rmtree(library / "zh-en" / "2")
     running.reload()
@@ -258,8 +248,7 @@ async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(run
     shown_calls = [line for line in running.lines if "method=Translate " in line]
     assert ["peer=" in line for line in shown_calls[-2:]] == [False, True]
     await log.SetLogLevel(log_pb2.SetLogLevelRequest(level=log_pb2.LOG_LEVEL_INFO))
-    refused = await refusal(log.SetLogLevel(log_pb2.SetLogLevelRequest()))
-    assert refused[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+    assert (await failed(log.SetLogLevel(log_pb2.SetLogLevelRequest()))).name == "INVALID_ARGUMENT(INVALID_FIELD)"
 
 
 async def test_models_come_and_go(running, library):
@@ -271,8 +260,7 @@ async def test_models_come_and_go(running, library):
     put_bundle(library / "it-en", source_languages=["it"])
     running.reload()
     assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
-    code, _, _ = await refusal(running.translate(model="de-en"))
-    assert code == grpc.StatusCode.NOT_FOUND
+    assert (await failed(running.translate(model="de-en"))).code is grpc.StatusCode.NOT_FOUND
     for name in ("fr-en", "it-en"):
         shutil.rmtree(library / name)
     put_bundle(library / "de-en", version="5", source_languages=["de"])
@@ -284,20 +272,17 @@ async def test_the_operator_unloads_and_loads(running, library):
     assert response.model.state == pb.MODEL_STATE_UNLOADED
     assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
     assert await running.health("") == SERVING
-    code, reason, message = await refusal(running.translate(model="zh-en"))
-    assert (code, reason, message) == (
-        grpc.StatusCode.UNAVAILABLE,
-        "UNAVAILABLE",
-        "the model zh-en is unloaded",
-    )
+    failure = await failed(running.translate(model="zh-en"))
+    assert failure.name == "UNAVAILABLE(UNAVAILABLE)"
+    assert failure.message == "the model zh-en is unloaded"
     assert (await running.translate(model="de-en")).model == "de-en"
     await running.operator.LoadModel(models_pb2.LoadModelRequest(name="zh-en"), timeout=PATIENCE)
     assert (await running.translate(model="zh-en")).model == "zh-en"
     response = await running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en"), timeout=PATIENCE)
     assert not response.changed
     for name in ("../zh-en", str(library / "zh-en"), "", "x" * 1000):
-        code, reason, _ = await refusal(running.operator.LoadModel(models_pb2.LoadModelRequest(name=name)))
-        assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+        failure = await failed(running.operator.LoadModel(models_pb2.LoadModelRequest(name=name)))
+        assert failure.name == "NOT_FOUND(MODEL_NOT_FOUND)"
 
 
 async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(serving, library):

@@ -4,12 +4,11 @@ import asyncio
 import threading
 from typing import Any
 
-import grpc
 import pytest
 
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.http_calls import until
-from helpers.reliability.failures import failure_of
+from helpers.reliability.failures import failed
 from translane.v1 import translation_pb2 as pb
 
 
@@ -69,9 +68,7 @@ async def test_a_full_queue_refuses_before_the_work_of_making_tokens(monkeypatch
         monkeypatch.setattr(FakeTokenizer, "encode_target", None)
         scored = pb.ScoreRequest(inputs=[pb.ScoreInput(source="x", target="x")])
         for refused in (running.stub.Translate(pb.TranslateRequest(texts=["x"])), running.stub.Score(scored)):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await refused
-            assert failure_of(caught.value).reason == "QUEUE_FULL"
+            assert (await failed(refused)).reason == "QUEUE_FULL"
         running.backend.release()
         await asyncio.gather(first, second)
 
@@ -118,9 +115,8 @@ async def test_forced_tokens_are_held_to_the_room_there_is():
     async with serving(model=FakeModel(make_manifest(**MULTILINGUAL), LanguageTokenizer())) as running:
 
         async def refusal(**options):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await running.stub.Translate(pb.TranslateRequest(texts=["hi"], options=options, **LANGUAGES))
-            return failure_of(caught.value).message
+            asked = pb.TranslateRequest(texts=["hi"], options=options, **LANGUAGES)
+            return (await failed(running.stub.Translate(asked))).message
 
         problem = "options.target_prefix: has 23 tokens, at most 22 are accepted"
         assert await refusal(target_prefix="b" * 23) == problem

@@ -8,19 +8,18 @@ from urllib.request import urlopen
 import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
 from helpers.http_calls import until
+from helpers.reliability.failures import failed
 from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
 from translane_server.app import server as app_server
 from translane_server.core.errors import StartupError
 from translane_server.workers import worker
 
-DETAILS_KEY = "grpc-status-details-bin"
 SERVICE = "translane.v1.TranslationService"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -32,24 +31,6 @@ def request(*texts, **fields):
 async def translate(running, *texts, timeout=10, **fields):  # noqa: ASYNC109 it is the call's deadline
     response = await running.stub.Translate(request(*texts, **fields), timeout=timeout)
     return [translation.hypotheses[0].text for translation in response.translations]
-
-
-async def failure(call):
-    """The code, the reason and the detail messages of a call that fails."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    error = caught.value
-    status = status_pb2.Status()
-    metadata: Any = error.trailing_metadata()  # pairs, whatever its type says
-    status.ParseFromString(dict(metadata)[DETAILS_KEY])
-    assert (status.code, status.message) == (error.code().value[0], error.details())
-    found = {}
-    for detail in status.details:
-        name = detail.TypeName().removeprefix("google.rpc.")
-        found[name] = getattr(error_details_pb2, name)()
-        detail.Unpack(found[name])
-    assert found["ErrorInfo"].domain == "translane"
-    return error.code(), found["ErrorInfo"].reason, found
 
 
 async def health(running):
@@ -84,9 +65,9 @@ async def test_health_and_refusals_while_starting():
     async with serving(opened=False) as running:
         assert await health(running) == NOT_SERVING
         assert [each.name for each in (await running.stub.ListModels(pb.ListModelsRequest())).models] == ["fake"]
-        code, reason, details = await failure(running.stub.Translate(request("x")))
-        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
-        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        refused = await failed(running.stub.Translate(request("x")))
+        assert refused.name == "UNAVAILABLE(UNAVAILABLE)"
+        assert refused.retry_after
         await running.open()
         assert await health(running) == SERVING
         assert await translate(running, "x") == ["x"]
@@ -106,9 +87,8 @@ async def test_health_tells_its_watchers():
 
 async def test_an_unknown_service_has_no_health():
     async with serving() as running:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest(service="x"))
-        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        check = health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest(service="x"))
+        assert (await failed(check)).code is grpc.StatusCode.NOT_FOUND
         assert await handled(running, "Check", "NOT_FOUND") == 1
 
 
@@ -125,11 +105,11 @@ async def test_a_model_whose_replicas_do_not_stay_alive_is_seen_and_comes_back(m
         running.backend.fail_at_step = 0
         codes = []
         for text in "xyz":
-            code, reason, details = await failure(running.stub.Translate(request(text)))
-            codes.append((code, reason))
-        assert codes == [(grpc.StatusCode.INTERNAL, "POISONED"), *[(grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")] * 2]
-        assert details["RetryInfo"].retry_delay.seconds > 0
-        assert "bus" not in str(details)
+            refused = await failed(running.stub.Translate(request(text)))
+            codes.append(refused.name)
+        assert codes == ["INTERNAL(POISONED)", *["UNAVAILABLE(UNAVAILABLE)"] * 2]
+        assert refused.retry_after
+        assert "bus" not in refused.message
         assert model.state == ModelState.FAILED
         assert not await loaded()
         assert await health(running) == NOT_SERVING
@@ -175,17 +155,15 @@ async def test_reflection(version):
 
 async def test_reflection_can_be_off():
     async with serving(reflection=False) as running:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await services(running)
-        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert (await failed(services(running))).code is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_bug_says_nothing_to_the_caller(caplog):
     async with serving() as running:
         running.model.translator._reader.read = None  # type: ignore[assignment]
-        code, reason, details = await failure(running.stub.Translate(request("secret")))
-        assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
-        assert set(details) == {"ErrorInfo"}
+        refused = await failed(running.stub.Translate(request("secret")))
+        assert refused.name == "INTERNAL(INTERNAL)"
+        assert "secret" not in refused.message
         assert "Traceback" in caplog.text
         assert "secret" not in caplog.text
         assert await handled(running, "Translate", "INTERNAL") == 1
@@ -198,9 +176,9 @@ async def test_a_full_queue():
         await until(lambda: running.dispatcher.active_rows == 1)
         second = asyncio.create_task(translate(running, "b", "c"))
         await until(lambda: running.dispatcher.waiting == 2)
-        code, reason, details = await failure(running.stub.Translate(request("d")))
-        assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        refused = await failed(running.stub.Translate(request("d")))
+        assert refused.name == "RESOURCE_EXHAUSTED(QUEUE_FULL)"
+        assert refused.retry_after
         text = await scrape(running)
         assert 'translane_rejected_total{reason="QUEUE_FULL"} 1.0' in text
         assert 'translane_sentences_waiting{model="fake"} 2.0' in text
@@ -230,9 +208,8 @@ async def test_an_abandoned_call_frees_its_rows(code):
 async def test_unknown_methods_share_a_label():
     async with serving() as running:
         for name in ("/translane.v1.TranslationService/Nothing", "/x.Y/Z", "/odd"):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await running.channel.unary_unary(name, None, None)(b"")
-            assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+            unknown = running.channel.unary_unary(name, None, None)(b"")
+            assert (await failed(unknown)).code is grpc.StatusCode.UNIMPLEMENTED
         assert await handled(running, "unknown", "UNIMPLEMENTED", at_least=3) == 3
         assert "Nothing" not in await scrape(running)
 
@@ -262,15 +239,14 @@ async def test_draining_loses_nothing():
         stopping = asyncio.create_task(running.server.stop(grace=10))
         await asyncio.sleep(0.05)
         assert await health(running) == NOT_SERVING
-        code, reason, details = await failure(running.stub.Translate(request("late")))
-        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
-        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        refused = await failed(running.stub.Translate(request("late")))
+        assert refused.name == "UNAVAILABLE(UNAVAILABLE)"
+        assert refused.retry_after
         running.backend.release()
         assert await asyncio.gather(*accepted) == [[f"text {n}"] for n in range(10)]
         assert await stopping
         assert running.backend.closed
-        with pytest.raises(grpc.aio.AioRpcError):
-            await translate(running, "gone")
+        await failed(translate(running, "gone"))
 
 
 async def test_a_call_after_the_last_translation_is_told_that_the_server_ends(monkeypatch):
@@ -279,8 +255,8 @@ async def test_a_call_after_the_last_translation_is_told_that_the_server_ends(mo
         over = asyncio.Event()
         stopping = asyncio.create_task(running.server.stop(grace=10, hurry=over))
         await asyncio.sleep(0.1)
-        code, reason, _ = await failure(running.stub.Translate(request("late")))
-        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+        refused = await failed(running.stub.Translate(request("late")))
+        assert refused.name == "UNAVAILABLE(UNAVAILABLE)"
         over.set()
         assert await stopping
 
@@ -289,16 +265,16 @@ async def test_a_call_after_the_last_translation_is_told_that_the_server_ends(mo
 async def test_what_the_grace_period_leaves_is_answered(hurried):
     async with serving(rows=1) as running:
         running.backend.hold()
-        call = asyncio.create_task(failure(running.stub.Translate(request("slow"))))
+        call = asyncio.create_task(failed(running.stub.Translate(request("slow"))))
         await until(lambda: running.dispatcher.active_rows == 1)
         hurry = asyncio.Event()
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)
         hurry.set()
-        code, reason, details = await asyncio.wait_for(call, 30)
+        refused = await asyncio.wait_for(call, 30)
         running.backend.release()
-        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
-        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        assert refused.name == "UNAVAILABLE(UNAVAILABLE)"
+        assert refused.retry_after
         assert not await stopping
 
 
@@ -313,20 +289,22 @@ async def test_a_port_that_another_program_would_share_is_not_taken(setting):
 
 
 @pytest.mark.parametrize("log_texts", [False, True])
-async def test_at_info_a_line_for_each_call_has_no_text(caplog, log_texts):
-    caplog.set_level("INFO", "translane_server")
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+async def test_a_line_for_each_call_has_texts_at_debug_alone(caplog, level, log_texts):
+    caplog.set_level(level, "translane_server")
     asked = request("secret words", "secret")
     async with serving(log_texts=log_texts) as running:
         await running.stub.Translate(asked)
         await handled(running, "Translate", "OK")
-        await failure(running.stub.Translate(request("secret", source_language="xx")))
+        await failed(running.stub.Translate(request("secret", source_language="xx")))
         await handled(running, "Translate", "INVALID_ARGUMENT")
         await running.stub.ListModels(pb.ListModelsRequest())
         await handled(running, "ListModels", "OK")
-        await health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest())
+        if level == "INFO":
+            await health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest())
     lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
     assert all(line.pop("milliseconds") > 0 for line in lines)
-    assert lines[0] == {
+    expected = {
         "method": "Translate",
         "code": "OK",
         "caller": "127.0.0.1",
@@ -334,26 +312,12 @@ async def test_at_info_a_line_for_each_call_has_no_text(caplog, log_texts):
         "sentences": 2,
         "bytes": asked.ByteSize(),
     }
+    if level == "DEBUG":
+        assert lines[0].items() >= {**expected, "texts": 2, "source_tokens": 20, "generated_tokens": 20}.items()
+    else:
+        assert lines[0] == expected
     assert [(line["method"], line["code"]) for line in lines[1:]] == [
         ("Translate", "INVALID_ARGUMENT"),
         ("ListModels", "OK"),
     ]
-    assert "secret" not in str([vars(record) for record in caplog.records])
-
-
-@pytest.mark.parametrize("log_texts", [False, True])
-async def test_one_line_for_each_request(caplog, log_texts):
-    caplog.set_level("DEBUG", "translane_server")
-    async with serving(log_texts=log_texts) as running:
-        await translate(running, "secret", "words")
-        await handled(running, "Translate", "OK")
-        await failure(running.stub.Translate(request("secret", source_language="xx")))
-        await handled(running, "Translate", "INVALID_ARGUMENT")
-    lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
-    assert [(line["method"], line["code"]) for line in lines] == [
-        ("Translate", "OK"),
-        ("Translate", "INVALID_ARGUMENT"),
-    ]
-    assert (lines[0]["texts"], lines[0]["source_tokens"], lines[0]["generated_tokens"]) == (2, 13, 13)
-    assert lines[0]["milliseconds"] > 0
-    assert ("secret" in str([vars(record) for record in caplog.records])) == log_texts
+    assert ("secret" in str([vars(record) for record in caplog.records])) == (log_texts and level == "DEBUG")

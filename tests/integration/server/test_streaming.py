@@ -11,7 +11,6 @@ import pytest
 from fakes.serving import serving
 from helpers.http_calls import until
 from helpers.real_server import serving_bundle
-from helpers.reliability.failures import failure_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
 
@@ -57,21 +56,8 @@ async def unary(running, text, **fields):
     return response.translations[0].hypotheses[0]
 
 
-async def failure(call):
-    """The code, the reason and the wrong fields of a stream that fails."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async for _ in call:
-            pass
-    failure = failure_of(caught.value)
-    return failure.code.name, failure.reason, failure.fields
-
-
 def active(running):
     return running.dispatcher.active_rows
-
-
-def waiting(running):
-    return running.dispatcher.waiting
 
 
 @pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", "in  spaces  ", "\x00\x1b[31m\r\n\u202e"])
@@ -131,28 +117,6 @@ async def test_an_abandoned_stream_frees_its_rows_at_the_next_step(code, split):
         running.backend.release()
         assert (await stream(running, "next"))[1].hypothesis.text == "next"
         assert len(running.backend.step_rows) <= 3 + 1 + len("next") + 1
-
-
-async def test_a_reader_who_does_not_read_holds_up_nobody():
-    async with serving(rows=2) as running:
-        calls = [start(running, "never read", timeout=60) for _ in range(8)]
-        for number in range(8):
-            assert (await stream(running, f"text {number}"))[1].hypothesis.text == f"text {number}"
-        await until(lambda: active(running) == 0 and waiting(running) == 0)
-        assert [await rest(call) for call in calls] == ["never read"] * 8
-
-
-async def test_draining_waits_for_streams():
-    async with serving(rows=1) as running:
-        running.backend.hold()
-        calls = [asyncio.create_task(stream(running, f"text {number}")) for number in range(3)]
-        await until(lambda: running.server._service._running == 3)
-        stopping = asyncio.create_task(running.server.stop(grace=10))
-        await asyncio.sleep(0.05)
-        assert (await failure(start(running, "late")))[:2] == ("UNAVAILABLE", "UNAVAILABLE")
-        running.backend.release()
-        assert [last.hypothesis.text for _, last in await asyncio.gather(*calls)] == ["text 0", "text 1", "text 2"]
-        assert await stopping
 
 
 @pytest.fixture(scope="module")

@@ -28,14 +28,6 @@ def message_of(connect, address: str, **options) -> str:
     return str(caught.value).removeprefix(prefix)
 
 
-def test_a_server_with_a_trusted_certificate(connect, authority):
-    with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
-        client = connect(server.address, ca=authority.file)
-        assert client.translate("a").text == "<a>"
-        assert "".join(client.translate_stream("b")) == "<b>"
-        assert [score.total_log_prob for score in client.score([("a", "b")])] == [-2.0]
-
-
 def test_mutual_tls(connect, authority, tmp_path):
     strangers = Authority(tmp_path, "strangers")
     own, strange = authority.files("client"), strangers.files("client", stem="strange")

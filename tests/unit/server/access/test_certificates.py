@@ -15,30 +15,10 @@ from cryptography.x509.oid import NameOID
 
 trustme = pytest.importorskip("trustme")
 
+from helpers.certificates import ServerFiles, replace  # noqa: E402
 from translane_server.access import certificates  # noqa: E402
 from translane_server.access.certificates import Certificates  # noqa: E402
 from translane_server.core.errors import CertificateError  # noqa: E402
-
-
-class Files:
-    """A certificate, its key and the authority of callers, as files."""
-
-    def __init__(self, folder, authority, **options):
-        self.cert, self.key, self.ca = folder / "server.crt", folder / "server.key", folder / "callers.crt"
-        self.write(authority, **options)
-
-    def write(self, authority, callers=None, **options):
-        issued = authority.issue_cert("localhost", "127.0.0.1", **options)
-        key = issued.private_key_pem.bytes()
-        replace(self.cert, b"".join(part.bytes() for part in issued.cert_chain_pems))
-        replace(self.key, key)
-        replace(self.ca, (callers or authority).cert_pem.bytes())
-
-
-def replace(path, content):
-    new = path.with_suffix(".new")
-    new.write_bytes(content)
-    new.replace(path)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +33,7 @@ def another():
 
 @pytest.fixture
 def files(tmp_path, authority):
-    return Files(tmp_path, authority)
+    return ServerFiles(tmp_path, authority)
 
 
 def settle(certificates):
