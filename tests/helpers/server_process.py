@@ -210,16 +210,9 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def running_server(
-    log: Path,
-    *flags: str,
-    limits: Mapping[str, int] | None = None,
-    environment: Mapping[str, str] | None = None,
-    pipes_log: bool = False,
-    program: Sequence[str] = ("-m", "translane", "serve"),
-) -> Iterator[ServerProcess]:
+def running_server(log: Path, *flags: str, **arguments: Any) -> Iterator[ServerProcess]:
     """Start a server, wait until it serves, and stop it at the end. The arguments are those of `ServerProcess`."""
-    server = ServerProcess(log, flags, limits, environment, pipes_log=pipes_log, program=program)
+    server = ServerProcess(log, flags, **arguments)
     try:
         server.wait_until_it_serves()
         yield server
