@@ -4,9 +4,8 @@ An .npz file is a zip archive of .npy files. Members have to be stored as they a
 them: so no array is larger than the file is, and none is a pickle.
 https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
-The YAML has a line for each name, without levels. Lines such as ``dim-emb: 512`` have a value, and lines such as
-``  - value`` after a name make a list. Anything deeper is passed over: no setting that matters has it. Marian's own
-writer is yaml-cpp, https://yaml.org/spec/1.2.2.
+Vocabularies are YAML, too, but a line for each piece is read without a library of it: for YAML 1.1 the pieces ``no``
+and ``on`` are no texts.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from numpy.lib import format as npy
 from torch import Tensor
 
@@ -82,42 +82,39 @@ def _array(content: bytes, where: str) -> Tensor:
     return torch.from_numpy(numbers.copy())  # aligned, and writable
 
 
-# White space before the colon is part of a name without quotes: to look for its end at each of n spaces takes n² steps.
-_LINE = re.compile(r"""("(?:[^"\\]|\\.)*"\s*|'(?:[^']|'')*'\s*|[^\s#'"-].*?|-\s*|-\S.*?):(?:\s+(.*))?""")
-_ITEM = re.compile(r"\s*-\s+(.*)")
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
-_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
-_INTEGER, _NUMBER = re.compile(r"[-+]?\d{1,18}"), re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
-_LONGEST_NUMBER = 40  # characters
+_ID = re.compile(r"\s*\+?\d{1,18}\s*")
+_MOST_CHARACTERS = 1 << 18  # of settings: a model's are some 10,000
+
+
+class _Settings(yaml.SafeLoader):
+    """YAML without references, by which a small file would stand for values without end."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem_mark=self.peek_event().start_mark)
+        return super().compose_node(parent, index)
 
 
 def read_settings(text: str) -> dict[str, Any]:
-    """Return the settings of a file by name: truth values, numbers, texts, or lists of these.
+    """Return the settings of a YAML file by name.
 
     Raises:
-        ValueError: a line that begins with no space is no setting; the message has its number.
+        ValueError: a line is no setting, as the message says with its number; or there are too many.
     """
-    settings: dict[str, Any] = {}
-    name = ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        line = line.rstrip()
-        if not line or line.startswith(("#", "---", "...", "%")):
-            continue
-        if item := _ITEM.fullmatch(line):
-            if name and settings[name] in (None, []):
-                settings[name] = []
-            if name and isinstance(settings[name], list):
-                settings[name].append(scalar(item[1]))
-        elif line[0] == " ":
-            if name and settings[name] is None and line.strip() == "[]":
-                settings[name] = []
-        elif found := _LINE.fullmatch(line):
-            name = unquoted(found[1].rstrip())
-            settings[name] = scalar(found[2] or "")
-        else:
-            raise ValueError(f"line {number} is no setting")
-    return settings
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters, and at most {_MOST_CHARACTERS:,} are read")
+    try:
+        settings = yaml.load(text, _Settings) or {}  # noqa: S506 - a safe one
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"line {line} is no setting") from None
+    except (yaml.YAMLError, RecursionError):
+        raise ValueError("it is no YAML") from None
+    if not isinstance(settings, dict):
+        raise ValueError("line 1 is no setting")
+    return {str(name): value for name, value in settings.items()}
 
 
 def read_ids(text: str) -> dict[str, int]:
@@ -131,31 +128,16 @@ def read_ids(text: str) -> dict[str, int]:
         piece, colon, id_ = line.strip("\r").rpartition(":")
         if not colon and not line.strip():
             continue
-        if not colon or not _INTEGER.fullmatch(id_.strip()) or id_.strip().startswith("-"):
+        if not colon or not _ID.fullmatch(id_):
             raise ValueError(f"line {number} is no piece with its id")
-        name = unquoted(piece)
+        name = _unquoted(piece)
         if name in ids:
             raise ValueError(f"line {number} has a piece of a line before")
         ids[name] = int(id_)
     return ids
 
 
-def scalar(text: str) -> Any:
-    """Return the value that a text is written as."""
-    text = text.strip()
-    if text[:1] in ('"', "'"):
-        return unquoted(text)
-    if text.startswith("[") and text.endswith("]"):
-        return [scalar(part) for part in text[1:-1].split(",") if part.strip()]
-    if text in _WORDS:
-        return _WORDS[text]
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    return float(text) if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) else text
-
-
-def unquoted(text: str) -> str:
-    """Return a text without its quotes."""
+def _unquoted(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] == '"':
         return _ESCAPE.sub(_character, text[1:-1])
     return text[1:-1].replace("''", "'") if len(text) > 1 and text[0] == text[-1] == "'" else text
