@@ -4,6 +4,11 @@ The history has one JSON object a line, in the order in which things happened::
 
     {"kind": "step", "step": 50, "epoch": 1, "seconds": 6.1, "loss": 5.9, "learning_rate": 5e-05, …}
     {"kind": "validation", "step": 500, "epoch": 2, "seconds": 61.0, "bleu": 12.3, "chrf": 30.1, …}
+
+A step record is of the updates since the last record, up to and including ``step``. ``epoch`` counts from 1, and
+``seconds`` is the run's wall time. ``loss`` is the mean of all target tokens [nats], ``learning_rate`` that of the last
+update, and ``tokens_per_second`` counts target tokens, without the time of validations. A validation record has scores
+from 0 to 100, and the best BLEU so far with its step.
 """
 
 from __future__ import annotations
@@ -11,9 +16,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from translane.progress import Progress
 from translane_export.train.errors import TrainError
@@ -21,51 +24,14 @@ from translane_export.train.evaluate import Evaluation
 from translane_export.train.settings import TrainSettings
 from translane_export.train.state import RunState, TimeLimit
 from translane_export.train.update import Update
-from translane_server.core.files import read_regular, replaced_whole
+from translane_server.core.files import parse_json, read_regular, replaced_whole
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 HISTORY_FILE, EVENTS_FOLDER = "history.jsonl", "tensorboard"
-_STORED = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-
-class StepRecord(BaseModel):
-    """The updates since the last record, up to and including `step`.
-
-    ``epoch`` counts from 1. ``seconds`` is the run's wall time. ``loss`` is the mean of all target tokens [nats].
-    ``learning_rate`` is that of the last update. ``tokens_per_second`` counts target tokens,
-    without the time of validations.
-    """
-
-    model_config = _STORED
-
-    kind: Literal["step"] = "step"
-    step: int
-    epoch: int
-    seconds: float
-    loss: float
-    learning_rate: float
-    tokens_per_second: float
-
-
-class ValidationRecord(BaseModel):
-    """A validation after `step` updates: scores from 0 to 100, and the best BLEU so far with its step."""
-
-    model_config = _STORED
-
-    kind: Literal["validation"] = "validation"
-    step: int
-    epoch: int
-    seconds: float
-    bleu: float
-    chrf: float
-    best_bleu: float
-    best_step: int
-
-
-Record = StepRecord | ValidationRecord
-_RECORDS: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+Record = dict[str, Any]
 
 
 class _Window:
@@ -97,7 +63,7 @@ class Log:
         self._settings, self._state, self._limit = settings, state, limit
         # A run that was killed has written more than it can resume from.
         path = output / HISTORY_FILE
-        kept = [record for record in read_history(path) if record.step <= state.step] if path.exists() else []
+        kept = [record for record in read_history(path) if record["step"] <= state.step] if path.exists() else []
         self._last = kept[-1] if kept else None
         with replaced_whole(path) as new:
             new.write_text("".join(map(_line, kept)), encoding="utf-8")
@@ -113,10 +79,10 @@ class Log:
         self._progress = Progress("steps", done=state.step, stream=sys.stderr, say=self._say)
         self.begin_window()
 
-    def last_validation(self) -> ValidationRecord | None:
+    def last_validation(self) -> Record | None:
         """Return the history's validation at the state's step, if there is one."""
         last = self._last
-        return last if isinstance(last, ValidationRecord) and last.step == self._state.step else None
+        return last if last and (last["kind"], last["step"]) == ("validation", self._state.step) else None
 
     def expect(self, steps: int) -> None:
         """Say after how many updates the epochs asked for will be over."""
@@ -138,14 +104,10 @@ class Log:
         window = self._recorded
         if window.tokens:
             self._add(
-                StepRecord(
-                    step=self._state.step,
-                    epoch=self._state.epoch + 1,
-                    seconds=round(self._limit.seconds, 3),
-                    loss=window.loss / window.tokens,
-                    learning_rate=window.learning_rate,
-                    tokens_per_second=round(window.rate(self._limit.clock()), 1),
-                )
+                "step",
+                loss=window.loss / window.tokens,
+                learning_rate=window.learning_rate,
+                tokens_per_second=round(window.rate(self._limit.clock()), 1),
             )
         self.begin_window()
 
@@ -156,17 +118,8 @@ class Log:
     def validation(self, evaluation: Evaluation) -> None:
         """Tell of a validation; the state knows the best one already."""
         state = self._state
-        self._add(
-            ValidationRecord(
-                step=state.step,
-                epoch=state.epoch + 1,
-                seconds=round(self._limit.seconds, 3),
-                bleu=evaluation.bleu,
-                chrf=evaluation.chrf,
-                best_bleu=state.best_bleu,
-                best_step=state.best_step,
-            )
-        )
+        best = {"best_bleu": state.best_bleu, "best_step": state.best_step}
+        self._add("validation", bleu=evaluation.bleu, chrf=evaluation.chrf, **best)
         self._progress.close(erase=True)
         self._say(
             f"step {state.step:,}, epoch {state.epoch + 1}, {state.seconds / 60:.1f} min: "
@@ -181,15 +134,15 @@ class Log:
         if self._events:
             self._events.close()
 
-    def _add(self, record: Record) -> None:
-        self._last = record
-        self._history.write(_line(record))
+    def _add(self, kind: str, **values: float) -> None:
+        step, seconds = self._state.step, round(self._limit.seconds, 3)
+        self._last = {"kind": kind, "step": step, "epoch": self._state.epoch + 1, "seconds": seconds, **values}
+        self._history.write(_line(self._last))
         if self._events:
-            group, names = "validation", ["bleu", "chrf"]
-            if isinstance(record, StepRecord):
-                group, names = "train", ["loss", "learning_rate", "tokens_per_second"]
-            for name in names:
-                self._events.add_scalar(f"{group}/{name}", getattr(record, name), record.step)
+            group = "train" if kind == "step" else kind
+            for name, value in values.items():
+                if not name.startswith("best_"):
+                    self._events.add_scalar(f"{group}/{name}", value, step)
             self._events.flush()
 
     def _say(self, text: str) -> None:
@@ -217,11 +170,12 @@ def read_history(path: Path) -> list[Record]:
     records: list[Record] = []
     for number, line in enumerate(lines[:-1], start=1):  # after a whole line there is nothing, or half a line
         try:
-            records.append(_RECORDS.validate_json(line))
-        except ValidationError:
+            record = parse_json(line)
+            records.append({**record, "kind": str(record["kind"]), "step": int(record["step"])})
+        except (ValueError, TypeError, KeyError):
             raise TrainError(f"{path}:{number}: not a record of a training run") from None
     return records
 
 
 def _line(record: Record) -> str:
-    return json.dumps(record.model_dump(), allow_nan=False) + "\n"
+    return json.dumps(record) + "\n"

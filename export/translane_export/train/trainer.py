@@ -178,7 +178,7 @@ class Trainer:
             validated = log.last_validation()
             self._save_state()
             if validated:
-                state.best_bleu, state.best_step = validated.best_bleu, validated.best_step
+                state.best_bleu, state.best_step = validated["best_bleu"], validated["best_step"]
             elif state.step and state.step % self._settings.valid_every:
                 self._validate(log)
             log.begin_window()

@@ -14,7 +14,7 @@ from helpers.commands import train as main
 from translane_export.core.checkpoint import load_tensors
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation
-from translane_export.train.log import Log, StepRecord, ValidationRecord, read_history
+from translane_export.train.log import Log, read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_export.train.state import RunState, TimeLimit
 from translane_export.train.update import Update
@@ -22,7 +22,15 @@ from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import load_settings
 
 SETTINGS = {"train": "a", "valid": "b", "output": "c", "source_language": "zh", "target_language": "en"}
-RECORD = StepRecord(step=5, epoch=1, seconds=3.0, loss=2.0, learning_rate=1e-3, tokens_per_second=10.0)
+RECORD = {
+    "kind": "step",
+    "step": 5,
+    "epoch": 1,
+    "seconds": 3.0,
+    "loss": 2.0,
+    "learning_rate": 1e-3,
+    "tokens_per_second": 10.0,
+}
 
 
 class Run:
@@ -62,7 +70,7 @@ def test_history_and_event_files_have_each_step_once(tmp_path, capfd):
     killed = Run(tmp_path, tensorboard=True)
     killed.go(4, 3, 2, 1, 5)
     assert read_history(tmp_path / "history.jsonl") == [  # at once
-        StepRecord(step=5, epoch=1, seconds=5.0, loss=3.0, learning_rate=5e-3, tokens_per_second=10.0)
+        {**RECORD, "seconds": 5.0, "loss": 3.0, "learning_rate": 5e-3}
     ]
     killed.go(1, 2)
     killed.validate(12.5)
@@ -78,14 +86,14 @@ def test_history_and_event_files_have_each_step_once(tmp_path, capfd):
 
     resumed = Run(tmp_path, step=7, seconds=10, tensorboard=True)
     last = resumed.log.last_validation()
-    assert isinstance(last, ValidationRecord)
-    assert (last.bleu, last.chrf, last.best_bleu, last.best_step) == (12.5, 25.0, 12.5, 7)
+    assert last
+    assert [last[name] for name in ("bleu", "chrf", "best_bleu", "best_step")] == [12.5, 25.0, 12.5, 7]
     resumed.go(6, 4, 5)
     assert resumed.log.last_validation() is None
     resumed.log.close()
     history = read_history(tmp_path / "history.jsonl")
-    assert [record.step for record in history] == [5, 7, 7, 10]
-    assert [record.loss for record in history if isinstance(record, StepRecord)] == [3.0, 1.5, 5.0]
+    assert [record["step"] for record in history] == [5, 7, 7, 10]
+    assert [record["loss"] for record in history if record["kind"] == "step"] == [3.0, 1.5, 5.0]
     assert events(tmp_path) == {
         "train/loss": [(5, 3.0), (7, 1.5), (10, 5.0)],
         "train/learning_rate": [(5, pytest.approx(5e-3)), (7, pytest.approx(7e-3)), (10, pytest.approx(1e-2))],
@@ -111,8 +119,8 @@ def test_the_nearest_limit_says_how_long_it_takes(tmp_path, capfd, monkeypatch):
     )
 
 
-def written(path: Path, *records: StepRecord) -> Path:
-    path.write_text("".join(json.dumps(record.model_dump()) + "\n" for record in records))
+def written(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
@@ -134,11 +142,7 @@ def test_half_a_last_line_is_left_out_and_cut_off(tmp_path, lost):
         "3",
         "\xff",
         '{"kind": "other"}',
-        '{"kind": "step", "step": 1}',
         '{"step": 1}',
-        json.dumps({**RECORD.model_dump(), "loss": "x"}),
-        json.dumps({**RECORD.model_dump(), "loss": float("nan")}),
-        json.dumps({**RECORD.model_dump(), "more": 1}),
     ],
 )
 def test_what_is_no_record_is_refused_with_its_line(tmp_path, line):

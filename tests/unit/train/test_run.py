@@ -16,7 +16,7 @@ from helpers.commands import train as main
 from translane_export.core.checkpoint import load_checkpoint, load_tensors, save_tensors
 from translane_export.train.batches import Batch, EncodedPair, collate
 from translane_export.train.evaluate import score
-from translane_export.train.log import StepRecord, ValidationRecord, read_history
+from translane_export.train.log import read_history
 from translane_export.train.update import WarmupInverseSqrt
 
 
@@ -47,13 +47,13 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(run_flags, tmp_path, capf
     assert len(checkpoint.samples) == 12
     history = read_history(tmp_path / "run" / "history.jsonl")
     # the last window of 50 steps ends with the run
-    assert [record.step for record in history if isinstance(record, StepRecord)] == [40, 50, 80, 100, 120]
-    validations = [record for record in history if isinstance(record, ValidationRecord)]
-    assert [record.step for record in validations] == [40, 80, 120]
-    assert validations[-1].best_bleu == pytest.approx(checkpoint.metadata["valid_bleu"], abs=0.01)
-    losses = [record.loss for record in history if isinstance(record, StepRecord)]
+    assert [record["step"] for record in history if record["kind"] == "step"] == [40, 50, 80, 100, 120]
+    validations = [record for record in history if record["kind"] == "validation"]
+    assert [record["step"] for record in validations] == [40, 80, 120]
+    assert validations[-1]["best_bleu"] == pytest.approx(checkpoint.metadata["valid_bleu"], abs=0.01)
+    losses = [record["loss"] for record in history if record["kind"] == "step"]
     assert losses[-1] < losses[0] / 2
-    assert [record.seconds for record in history] == sorted(record.seconds for record in history)
+    assert [record["seconds"] for record in history] == sorted(record["seconds"] for record in history)
 
     test, output = tmp_path / "valid.tsv", tmp_path / "translations.txt"
     flags = ["--evaluate", str(tmp_path / "run" / "best"), "--test", str(test), "--output-translations"]
@@ -119,7 +119,7 @@ def test_a_run_killed_in_full_flight_resumes_exactly(run_flags, tmp_path):
 
 
 def _losses(history: Path) -> list[tuple[int, float]]:
-    return [(record.step, record.loss) for record in read_history(history) if isinstance(record, StepRecord)]
+    return [(record["step"], record["loss"]) for record in read_history(history) if record["kind"] == "step"]
 
 
 def _step(state: Path) -> int:

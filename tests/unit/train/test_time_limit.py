@@ -9,7 +9,7 @@ import pytest
 from translane_export.train import trainer
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.evaluate import evaluate_model
-from translane_export.train.log import ValidationRecord, read_history
+from translane_export.train.log import read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_export.train.state import TimeLimit, save_state
 from translane_export.train.trainer import Outcome, Trainer
@@ -63,7 +63,7 @@ def timed_run(run_flags, tmp_path, monkeypatch):
             patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: 2.0))
             outcome = run.run()
         records = read_history(settings.output / "history.jsonl")
-        validated = [record.step for record in records if isinstance(record, ValidationRecord)]
+        validated = [record["step"] for record in records if record["kind"] == "validation"]
         return outcome, clock.now - 50, validated
 
     return train
