@@ -143,9 +143,9 @@ def converter_of_demo() -> Any:
     from ctranslate2.specs import common_spec, transformer_spec
 
     from translane_export.model.positions import sinusoid_table
-    from translane_export.sources.bundle import BundleReader
+    from translane_export.sources.bundle import read_bundle
 
-    checkpoint = BundleReader().read(DEMO)
+    checkpoint = read_bundle(DEMO)
     config, state = checkpoint.config, checkpoint.state_dict
 
     def numbers(name: str) -> Any:

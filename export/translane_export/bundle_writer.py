@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from translane_export.model_card import model_card
 from translane_export.pruning.pruning import plan_pruning
 from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.shortlists import read_vmap
-from translane_export.sources.readers import find_reader, read_checkpoint
+from translane_export.sources.readers import Reader, find_reader
 from translane_export.train.data import SentencePair, read_pairs
 from translane_server.bundle.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.bundle.manifest import Alignment, Graphs, Manifest, Parity, Precision
@@ -80,10 +80,18 @@ def _one(settings: ExportSettings, precision: Precision, output: Path) -> Export
     return settings.model_copy(update=changes)
 
 
-def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None, made: Sequence[Bundle] = ()) -> Manifest:
+def export_checkpoint(
+    settings: ExportSettings,
+    log: Log = lambda _line: None,
+    made: Sequence[Bundle] = (),
+    *,
+    reader: Reader | None = None,
+) -> Manifest:
     """Export a checkpoint as `settings` say, in one precision; return the manifest of the bundle that is now there.
 
-    What bundles in other precisions, `made` by the same settings, have found out or verified is taken from them.
+    What bundles in other precisions, `made` by the same settings, have found out or verified is taken from them. The
+    `reader` is that of the checkpoint's format, unless another one is given. It reads a second time to verify with, so
+    that PyTorch's weights are not in memory while ONNX Runtime's are.
 
     Raises:
         ExportError: the checkpoint, a setting or the output folder is wrong, or the export fails its verification;
@@ -91,26 +99,8 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None, m
     """
     check_output(settings)
     log(f"reading {settings.checkpoint}")
-    reader = find_reader(settings.checkpoint)
-    return write_bundle(
-        lambda: read_checkpoint(reader, settings.checkpoint), settings, family=reader.family, log=log, made=made
-    )
-
-
-def write_bundle(
-    read: Callable[[], Checkpoint],
-    settings: ExportSettings,
-    *,
-    family: str,
-    log: Log = lambda _line: None,
-    made: Sequence[Bundle] = (),
-) -> Manifest:
-    """Export what `read` gives, of what the manifest is to call `family`. See `export_checkpoint`.
-
-    It is read a second time to verify with, so that PyTorch's weights are not in memory while ONNX Runtime's are.
-    """
-    check_output(settings)
-    checkpoint = read()
+    reader = reader or find_reader(settings.checkpoint)
+    checkpoint = reader.read(settings.checkpoint)
     settings = complete(settings, checkpoint)
     _log_search(settings, checkpoint, log)
     pruning = plan_pruning(settings, checkpoint)
@@ -147,7 +137,7 @@ def write_bundle(
             settings,
             checkpoint,
             reference,
-            family=family,
+            family=reader.family,
             numerics=numerics,
             graphs=graphs,
             alignment=alignment,
@@ -167,7 +157,7 @@ def write_bundle(
                 if quality_data and settings.precision != "int8":
                     estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
             release_memory()
-            reference = as_stored(build_model(pruning.apply(read())), numerics)
+            reference = as_stored(build_model(pruning.apply(reader.read(settings.checkpoint))), numerics)
             release_memory()
             parity = _compare(decodes, reference, runs_as, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})

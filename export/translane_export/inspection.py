@@ -102,10 +102,10 @@ def _graphs(manifest: Manifest) -> str:
 
 def _checkpoint(folder: Path) -> dict[str, Any]:
     with packages_load():
-        from translane_export.sources.readers import find_reader, read_checkpoint
+        from translane_export.sources.readers import find_reader
 
     reader = find_reader(folder)
-    checkpoint = read_checkpoint(reader, folder)
+    checkpoint = reader.read(folder)
     config = checkpoint.config
     weights = {tensor.data_ptr(): tensor for tensor in checkpoint.state_dict.values()}.values()  # tied ones once
     return {

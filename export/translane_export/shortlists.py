@@ -19,7 +19,7 @@ import numpy.typing as npt
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ShortlistSettings
-from translane_export.sources.readers import find_reader, read_checkpoint
+from translane_export.sources.readers import find_reader
 from translane_export.train.data import SentencePair, read_pairs
 from translane_server.bundle.shortlist import Shortlist, longest_ngram
 from translane_server.core.arrays import Int32Array, IntArray
@@ -49,7 +49,7 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
     """
     if os.path.lexists(settings.output) and not settings.force:
         raise ExportError(f"{settings.output}: it is there already; --force replaces it")
-    checkpoint = read_checkpoint(find_reader(settings.checkpoint), settings.checkpoint)
+    checkpoint = find_reader(settings.checkpoint).read(settings.checkpoint)
     tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
     pairs = _encode(settings, checkpoint, tokenizer, read_pairs(settings.text, "--text")[: settings.max_pairs])
     log(f"aligning {len(pairs):,} sentence pairs")

@@ -25,8 +25,8 @@ from translane_export.core.checkpoint import Checkpoint, load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.torch_model import build_model
 from translane_export.model import Transformer
-from translane_export.sources.huggingface import HuggingFaceReader
-from translane_export.sources.readers import find_reader, read_checkpoint
+from translane_export.sources.huggingface import model_type
+from translane_export.sources.readers import ARCHITECTURES, find_reader, hugging_face_reader
 
 Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Source ids [B, S], their lengths [B] and target ids [B, T] to logits [B, T, V]."""
@@ -58,11 +58,11 @@ class Subject:
 
     def read(self) -> Checkpoint:
         """Read the folder as the exporter does; a folder of Hugging Face's has a tokenizer of letters."""
-        reader = find_reader(self.folder)
-        if isinstance(reader, HuggingFaceReader):
-            letters = hugging_face._letters
-            reader = HuggingFaceReader(dataclasses.replace(reader.architecture, tokenizer=letters))
-        return read_checkpoint(reader, self.folder)
+        reader, kind = find_reader(self.folder), model_type(self.folder)
+        for architecture in ARCHITECTURES:
+            if architecture.model_type == kind:
+                reader = hugging_face_reader(dataclasses.replace(architecture, tokenizer=hugging_face._letters))
+        return reader.read(self.folder)
 
     def model(self) -> Transformer:
         """Read the folder, and return the model."""

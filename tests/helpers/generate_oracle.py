@@ -20,7 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from helpers.hugging_face import generated_with_gaps, least
 from translane_export.graphs.numerics import WeightStorage, as_stored, choose_numerics
 from translane_export.model import Transformer
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
@@ -230,7 +230,7 @@ def _one_thread() -> Iterator[None]:
 
 def bundle_transformer(folder: Path) -> Transformer:
     """Return the PyTorch model in a bundle, with its weights and positions as they are stored."""
-    checkpoint, manifest = BundleReader().read(folder), load_bundle(folder).manifest
+    checkpoint, manifest = read_bundle(folder), load_bundle(folder).manifest
     model = Transformer(checkpoint.config)
     model.load_state_dict(checkpoint.state_dict)
     storage = cast(WeightStorage, manifest.weight_storage)

@@ -23,12 +23,12 @@ from transformers import GenerationConfig
 from helpers.decomposition import no_decomposition
 from helpers.driver import BundleDecoder
 from helpers.store import stored
-from translane_export.bundle_writer import write_bundle
+from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.settings import ExportSettings
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.sources.foreign_tokenizers import ForeignTokenizer
-from translane_export.sources.huggingface import HuggingFaceReader, model_type
-from translane_export.sources.readers import ARCHITECTURES
+from translane_export.sources.huggingface import model_type
+from translane_export.sources.readers import ARCHITECTURES, hugging_face_reader
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.manifest import Languages, SentencePieceTokenizerEntry
 from translane_server.engine.options import DecodingOptions
@@ -306,10 +306,10 @@ def compare(
 def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line: None, **settings: Any) -> Bundle:
     """Export the model in `folder` with a tokenizer of letters. Most of the model's ids have no piece in it."""
     architecture = next(one for one in ARCHITECTURES if one.model_type == model_type(folder))
-    reader = HuggingFaceReader(dataclasses.replace(architecture, tokenizer=_letters))
+    reader = hugging_face_reader(dataclasses.replace(architecture, tokenizer=_letters))
     values = ExportSettings(checkpoint=folder, output=output, **settings)
     with no_decomposition():
-        write_bundle(lambda: reader.read(folder), values, family=reader.family, log=log)
+        export_checkpoint(values, log, reader=reader)
     return load_bundle(output)
 
 

@@ -119,6 +119,14 @@ def save_checkpoint(
     _swap_in(new, directory)
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Whether config.json names the format."""
+    try:
+        return read_json(folder / _CONFIG).get("format") == FORMAT
+    except ExportError:
+        return False
+
+
 def load_checkpoint(directory: Path) -> Checkpoint:
     """Read a checkpoint folder.
 

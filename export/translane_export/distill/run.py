@@ -15,7 +15,7 @@ from translane_export.core.settings import ExportSettings
 from translane_export.distill.settings import DistillSettings
 from translane_export.distill.student import student_config, write_student
 from translane_export.distill.text import read_pairs, write_pairs, write_sources
-from translane_export.sources.readers import find_reader, read_checkpoint
+from translane_export.sources.readers import find_reader
 from translane_export.train.errors import ResumeError
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.core.errors import SettingsError
@@ -48,7 +48,7 @@ def run(settings: DistillSettings) -> int:
     output.mkdir(parents=True, exist_ok=True)
     bundle, languages = _teacher(settings)
     reader = find_reader(bundle.folder)
-    student_config(settings, read_checkpoint(reader, bundle.folder).config)  # refused before anything takes long
+    student_config(settings, reader.read(bundle.folder).config)  # refused before anything takes long
 
     limits, forced = bundle.manifest.limits, len(languages.forced_ids)
     most = min(limits.target_tokens - forced, settings.max_length + 1)
@@ -58,7 +58,7 @@ def run(settings: DistillSettings) -> int:
         return code
     print(write_pairs(output / TEXT, translated / SOURCES, settings, languages))
     # The teacher is read once more, so that its weights were not in memory while it decoded.
-    print(write_student(settings, read_checkpoint(reader, bundle.folder), languages, bundle.manifest.license))
+    print(write_student(settings, reader.read(bundle.folder), languages, bundle.manifest.license))
     return 0
 
 

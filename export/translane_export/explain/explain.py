@@ -17,8 +17,7 @@ from translane_export.explain.page import make_page
 from translane_export.explain.report import Findings, as_json, as_text
 from translane_export.explain.tensors import check_size, follow_token, position_tables, record_translation
 from translane_export.explain.translation import SourceText, read_source, text_steps, translate
-from translane_export.sources.bundle import BundleReader
-from translane_export.sources.readers import read_checkpoint
+from translane_export.sources.readers import find_reader
 from translane_server.bundle.bundle import MANIFEST, Bundle
 from translane_server.bundle.devices import choose_bundle
 from translane_server.text.tokenizer import load_tokenizer
@@ -73,7 +72,7 @@ def look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log
     release_memory()
     log("running the model in PyTorch")
     torch.set_num_threads(threads)
-    model = build_model(read_checkpoint(BundleReader(), bundle.folder))
+    model = build_model(find_reader(bundle.folder).read(bundle.folder))
     step = len(translated.fed_ids) // 2  # the middle one has tokens before it
     return Findings(
         manifest=bundle.manifest,

@@ -49,33 +49,27 @@ class StoredGraph(NamedTuple):
     keys_values: dict[str, np.float32]
 
 
-class BundleReader:
-    """See `translane_server.bundle.bundle` for the folder."""
+def is_bundle(folder: Path) -> bool:
+    """Whether there is a manifest."""
+    return (folder / MANIFEST).is_file()
 
-    format = "model bundle"
-    family = "transformer"
 
-    def recognises(self, folder: Path) -> bool:
-        """Whether there is a manifest."""
-        return (folder / MANIFEST).is_file()
-
-    def read(self, folder: Path) -> Checkpoint:
-        """Read the bundle back."""
-        try:
-            bundle = load_bundle(folder)
-            shortlist = load_shortlist(bundle) if bundle.manifest.shortlist else None
-        except StartupError as error:
-            raise ExportError(str(error)) from error
-        try:
-            encoder, decoder = (
-                read_graph(bundle, graph.file)
-                for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
-            )
-            return _read(bundle, encoder, decoder, shortlist)
-        except KeyError as error:
-            raise ExportError(f"model bundle {folder}: its graphs have no {shown(error.args[0])}") from error
-        except ValueError as error:
-            raise ExportError(f"model bundle {folder}: it cannot be read back: {error}") from error
+def read_bundle(folder: Path) -> Checkpoint:
+    """Read the bundle back."""
+    try:
+        bundle = load_bundle(folder)
+        shortlist = load_shortlist(bundle) if bundle.manifest.shortlist else None
+    except StartupError as error:
+        raise ExportError(str(error)) from error
+    try:
+        encoder, decoder = (
+            read_graph(bundle, graph.file) for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
+        )
+        return _read(bundle, encoder, decoder, shortlist)
+    except KeyError as error:
+        raise ExportError(f"model bundle {folder}: its graphs have no {shown(error.args[0])}") from error
+    except ValueError as error:
+        raise ExportError(f"model bundle {folder}: it cannot be read back: {error}") from error
 
 
 def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph, shortlist: Shortlist | None) -> Checkpoint:

@@ -84,52 +84,47 @@ _OLD_NORMS = {
 }
 
 
-class FairseqReader:
-    """Pickled settings are read as `inert_pickle` describes: the file runs nothing."""
+def is_fairseq(folder: Path) -> bool:
+    """Whether there is a .pt file beside a dictionary."""
+    return any(folder.glob("*.pt")) and any(folder.glob("dict.*.txt"))
 
-    format = "fairseq Transformer"
-    family = "fairseq"
 
-    def recognises(self, folder: Path) -> bool:
-        """Whether there is a .pt file beside a dictionary."""
-        return any(folder.glob("*.pt")) and any(folder.glob("dict.*.txt"))
-
-    def read(self, folder: Path) -> Checkpoint:
-        """Read the folder; its settings name the languages."""
-        path = _checkpoint_file(folder)
-        content = read_inert(path)
-        settings = _settings(content, path)
-        sizes = _sizes(settings)
-        languages = [_language(settings, folder, side) for side in ("source_lang", "target_lang")]
-        tensors = _modern_names(_tensors(content, path), settings)
-        ids: list[dict[str, int]] = []
-        for language, side, stack in zip(languages, ("source", "target"), POSITIONS, strict=True):
-            dictionary = folder / f"dict.{language}.txt"
-            ids.append(_read_dictionary(dictionary))
-            symbols, size = 1 + max(ids[-1].values()), len(find_table(tensors, f"{stack}.embed_tokens.weight", path))
-            if symbols != size:
-                raise ExportError(f"{dictionary}: it has {symbols} symbols, and the model embeds {size}")
-            sizes[f"{side}_vocab_size"] = size
-        limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
-        limits += [len(tensors[name]) - _FIRST_POSITION for name in _learned(settings) if name in tensors]
-        fields = {**sizes, "max_positions": min(limits)}
-        model = place_tensors(
-            stored_tensors(tensors, path),
-            fields,
-            _NAMES,
-            path=path,
-            tables=_position_tables(settings, fields, tensors),
-            unbiased="output_projection",
-            ignored=_IGNORED,
-        )
-        source, target = languages
-        models = find_sentencepiece(folder, ({"source", "src", source}, {"target", "tgt", "trg", target}))
-        return Checkpoint(
-            **model._asdict(),
-            tokenizer=numbered_pieces(*models, *ids, source_eos=True),
-            languages=Languages(source=(source,), target=(target,)),
-            metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
-        )
+def read_fairseq(folder: Path) -> Checkpoint:
+    """Read the folder; its settings name the languages."""
+    path = _checkpoint_file(folder)
+    content = read_inert(path)
+    settings = _settings(content, path)
+    sizes = _sizes(settings)
+    languages = [_language(settings, folder, side) for side in ("source_lang", "target_lang")]
+    tensors = _modern_names(_tensors(content, path), settings)
+    ids: list[dict[str, int]] = []
+    for language, side, stack in zip(languages, ("source", "target"), POSITIONS, strict=True):
+        dictionary = folder / f"dict.{language}.txt"
+        ids.append(_read_dictionary(dictionary))
+        symbols, size = 1 + max(ids[-1].values()), len(find_table(tensors, f"{stack}.embed_tokens.weight", path))
+        if symbols != size:
+            raise ExportError(f"{dictionary}: it has {symbols} symbols, and the model embeds {size}")
+        sizes[f"{side}_vocab_size"] = size
+    limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
+    limits += [len(tensors[name]) - _FIRST_POSITION for name in _learned(settings) if name in tensors]
+    fields = {**sizes, "max_positions": min(limits)}
+    model = place_tensors(
+        stored_tensors(tensors, path),
+        fields,
+        _NAMES,
+        path=path,
+        tables=_position_tables(settings, fields, tensors),
+        unbiased="output_projection",
+        ignored=_IGNORED,
+    )
+    source, target = languages
+    models = find_sentencepiece(folder, ({"source", "src", source}, {"target", "tgt", "trg", target}))
+    return Checkpoint(
+        **model._asdict(),
+        tokenizer=numbered_pieces(*models, *ids, source_eos=True),
+        languages=Languages(source=(source,), target=(target,)),
+        metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
+    )
 
 
 def _checkpoint_file(folder: Path) -> Path:

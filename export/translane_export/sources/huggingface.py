@@ -88,32 +88,20 @@ class Architecture:
     ignored: str = "(?!)"
 
 
-class HuggingFaceReader:
-    """Reads the folders of one architecture."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        self.architecture = architecture
-        self.format = f"Hugging Face {architecture.title}"
-        self.family = architecture.model_type
-
-    def recognises(self, folder: Path) -> bool:
-        """Whether config.json names the architecture."""
-        return model_type(folder) == self.architecture.model_type
-
-    def read(self, folder: Path) -> Checkpoint:
-        """Read the folder; languages are those of its tokenizer."""
-        settings = read_settings(folder)
-        model = read_model(folder, self.architecture, settings)
-        tokenizer, languages = self.architecture.tokenizer(folder, settings.values)
-        generation, search = generation_defaults(settings), read_search(generation_settings(settings))
-        return Checkpoint(
-            **model._asdict(),
-            tokenizer=tokenizer,
-            languages=languages,
-            metadata={"generation": generation} if generation else {},
-            settings={**read_lengths(settings), "decoding_defaults": search.defaults},
-            left_out_search=search.left_out,
-        )
+def read_hugging_face(architecture: Architecture, folder: Path) -> Checkpoint:
+    """Read a folder of an architecture; languages are those of its tokenizer."""
+    settings = read_settings(folder)
+    model = read_model(folder, architecture, settings)
+    tokenizer, languages = architecture.tokenizer(folder, settings.values)
+    generation, search = generation_defaults(settings), read_search(generation_settings(settings))
+    return Checkpoint(
+        **model._asdict(),
+        tokenizer=tokenizer,
+        languages=languages,
+        metadata={"generation": generation} if generation else {},
+        settings={**read_lengths(settings), "decoding_defaults": search.defaults},
+        left_out_search=search.left_out,
+    )
 
 
 def model_type(folder: Path) -> str | None:

@@ -84,58 +84,53 @@ class MarianVocabularies(NamedTuple):
     is_shared: bool
 
 
-class MarianReader:
-    """Reads a folder of Marian's."""
+def is_marian(folder: Path) -> bool:
+    """Whether there is an .npz file, or a .bin file of Marian's."""
+    return bool(_model_files(folder))
 
-    format = "Marian .npz or .bin"
-    family = "marian"
 
-    def recognises(self, folder: Path) -> bool:
-        """Whether there is an .npz file, or a .bin file of Marian's."""
-        return bool(_model_files(folder))
-
-    def read(self, folder: Path) -> Checkpoint:
-        """Read the folder. Its languages are those of Firefox's names of files, and of its tokens ``>>fra<<``."""
-        decoder = _decoder_settings(folder)
-        path = _model_file(folder, decoder)
-        stored = Container(read_npz(path), {}) if path.suffix == ".npz" else read_container(path)
-        tensors = stored.arrays
-        settings = _settings(tensors, path)
-        sizes = _sizes(settings)
-        vocabularies = _vocabularies(folder, decoder)
-        tensors = {name: _oriented(name, tensor) for name, tensor in tensors.items() if not _NO_WEIGHT.search(name)}
-        rows = _rows(vocabularies, tensors, path)
-        fields = sizes | _special_ids(vocabularies, rows, unknowns=bool(decoder.get("allow-unk")))
-        _scale_gelu(settings, tensors)
-        tensors = _with_start(tensors, fields["pad_id"] + 1, path)
-        table = partial(sinusoids, 0, fields["max_positions"], fields["d_model"])
-        model = place_tensors(
-            stored_tensors(tensors, path),
-            fields,
-            _names(settings),
-            path=path,
-            tables=dict.fromkeys(POSITIONS.values(), table),
-            unbiased=r".*\.(q_proj|k_proj|v_proj|out_proj)",
-        )
-        generation = generation_settings(decoder)
-        search = read_search(ModelSettings({folder / "decoder.yml": generation}))
-        shortlist = _shortlist(folder, vocabularies)
-        use_shortlist = {"use_shortlist": True} if shortlist else {}
-        defaults: dict[str, Any] = {"decoding_defaults": search.defaults.model_copy(update=use_shortlist)}
-        if _is_recurrent(settings):
-            defaults["default_length_factor"] = _LENGTH_FACTOR
-        if ranges := _int8(stored, settings, model.config, path):
-            defaults["precision"] = "int8"
-        return Checkpoint(
-            **model._asdict(),
-            tokenizer=vocabularies.tokenizer,
-            languages=_with_names(vocabularies.languages, path.name),
-            metadata={"generation": generation} if generation else {},
-            settings=defaults,
-            left_out_search=search.left_out,
-            shortlist=shortlist,
-            ranges=ranges,
-        )
+def read_marian(folder: Path) -> Checkpoint:
+    """Read the folder. Its languages are those of Firefox's names of files, and of its tokens ``>>fra<<``."""
+    decoder = _decoder_settings(folder)
+    path = _model_file(folder, decoder)
+    stored = Container(read_npz(path), {}) if path.suffix == ".npz" else read_container(path)
+    tensors = stored.arrays
+    settings = _settings(tensors, path)
+    sizes = _sizes(settings)
+    vocabularies = _vocabularies(folder, decoder)
+    tensors = {name: _oriented(name, tensor) for name, tensor in tensors.items() if not _NO_WEIGHT.search(name)}
+    rows = _rows(vocabularies, tensors, path)
+    fields = sizes | _special_ids(vocabularies, rows, unknowns=bool(decoder.get("allow-unk")))
+    _scale_gelu(settings, tensors)
+    tensors = _with_start(tensors, fields["pad_id"] + 1, path)
+    table = partial(sinusoids, 0, fields["max_positions"], fields["d_model"])
+    model = place_tensors(
+        stored_tensors(tensors, path),
+        fields,
+        _names(settings),
+        path=path,
+        tables=dict.fromkeys(POSITIONS.values(), table),
+        unbiased=r".*\.(q_proj|k_proj|v_proj|out_proj)",
+    )
+    generation = generation_settings(decoder)
+    search = read_search(ModelSettings({folder / "decoder.yml": generation}))
+    shortlist = _shortlist(folder, vocabularies)
+    use_shortlist = {"use_shortlist": True} if shortlist else {}
+    defaults: dict[str, Any] = {"decoding_defaults": search.defaults.model_copy(update=use_shortlist)}
+    if _is_recurrent(settings):
+        defaults["default_length_factor"] = _LENGTH_FACTOR
+    if ranges := _int8(stored, settings, model.config, path):
+        defaults["precision"] = "int8"
+    return Checkpoint(
+        **model._asdict(),
+        tokenizer=vocabularies.tokenizer,
+        languages=_with_names(vocabularies.languages, path.name),
+        metadata={"generation": generation} if generation else {},
+        settings=defaults,
+        left_out_search=search.left_out,
+        shortlist=shortlist,
+        ranges=ranges,
+    )
 
 
 def _int8(stored: Container, settings: ModelSettings, config: TransformerConfig, path: Path) -> Ranges | None:

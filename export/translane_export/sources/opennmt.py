@@ -61,50 +61,45 @@ _UNBIASED = r".*\.(q_proj|k_proj|v_proj|out_proj|gate_proj|up_proj|down_proj)"
 _IGNORED = r".*\.pe\.pe|decoder\.transformer_layers\.\d+\.mask"
 
 
-class OpenNmtReader:
-    """Pickled settings and vocabularies are read as `inert_pickle` describes: the file runs nothing."""
+def is_opennmt(folder: Path) -> bool:
+    """Whether there is a .pt file, and nothing of another format beside it."""
+    others = any(folder.glob("dict.*.txt")) or any((folder / name).is_file() for name in _OTHERS)
+    return any(folder.glob("*.pt")) and not others
 
-    format = "OpenNMT-py Transformer"
-    family = "opennmt-py"
 
-    def recognises(self, folder: Path) -> bool:
-        """Whether there is a .pt file, and nothing of another format beside it."""
-        others = any(folder.glob("dict.*.txt")) or any((folder / name).is_file() for name in _OTHERS)
-        return any(folder.glob("*.pt")) and not others
-
-    def read(self, folder: Path) -> Checkpoint:
-        """Read the folder, which does not say what the languages are."""
-        files = sorted(folder.glob("*.pt"))
-        if len(files) != 1:
-            raise ExportError(f"checkpoint {folder}: it has {len(files)} .pt files; leave the one to export")
-        path = files[0]
-        content = read_inert(path)
-        settings = _settings(content, path)
-        source_ids, target_ids = (_vocabulary(content, side, path) for side in ("src", "tgt"))
-        tensors = _tensors(content, path)
-        start = _start_token(content, settings)
-        _check_vocabularies(source_ids, target_ids, start, tensors, path)
-        source_ids = _free_special_ids(source_ids, target_ids, start, tensors)
-        fields = _fields(settings, tensors, target_ids, start)
-        tables = {
-            ours: partial(_positions, find_table(tensors, _TABLE.format(side), path), fields["max_positions"])
-            for side, ours in POSITIONS.items()
-        }
-        model = place_tensors(
-            stored_tensors(tensors, path),
-            fields,
-            _names(settings),
-            path=path,
-            tables=tables,
-            unbiased=_UNBIASED,
-            ignored=_IGNORED,
-        )
-        models = find_sentencepiece(folder, ({"source", "src"}, {"target", "tgt"}))
-        return Checkpoint(
-            **model._asdict(),
-            tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
-            languages=Languages(source=(UNDETERMINED,), target=(UNDETERMINED,)),
-        )
+def read_opennmt(folder: Path) -> Checkpoint:
+    """Read the folder, which does not say what the languages are."""
+    files = sorted(folder.glob("*.pt"))
+    if len(files) != 1:
+        raise ExportError(f"checkpoint {folder}: it has {len(files)} .pt files; leave the one to export")
+    path = files[0]
+    content = read_inert(path)
+    settings = _settings(content, path)
+    source_ids, target_ids = (_vocabulary(content, side, path) for side in ("src", "tgt"))
+    tensors = _tensors(content, path)
+    start = _start_token(content, settings)
+    _check_vocabularies(source_ids, target_ids, start, tensors, path)
+    source_ids = _free_special_ids(source_ids, target_ids, start, tensors)
+    fields = _fields(settings, tensors, target_ids, start)
+    tables = {
+        ours: partial(_positions, find_table(tensors, _TABLE.format(side), path), fields["max_positions"])
+        for side, ours in POSITIONS.items()
+    }
+    model = place_tensors(
+        stored_tensors(tensors, path),
+        fields,
+        _names(settings),
+        path=path,
+        tables=tables,
+        unbiased=_UNBIASED,
+        ignored=_IGNORED,
+    )
+    models = find_sentencepiece(folder, ({"source", "src"}, {"target", "tgt"}))
+    return Checkpoint(
+        **model._asdict(),
+        tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
+        languages=Languages(source=(UNDETERMINED,), target=(UNDETERMINED,)),
+    )
 
 
 def _positions(table: Tensor, count: int) -> Tensor:

@@ -7,88 +7,81 @@ Reading a format means two things: its configuration as a `TransformerConfig`, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from translane_export.core.checkpoint import FORMAT, Checkpoint, load_checkpoint
+from translane_export.core.checkpoint import Checkpoint, is_checkpoint, load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import read_json
 from translane_export.sources.architectures import BART, M2M100, MARIAN, MBART, MT5, T5
-from translane_export.sources.bundle import BundleReader
-from translane_export.sources.fairseq import FairseqReader
-from translane_export.sources.huggingface import CONFIG, HuggingFaceReader, model_type
-from translane_export.sources.marian import MarianReader
-from translane_export.sources.opennmt import OpenNmtReader
+from translane_export.sources.bundle import is_bundle, read_bundle
+from translane_export.sources.fairseq import is_fairseq, read_fairseq
+from translane_export.sources.huggingface import CONFIG, Architecture, model_type, read_hugging_face
+from translane_export.sources.marian import is_marian, read_marian
+from translane_export.sources.opennmt import is_opennmt, read_opennmt
 from translane_server.bundle.bundle import MANIFEST
 from translane_server.core.errors import is_about_memory
 from translane_server.core.terminal import printable
 
 
-class Reader(Protocol):
-    """Reads one format of checkpoints."""
+@dataclass(frozen=True)
+class Reader:
+    """Reads one format of checkpoints.
 
-    @property
-    def format(self) -> str:
-        """What the format is called."""
+    Attributes:
+        format: what the format is called.
+        family: what the bundle's manifest calls the architecture.
+        recognises: whether a folder is of this format, judged by the files it has; it may still be broken.
+        load: reads such a folder. Raises ExportError with one sentence for what is wrong.
+    """
 
-    @property
-    def family(self) -> str:
-        """What the bundle's manifest calls the architecture."""
-
-    def recognises(self, folder: Path) -> bool:
-        """Whether `folder` is of this format, judged by the files it has; it may still be broken."""
+    format: str
+    family: str
+    recognises: Callable[[Path], bool]
+    load: Callable[[Path], Checkpoint]
 
     def read(self, folder: Path) -> Checkpoint:
-        """Read `folder`. Raises ExportError with one sentence for whatever is wrong."""
+        """Read `folder`, whose files anybody may have written.
 
-
-class TranslaneReader:
-    """Reads what `translane train` writes; see `translane_export.core.checkpoint`."""
-
-    format = "Translane checkpoint"
-    family = "transformer"
-
-    def recognises(self, folder: Path) -> bool:
-        """Whether config.json names the format."""
+        Raises:
+            ExportError: for whatever is wrong, as one sentence. A file may be wrong in ways that no reader foresees: a
+                pickle holds any plain values, and a graph any nodes.
+        """
         try:
-            return read_json(folder / "config.json").get("format") == FORMAT
-        except ExportError:
-            return False
+            return self.load(folder)
+        except (ExportError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if is_about_memory(error):
+                raise MemoryError from error
+            problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise ExportError(
+                f"checkpoint {folder}: its files do not make a {self.format} ({printable(problem, 200)})"
+            ) from error
 
-    def read(self, folder: Path) -> Checkpoint:
-        """Read the folder."""
-        return load_checkpoint(folder)
+
+def hugging_face_reader(architecture: Architecture) -> Reader:
+    """Return the reader of the folders whose config.json names an architecture."""
+    kind = architecture.model_type
+    return Reader(
+        f"Hugging Face {architecture.title}",
+        kind,
+        lambda folder: model_type(folder) == kind,
+        partial(read_hugging_face, architecture),
+    )
 
 
 ARCHITECTURES = (MARIAN, M2M100, MBART, BART, T5, MT5)
-READERS: tuple[Reader, ...] = (
-    TranslaneReader(),
-    BundleReader(),
-    *(HuggingFaceReader(architecture) for architecture in ARCHITECTURES),
-    FairseqReader(),
-    OpenNmtReader(),
-    MarianReader(),
+READERS = (
+    Reader("Translane checkpoint", "transformer", is_checkpoint, load_checkpoint),
+    Reader("model bundle", "transformer", is_bundle, read_bundle),
+    *map(hugging_face_reader, ARCHITECTURES),
+    Reader("fairseq Transformer", "fairseq", is_fairseq, read_fairseq),
+    Reader("OpenNMT-py Transformer", "opennmt-py", is_opennmt, read_opennmt),
+    Reader("Marian .npz or .bin", "marian", is_marian, read_marian),
 )
-
-
-def read_checkpoint(reader: Reader, folder: Path) -> Checkpoint:
-    """Read `folder`, as `Reader.read` does, where anybody may have written its files.
-
-    Raises:
-        ExportError: for whatever is wrong, as one sentence. A file may be wrong in ways that no reader foresees: a
-            pickle holds any plain values, and a graph any nodes.
-    """
-    try:
-        return reader.read(folder)
-    except (ExportError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        if is_about_memory(error):
-            raise MemoryError from error
-        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise ExportError(
-            f"checkpoint {folder}: its files do not make a {reader.format} ({printable(problem, 200)})"
-        ) from error
 
 
 def find_reader(folder: Path) -> Reader:

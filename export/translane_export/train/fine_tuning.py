@@ -19,7 +19,7 @@ from translane_export.core.checkpoint import Checkpoint, load_checkpoint
 from translane_export.core.languages import is_tag
 from translane_export.model import PRESETS, Transformer, TransformerConfig
 from translane_export.pruning.pruning import gathered
-from translane_export.sources.readers import find_reader, read_checkpoint
+from translane_export.sources.readers import find_reader
 from translane_export.train.errors import TrainError
 from translane_export.train.settings import TrainSettings
 from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, has_own_ids, with_stand_ins
@@ -74,7 +74,7 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
         TrainError: training cannot use such a checkpoint.
     """
     name = _name(init)
-    checkpoint = load_checkpoint(own) if own else read_checkpoint(find_reader(init), init)
+    checkpoint = load_checkpoint(own) if own else find_reader(init).read(init)
     if checkpoint.ranges:
         raise TrainError(f"{init}: an int8 model cannot be fine-tuned; start from the checkpoint that it is from")
     vocabularies, checkpoint = _own_numbering(checkpoint, own or init)

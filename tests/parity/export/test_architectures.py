@@ -14,7 +14,7 @@ from translane_export.graphs.numerics import choose_numerics
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.graphs.torchscript import TorchScriptBackend, save_torchscript
 from translane_export.model import TransformerConfig
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.ort import OrtBackend
@@ -148,7 +148,7 @@ def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
 
 @every_architecture
 def test_a_bundle_reads_back_as_the_model(bundles, name):
-    checkpoint, model = BundleReader().read(bundles(name).folder), bundle_model(**checkpoint_of(name))
+    checkpoint, model = read_bundle(bundles(name).folder), bundle_model(**checkpoint_of(name))
     lost = {"dropout": model.config.dropout}
     assert checkpoint.config.to_dict() | lost == model.config.to_dict()
     state = model.state_dict()

@@ -8,7 +8,7 @@ from helpers.architectures import ARCHITECTURES, EXPORT_SIZES
 from helpers.backend_checks import attention_of, copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from translane_export.checks.running import translate_greedily
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.backend import StepNeeds
 from translane_server.runtime.ort import OrtBackend
@@ -90,7 +90,7 @@ def test_rows_are_the_same_to_the_bit_alone_and_together(case, sentences):
 
 def test_weights_read_back_are_the_model_s_to_half_a_unit(case):
     bundle, model = case
-    checkpoint = BundleReader().read(bundle.folder)
+    checkpoint = read_bundle(bundle.folder)
     assert checkpoint.config.to_dict() | {"dropout": model.config.dropout} == model.config.to_dict()
     state = model.state_dict()
     assert checkpoint.state_dict.keys() == state.keys()

@@ -13,7 +13,7 @@ from helpers.marian_files import MarianModel, ctranslate2_translator, marian_fol
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.settings import ExportSettings
 from translane_export.model import Transformer
-from translane_export.sources.marian import MarianReader
+from translane_export.sources.marian import read_marian
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
@@ -84,7 +84,7 @@ def test_tokens_are_those_of_ctranslate2(exported, name, beam_size, tmp_path):
 
 def _scorer(made):
     """Scores a translation as its search ranks it: its first tokens' log-probabilities greedily, or their mean."""
-    checkpoint = MarianReader().read(made.folder)
+    checkpoint = read_marian(made.folder)
     model = Transformer(checkpoint.config).eval()
     model.load_state_dict(checkpoint.state_dict)
     model.double()

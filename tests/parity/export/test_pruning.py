@@ -9,7 +9,7 @@ from helpers.commands import export as main
 from helpers.driver import BundleDecoder
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, export
-from translane_export.bundle_writer import write_bundle
+from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.settings import ExportSettings
 from translane_export.pruning.pruning import plan_pruning
 from translane_export.sources.readers import find_reader
@@ -84,7 +84,7 @@ def test_translations_are_those_of_the_whole_model(name, tmp_path, capsys):
         checkpoint, state_dict={**checkpoint.state_dict, "output_projection.bias": bias}, ranges=None
     )
     chosen = settings.model_copy(update={"output": tmp_path / "whole", "languages": (), "vocabulary_from": ()})
-    write_bundle(lambda: changed, chosen, family=reader.family)
+    export_checkpoint(chosen, reader=dataclasses.replace(reader, load=lambda _folder: changed))
     for beam_size in (1, 4):
         old, new = (translations(load_bundle(tmp_path / output), beam_size) for output in ("whole", "narrow"))
         assert [pieces for pieces, _ in old] == [pieces for pieces, _ in new]

@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from benchmarks.models.benchmarked import converter_of_demo
 from translane import Translator
 from translane_export.model.positions import sinusoid_table
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import read_bundle
 
 ROOT = Path(__file__).parents[3]
 MODEL = ROOT / "models" / "zh-en"
@@ -43,7 +43,7 @@ def of_transformers():
 
     Pegasus has one vocabulary, so the target's follows the source's, which is never written.
     """
-    checkpoint = BundleReader().read(MODEL)
+    checkpoint = read_bundle(MODEL)
     config, state = checkpoint.config, {name: weight.float() for name, weight in checkpoint.state_dict.items()}
     first, size = config.source_vocab_size, config.source_vocab_size + config.target_vocab_size
     sizes: dict[str, Any] = {

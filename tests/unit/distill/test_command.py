@@ -19,7 +19,7 @@ from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
 from translane_export.checks.running import translate_greedily
 from translane_export.core.checkpoint import load_checkpoint
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
@@ -48,7 +48,7 @@ def test_each_different_source_gets_the_translation_that_the_engine_gives_it(fla
 def test_the_student_starts_from_the_teacher_and_trains(flags, tmp_path, teacher):
     out = tmp_path / "out"
     assert main(flags(beam_size=2, ffn_size=48)) == 0
-    student, origin = load_checkpoint(out / "student"), BundleReader().read(teacher)
+    student, origin = load_checkpoint(out / "student"), read_bundle(teacher)
     assert (student.config.encoder_layers, student.config.decoder_layers, student.config.ffn_size) == (3, 1, 48)
     assert student.languages == origin.languages
     for name in ("encoder.layers.1.self_attention.q_proj.weight", "decoder.layers.0.cross_attention.out_proj.weight"):

@@ -19,7 +19,7 @@ from translane_export.explain.translation import read_source, translate
 from translane_export.model import TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.positions import sinusoid_table
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import read_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).parents[4]
@@ -264,7 +264,7 @@ def test_the_weights_are_those_of_hugging_face(name):
     languages = {"source_language": "en", "target_language": "fr"} if name == "T5" else {}
     source = read_source(bundle, load_tokenizer(bundle), "a cat", **languages)
     translated = translate(bundle, source, 1, max_length=6)
-    found = record_translation(build_model(BundleReader().read(bundle.folder)), translated)
+    found = record_translation(build_model(read_bundle(bundle.folder)), translated)
     source_ids, fed = torch.tensor([source.ids]), torch.tensor([translated.fed_ids])
     expected = theirs(input_ids=source_ids, decoder_input_ids=fed, output_attentions=True)
     of_hugging_face = (expected.cross_attentions, expected.encoder_attentions, expected.decoder_attentions)

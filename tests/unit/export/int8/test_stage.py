@@ -11,7 +11,7 @@ from helpers.commands import export as main
 from translane_export.core.ranges import Range, Ranges
 from translane_export.int8 import stage
 from translane_export.int8.calibration import measure_ranges
-from translane_export.sources.bundle import BundleReader
+from translane_export.sources.bundle import is_bundle, read_bundle
 from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def test_the_manifest_says_so(bundle):
 
 
 def test_it_reads_back_with_rounded_weights_and_its_ranges(bundle, checkpoint):
-    found, original = BundleReader().read(bundle), BundleReader().recognises(checkpoint)
+    found, original = read_bundle(bundle), is_bundle(checkpoint)
     assert not original
     assert found.settings["precision"] == "int8"
     assert found.quality == load_bundle(bundle).manifest.quality
@@ -89,7 +89,7 @@ def test_an_int8_bundle_is_exported_as_the_same_one_again_or_in_fp32(bundle, tmp
     assert main([str(bundle), "-o", str(floats), "--precision", "fp32", "--threads", "1"]) == 0
     manifest = load_bundle(floats).manifest
     assert (manifest.precision, manifest.weight_storage, manifest.quality) == ("fp32", "float32", None)
-    one, other = BundleReader().read(bundle), BundleReader().read(floats)
+    one, other = read_bundle(bundle), read_bundle(floats)
     assert one.config == other.config
     assert one.state_dict.keys() == other.state_dict.keys()
     for name, tensor in one.state_dict.items():

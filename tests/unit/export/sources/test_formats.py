@@ -20,7 +20,7 @@ from helpers.tiny_bundle import put_bundle
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
-from translane_export.sources.readers import READERS, find_reader, read_checkpoint
+from translane_export.sources.readers import READERS, find_reader
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
@@ -115,7 +115,7 @@ def test_a_file_that_is_cut_off(changing, name, tmp_path):
     for size in (0, 5, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(ExportError, match=path.name):
-            read_checkpoint(find_reader(path.parent), path.parent)
+            find_reader(path.parent).read(path.parent)
 
 
 class Harm:
