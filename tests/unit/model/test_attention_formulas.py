@@ -125,13 +125,6 @@ def test_alibi_falls_with_the_distance_at_a_slope_for_each_head():
     torch.testing.assert_close(ours(given, biases=[bias]), expected, **EXACT)
 
 
-def test_alibi_s_slopes_are_the_paper_s():
-    assert alibi_slopes(8) == [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
-    assert alibi_slopes(1) == [1 / 256]
-    sixteen = [2 ** -((place + 1) / 2) for place in range(16)]
-    assert alibi_slopes(16) == pytest.approx(sixteen, rel=1e-15)
-
-
 @pytest.mark.parametrize(("heads", "below"), [(12, 8), (6, 4), (3, 2), (7, 4), (9, 8)])
 def test_alibi_s_other_slopes_lie_between_those_of_powers_of_two(heads, below):
     """The slopes of the power below, and then every other one of the power above, which lie halfway on a log scale."""

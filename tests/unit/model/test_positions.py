@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from translane_export.model.positions import RelativeBuckets, Rotary, bucket_table, sinusoid_table
 from translane_export.model.transformer import Embedding
@@ -61,31 +62,12 @@ def test_rotary_positions_multiply_complex_numbers(interleaved, size, base):
 # Near keys have scalars of their own, far ones share them, and beyond the limit all are alike.
 
 
-def test_t5s_buckets_of_what_is_behind():
-    """Half for single distances, the others to where log(distance / 16) / log(128 / 16) grows by another sixteenth."""
-    table = bucket_table(32, 128, both_ways=False).tolist()
-    assert table[:21] == [*range(17), 16, 16, 17, 17]
-    assert [table.index(bucket) for bucket in (18, 20, 24, 30, 31)] == [21, 27, 46, 99, 113]
-    assert table[128] == 31
-    assert table == sorted(table)
-
-
-def test_an_encoder_has_half_of_them_for_either_direction():
-    table = bucket_table(32, 128, both_ways=True).tolist()
-    behind, here, ahead = table[129:], table[128], table[127::-1]
-    assert here == 0
-    assert behind[:8] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert behind[-1] == 15
-    assert ahead == [bucket + 16 for bucket in behind]
-
-
-@pytest.mark.parametrize(("buckets", "furthest"), [(4, 3), (6, 17), (8, 20), (32, 17)])
+@pytest.mark.parametrize(("buckets", "furthest"), [(4, 3), (6, 17), (8, 20), (32, 128), (32, 17)])
 @pytest.mark.parametrize("both_ways", [False, True])
-def test_any_number_of_them_is_used_to_the_last(buckets, furthest, both_ways):
-    table = bucket_table(buckets, furthest, both_ways=both_ways)
-    assert len(table) == (2 * furthest + 1 if both_ways else furthest + 1)
-    assert table.min() == 0
-    assert table.max() == buckets - 1
+def test_buckets_are_those_of_transformers(buckets, furthest, both_ways):
+    offsets = torch.arange(-furthest if both_ways else 0, furthest + 1)
+    expected = T5Attention._relative_position_bucket(-offsets, both_ways, buckets, furthest)
+    assert torch.equal(bucket_table(buckets, furthest, both_ways=both_ways), expected)
 
 
 @pytest.mark.parametrize("both_ways", [False, True])

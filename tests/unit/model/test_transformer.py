@@ -87,17 +87,6 @@ def test_initialisation(make_config):
     assert all(module.bias.abs().max() == 0 for module in model.modules() if isinstance(module, nn.Linear))
 
 
-def test_the_logit_scale_is_of_the_logits_without_their_bias(make_model):
-    model = make_model(logit_scale=1.0)
-    scaled = Transformer(model.config.changed(logit_scale=0.25)).double().eval()
-    scaled.load_state_dict(model.state_dict())
-    bias = model.output_projection.bias
-
-    expected = (model(SOURCE, SOURCE_LENGTHS, TARGET) - bias) * 0.25 + bias
-
-    torch.testing.assert_close(scaled(SOURCE, SOURCE_LENGTHS, TARGET), expected, **EXACT)
-
-
 # Greedy decoding.
 
 
@@ -147,12 +136,6 @@ def test_other_markers_and_suppressed_ids_are_the_models():
     suppressing = Transformer(model.config.changed(suppressed_ids=(ids[0],)))
     suppressing.load_state_dict(model.state_dict())
     assert ids[0] not in greedy_decode(suppressing, [[7, *source]], complete=True)[0]
-
-
-def test_an_empty_list_and_an_empty_source():
-    model = _model()
-    assert greedy_decode(model, []) == []
-    assert len(greedy_decode(model, [[]])) == 1
 
 
 # The loss is that of PyTorch, for padding and gradients, too.
@@ -222,12 +205,6 @@ def test_half_precision_logits_are_summed_in_float32():
     torch.testing.assert_close(result.mean.double(), expected.mean, rtol=1e-6, atol=0)
     assert half.grad is not None
     assert half.grad.dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
-def test_smoothing_outside_its_range_is_refused(smoothing):
-    with pytest.raises(ValueError, match="smoothing"):
-        label_smoothed_cross_entropy(torch.randn(1, 2, 3), torch.ones(1, 2, dtype=torch.long), PAD, smoothing)
 
 
 # What queries see: windows are those of the package `local-attention`, with padding and other rules.
