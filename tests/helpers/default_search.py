@@ -8,7 +8,6 @@ import dataclasses
 import json
 import random
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +40,6 @@ _SETTINGS = {"model": "unused", "max_batch_size": ROWS}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-@dataclass
-class Tally:
-    """How much was compared, and the result."""
-
-    files: int = 0
-    sentences: int = 0
-    tokens: int = 0
-    beams: int = 0  # files with beams
-    ties: int = 0
-    mismatches: list[str] = field(default_factory=list)
-    score_difference: float = 0.0  # relative to the score, where that is beyond 1
-
-
 def random_file(pick: random.Random, *, renormalize: bool) -> dict[str, Any]:
     """Draw what a generation_config.json says of the search. Where probabilities are shared anew, no rule is drawn."""
     drawn: dict[str, Any] = {}
@@ -77,11 +63,13 @@ def random_file(pick: random.Random, *, renormalize: bool) -> dict[str, Any]:
     return drawn
 
 
-def compare(name: str, files: int, sentences: int, *, renormalize: bool = False, seed: int = 0) -> Tally:
+def compare(
+    name: str, files: int, sentences: int, *, renormalize: bool = False, seed: int = 0
+) -> hugging_face.Comparison:
     """Compare `sentences` under each of `files` random files of one of `hugging_face.MODELS`."""
     model, bundle, folder = exported(name, renormalize=renormalize)
     own = {name: value for name, value in model.generation_config.to_dict().items() if value is not None}
-    pick, tally = random.Random(seed), Tally()
+    pick, found = random.Random(seed), hugging_face.Comparison()
     with BundleDecoder(bundle, rows=ROWS) as driver, tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / CONFIG).write_bytes((folder / CONFIG).read_bytes())
         for _ in range(files):
@@ -89,34 +77,28 @@ def compare(name: str, files: int, sentences: int, *, renormalize: bool = False,
             (Path(scratch) / GENERATION_CONFIG).write_text(json.dumps({**own, **drawn}))
             model.generation_config = GenerationConfig.from_pretrained(scratch)
             texts = ["".join(pick.choices(_LETTERS, k=pick.randint(1, 16))) for _ in range(sentences)]
-            _compare(model, bundle, Path(scratch), driver, texts, tally)
-    return tally
+            _compare(model, bundle, Path(scratch), driver, texts, found)
+    return found
 
 
-def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, texts: list[str], tally: Tally) -> None:
+def _compare(
+    model: Any,
+    bundle: Bundle,
+    folder: Path,
+    driver: BundleDecoder,
+    texts: list[str],
+    found: hugging_face.Comparison,
+) -> None:
     manifest = _manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
     reader = TranslateReader(
         manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS).of_model("m"), manifest)
     )
     sentences = reader.read(TranslationRequest(texts, options=checked_options(AS_THEY_ARE))).sentences
-    beams = model.generation_config.num_beams or 1
     sources = [sentence.source_ids for sentence in sentences]
-    wanted = hugging_face.run_generate(model, sources, beams)
+    wanted = hugging_face.run_generate(model, sources, model.generation_config.num_beams or 1)
     said = (folder / GENERATION_CONFIG).read_text()
-    tally.files += 1
-    tally.beams += beams > 1
     for text, (ours, *_), theirs in zip(texts, driver.together(sentences), wanted, strict=True):
-        tally.sentences += 1
-        tally.tokens += len(theirs.token_ids)
-        if (tuple(ours.token_ids), ours.is_complete) == (theirs.token_ids, theirs.ended):
-            if beams > 1:
-                assert ours.score is not None
-                difference = abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
-                tally.score_difference = max(tally.score_difference, difference)
-        elif theirs.margin < hugging_face.TIE:
-            tally.ties += 1
-        else:
-            tally.mismatches.append(f"{text}: {ours.token_ids} is not {theirs} under {said}")
+        found.add(f"{text} under {said}", ours, theirs)
 
 
 def _manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manifest:

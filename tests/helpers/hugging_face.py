@@ -32,7 +32,7 @@ from translane_export.sources.readers import ARCHITECTURES, hugging_face_reader
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.manifest import Languages, SentencePieceTokenizerEntry
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import Sentence
+from translane_server.engine.sequence import Hypothesis, Sentence
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -178,14 +178,14 @@ def sources(model: Any, count: int, seed: int = 0, longest: int = 20) -> list[li
 
 @dataclass(frozen=True)
 class Generated:
-    """A translation by `generate`: its tokens without the end, whether it ended, its score, and the margin.
+    """A translation by `generate`: its tokens without the end, whether it ended, its score with beams, and the margin.
 
     The margin is the smallest distance between neighbouring candidates that `generate` ranked.
     """
 
     token_ids: tuple[int, ...]
     ended: bool
-    score: float
+    score: float | None
     margin: float
 
 
@@ -211,7 +211,7 @@ def run_generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, **a
         ended = end in sequence
         length = sequence.index(end) if ended else len(sequence)
         if beam_size == 1:
-            margin, score = least(gaps[: length + ended, row]), 0.0
+            margin, score = least(gaps[: length + ended, row]), None
         else:
             margin, score = least(gaps[:, row]), float(output.sequences_scores[row])
         results.append(Generated(tuple(sequence[:length]), ended, score, margin))
@@ -263,7 +263,22 @@ class Comparison:
     ended: int = 0
     ties: int = 0
     mismatches: list[str] = field(default_factory=list)
-    score_difference: float = 0.0
+    score_difference: float = 0.0  # relative to the score, where that is beyond 1
+
+    def add(self, said: str, ours: Hypothesis, theirs: Generated) -> None:
+        """Compare a translation of the sentence that `said` tells; only beams have scores to compare."""
+        self.sentences += 1
+        self.tokens += len(theirs.token_ids)
+        self.ended += theirs.ended
+        if (tuple(ours.token_ids), ours.is_complete) == (theirs.token_ids, theirs.ended):
+            if theirs.score is not None:
+                assert ours.score is not None
+                difference = abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
+                self.score_difference = max(self.score_difference, difference)
+        elif theirs.margin < TIE:
+            self.ties += 1
+        else:
+            self.mismatches.append(f"{said}: {ours.token_ids} is not {theirs}")
 
 
 def compare(
@@ -288,18 +303,7 @@ def compare(
         for generated in generate(model, batch[first : first + together], beam_size, max_length)
     ]
     for source, (ours, *_), theirs in zip(batch, found, wanted, strict=True):
-        ended = ours.is_complete
-        result.sentences += 1
-        result.tokens += len(theirs.token_ids)
-        result.ended += theirs.ended
-        if (tuple(ours.token_ids), ended) != (theirs.token_ids, theirs.ended):
-            if theirs.margin < TIE:
-                result.ties += 1
-            else:
-                result.mismatches.append(f"{source}: {ours.token_ids} is not {theirs}")
-        elif beam_size > 1:
-            assert ours.score is not None
-            result.score_difference = max(result.score_difference, abs(ours.score - theirs.score))
+        result.add(str(source), ours, theirs)
     return result
 
 

@@ -9,7 +9,6 @@ import argparse
 import io
 import math
 import os
-import random
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -59,42 +58,6 @@ def randomize(model: nn.Module, seed: int, spread: float, fixed: str = "(none)")
                 norm = parameter.ndim == 1 and name.endswith("weight")
                 parameter.copy_(torch.randn_like(parameter) * (spread if parameter.ndim > 1 else 0.1) + norm)
     return model.eval()
-
-
-def random_sources(count: int, ids: range) -> list[list[int]]:
-    """Return sources of 1 to 12 random `ids`, without the end of the sentence."""
-    pick = random.Random(0)
-    return [pick.choices(ids, k=pick.randint(1, 12)) for _ in range(count)]
-
-
-def greedy(model: Any, batch: list[list[int]], *, start: int, end: int, steps: int) -> list[list[int]]:
-    """Return the best tokens for each source, without the end. Each step computes the logits of all tokens so far."""
-    lengths = torch.tensor([len(source) for source in batch])
-    padded = nn.utils.rnn.pad_sequence([torch.tensor(source) for source in batch], batch_first=True)
-    tokens = torch.full((len(batch), 1), start)
-    with torch.inference_mode():
-        for _ in range(steps):
-            best = model(padded, lengths, tokens)[:, -1].argmax(-1)
-            tokens = torch.cat([tokens, best[:, None]], dim=1)
-    rows = tokens[:, 1:].tolist()
-    return [row[: row.index(end)] if end in row else row for row in rows]
-
-
-def generate(model: Any, batch: list[list[int]], beam_size: int, *, steps: int) -> list[list[int]]:
-    """Return what transformers' `generate` makes of each source, without the end. It never generates padding."""
-    model.generation_config = transformers.GenerationConfig(
-        bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2, suppress_tokens=[1]
-    )
-    padded = nn.utils.rnn.pad_sequence([torch.tensor(source) for source in batch], batch_first=True, padding_value=1)
-    with torch.inference_mode():
-        found = model.generate(
-            input_ids=padded,
-            attention_mask=(padded != 1).long(),
-            num_beams=beam_size,
-            max_new_tokens=steps,
-            do_sample=False,
-        )
-    return [tokens[: tokens.index(2)] if 2 in tokens else tokens for tokens in found[:, 1:].tolist()]
 
 
 @dataclass

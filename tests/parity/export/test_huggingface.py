@@ -3,12 +3,10 @@
 import dataclasses
 import itertools
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-import transformers
 
 from helpers import foreign_folders, hugging_face
 from helpers.commands import export as main
@@ -83,33 +81,6 @@ def test_hypotheses_that_end_at_once_are_those_of_generate(tmp_path):
         )
         empty += theirs[0] == (language,)
     assert empty > SENTENCES // 2
-
-
-@pytest.mark.filterwarnings("ignore:Recommended")  # of sacremoses, which normalises punctuation for other models
-@pytest.mark.skipif(not FIXTURE.exists(), reason="the files of opus-mt-zh-en are not on this machine")
-def test_a_folder_with_its_tokenizer(tmp_path, capsys):
-    """The whole way, from the files of a published model but for its weights."""
-    published = {"vocab_size": 65001, "pad_token_id": 65000, "decoder_start_token_id": 65000}
-    drawn = hugging_face.MODELS["Marian"]
-    small = hugging_face.Model(
-        "Marian",
-        {**drawn.config, **published, "d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2},
-    )
-    model = hugging_face.draw(small)
-    model.generation_config.bad_words_ids = [[65000]]
-    model.save_pretrained(tmp_path / "model")
-    for name in ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"):
-        shutil.copyfile(FIXTURE / name, tmp_path / "model" / name)
-
-    assert main([str(tmp_path / "model"), "-o", str(tmp_path / "bundle")]) == 0, capsys.readouterr().err
-
-    bundle = load_bundle(tmp_path / "bundle")
-    assert bundle.manifest.special_ids.unk == 1
-    tokenizer, theirs = load_tokenizer(bundle), transformers.MarianTokenizer.from_pretrained(tmp_path / "model")
-    sources = tokenizer.encode(TEXTS)
-    assert sources == [theirs(text)["input_ids"] for text in TEXTS]
-    for beam_size in (1, 4):
-        check(hugging_face.compare(bundle, model, sources, beam_size))
 
 
 def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):

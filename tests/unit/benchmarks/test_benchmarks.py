@@ -14,7 +14,7 @@ from benchmarks.engines.ctranslate2_decoder import CTranslate2Decoder
 from benchmarks.engines.decoder_process import Decoded, DecoderProcess
 from benchmarks.engines.settings import TRANSLANE
 from benchmarks.engines.translane_decoder import TranslaneDecoder
-from benchmarks.measuring.turns import outcome, turns
+from benchmarks.measuring.turns import outcome
 from benchmarks.models.benchmarked import converter_of_demo
 from benchmarks.models.workload import Load, make_load, read_pairs
 from benchmarks.places import DEMO
@@ -49,11 +49,6 @@ def test_the_suite_ends_in_time(monkeypatch):
 
 def decoded(seconds, tokens=100):
     return Decoded(seconds=seconds, cpu_seconds=2 * seconds, tokens=tokens)
-
-
-def test_turns_change_who_is_first():
-    order = turns(["a", "b", "c"], 4)
-    assert [list(of_round) for of_round in order] == [list("abc"), list("cba")] * 2
 
 
 def test_the_best_median_counts_and_all_rounds_are_kept():

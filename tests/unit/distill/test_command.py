@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.bundles import SOURCES, TARGETS, random_checkpoint
+from helpers.bundles import SOURCES, TARGETS
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
@@ -153,13 +153,6 @@ def test_a_hugging_face_folder_teaches(flags, tmp_path, text, capfd):
     (folder / "README.md").write_text("another teacher")
     assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 1
     assert "teacher: comes from another teacher; another --output starts anew" in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_checkpoint_of_translane_train_teaches(flags, tmp_path):
-    folder = random_checkpoint(tmp_path / "checkpoint", decoder_layers=3, eos_bias=2.0)
-    assert main(flags(teacher=folder, beam_size=1)) == 0
-    assert load_checkpoint(tmp_path / "out" / "student").config.decoder_layers == 1
 
 
 def test_a_bundle_for_gpus_alone_is_refused(flags, tmp_path, teacher, capfd):

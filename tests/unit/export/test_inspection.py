@@ -9,7 +9,6 @@ import pytest
 
 from helpers.bundles import random_checkpoint
 from helpers.commands import inspect
-from helpers.pickled_checkpoints import fairseq_checkpoint
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "models" / "zh-en"
@@ -51,12 +50,6 @@ def test_a_checkpoint_of_ours(tmp_path, capsys):
     assert found["weights"] == "float32"
     assert inspect([str(folder)]) == 0
     assert "pre-norm" in capsys.readouterr().out
-
-
-def test_a_checkpoint_of_fairseq(tmp_path, capsys):
-    made = fairseq_checkpoint(tmp_path, "FSMT")
-    assert inspect([str(made.folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "fairseq Transformer"
 
 
 @pytest.mark.parametrize(("name", "said"), [("", "no known format"), ("none", "there is no such folder")])

@@ -13,7 +13,7 @@ from helpers import foreign_folders
 from helpers.commands import export as main
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
-from translane_export.core.file_readers import as_linear, check_weight
+from translane_export.core.file_readers import check_weight
 from translane_export.core.languages import choose_languages, is_tag
 from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.core.torch_model import build_model
@@ -132,17 +132,6 @@ def test_weights(dtype):
     weight = ONES.to(dtype)
     for tensor in (weight, weight[1:, :3], weight.T, torch.nn.Parameter(weight), weight[:0]):
         check_weight(tensor, "")
-
-
-def test_a_convolution_of_kernel_size_1_is_a_linear_layer():
-    convolution, linear = torch.nn.Conv1d(6, 4, 1), torch.nn.Linear(6, 4)
-    with torch.no_grad():
-        linear.weight.copy_(as_linear(convolution.weight, linear.weight.shape))
-        assert convolution.bias is not None
-        linear.bias.copy_(convolution.bias)
-        x = torch.randn(2, 5, 6)
-        torch.testing.assert_close(linear(x), convolution(x.transpose(1, 2)).transpose(1, 2))
-    assert as_linear(convolution.weight, linear.weight.shape).data_ptr() == convolution.weight.data_ptr()
 
 
 CONFIG = TransformerConfig(

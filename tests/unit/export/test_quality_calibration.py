@@ -120,13 +120,6 @@ def test_a_short_file_is_refused(tmp_path, count):
         read_quality_data(path)
 
 
-def test_a_wrong_line_is_named(tmp_path):
-    path = tmp_path / "wrong.tsv"
-    path.write_text("s\tt\nalone\n")
-    with pytest.raises(ExportError, match=r"^--quality-data .*wrong.tsv:2: 1 column"):
-        read_quality_data(path)
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """A bundle without calibration."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from translane_export.model.positions import RelativeBuckets, Rotary, bucket_table, sinusoid_table
+from translane_export.model.positions import Rotary, bucket_table, sinusoid_table
 from translane_export.model.transformer import Embedding
 
 
@@ -68,16 +68,3 @@ def test_buckets_are_those_of_transformers(buckets, furthest, both_ways):
     offsets = torch.arange(-furthest if both_ways else 0, furthest + 1)
     expected = T5Attention._relative_position_bucket(-offsets, both_ways, buckets, furthest)
     assert torch.equal(bucket_table(buckets, furthest, both_ways=both_ways), expected)
-
-
-@pytest.mark.parametrize("both_ways", [False, True])
-def test_the_bias_is_the_weight_of_the_distances_bucket(make_config, both_ways):
-    config = make_config(relative_buckets=8, relative_max_distance=9)
-    positions = RelativeBuckets(config, both_ways=both_ways)
-    table = bucket_table(8, 9, both_ways=both_ways)
-    at = torch.arange(30)
-    bias = positions.between(at[:, None], at)
-    assert bias.shape == (config.heads, 30, 30)
-    for query, key in ((0, 0), (5, 4), (4, 5), (20, 3), (3, 20), (29, 0), (12, 9)):
-        offset = min(max(query - key, -9 if both_ways else 0), 9) + (9 if both_ways else 0)
-        assert torch.equal(bias[:, query, key], positions.weight[table[offset]])

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's spelling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_attention import LocalAttention
-from torch import Tensor, nn
+from torch import nn
 
 from translane_export.model import PRESETS, Transformer, TransformerConfig, label_smoothed_cross_entropy
 from translane_export.model.attention import ScaledDotProduct
@@ -38,28 +38,6 @@ def test_each_dropout_acts_in_training_alone(make_model, rate):
 
 def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def shares_storage(one: Tensor, other: Tensor) -> bool:
-    return one.data_ptr() == other.data_ptr()
-
-
-@pytest.mark.parametrize("tying", ["none", "two-way", "three-way"])
-def test_tying_shares_storage_and_saves_its_parameters(make_config, tying):
-    config = make_config(source_vocab_size=17, tie_embeddings=tying)
-    model = Transformer(config)
-    embedding_size = 17 * config.d_model
-    saved = {"none": 0, "two-way": 1, "three-way": 2}[tying] * embedding_size
-    untied = Transformer(config.changed(tie_embeddings="none"))
-    source, target, output = (
-        model.encoder.embedding.tokens.weight,
-        model.decoder.embedding.tokens.weight,
-        model.output_projection.weight,
-    )
-
-    assert shares_storage(target, output) == (tying != "none")
-    assert shares_storage(source, target) == (tying == "three-way")
-    assert parameter_count(untied) - parameter_count(model) == saved
 
 
 def test_the_base_preset_has_the_papers_size():

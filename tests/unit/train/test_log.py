@@ -233,13 +233,3 @@ def test_wrong_settings_are_refused_in_one_sentence(argv, sentence):
     with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
         _load(argv)
     assert "\n" not in str(caught.value)
-
-
-def test_presets_are_overridden_by_single_sizes():
-    config = _load([*NEEDED, "--preset=base", "--d-model=128"]).transformer_config(source_size=50, target_size=60)
-    assert (config.d_model, config.encoder_layers, config.source_vocab_size) == (128, 6, 50)
-
-
-def test_a_switch_that_may_be_left_open_is_a_switch():
-    choices = [_load([*NEEDED, *flags]) for flags in ([], ["--attention-biases"], ["--no-attention-biases"])]
-    assert [settings.attention_biases for settings in choices] == [None, True, False]

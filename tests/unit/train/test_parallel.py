@@ -133,8 +133,9 @@ def torchrun(flags: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_train_what_one_trains(run_flags, tmp_path):
-    values = {"dropout": 0.0, "max_steps": 24, "log_every": 4, "learning_rate": 0.003}
+@pytest.mark.parametrize("norm_kind", ["layer", "batch"])  # a batch norm sees the batches of both
+def test_two_processes_train_what_one_trains(run_flags, tmp_path, norm_kind):
+    values = {"norm_kind": norm_kind, "dropout": 0.0, "max_steps": 24, "log_every": 4, "learning_rate": 0.003}
     assert run(run_flags("one", **values), {}) == 0
     # in two parts, so that the processes resume, too
     for more in ({"max_steps": 13}, {"resume": True}):

@@ -208,25 +208,6 @@ def test_a_difference_is_what_rounding_does_not_explain(model, sources, factor, 
     assert (parity.max_logit_difference <= parity.tolerance) is passed
 
 
-def test_what_cancels_within_a_layer_is_allowed_to_be_inexact(model, sources):
-    """Large activations that cancel leave fewer digits, however small the logits are."""
-    model = copy.deepcopy(model)
-    feed_forward = model.decoder.layers[0].feed_forward
-    with torch.no_grad():  # two units that are almost one another's opposite
-        for linear, columns in ((feed_forward.up_proj, False), (feed_forward.down_proj, True)):
-            weight = linear.weight.T if columns else linear.weight
-            weight[1] = weight[0] * (-1 if columns else 1)
-            weight[:2] *= 1000
-        feed_forward.up_proj.bias[1] = feed_forward.up_proj.bias[0]
-    other = copy.deepcopy(model)
-    with torch.no_grad():  # the same function, added up in another order
-        order = torch.arange(15, -1, -1)
-        other.decoder.layers[0].feed_forward.up_proj.weight.copy_(feed_forward.up_proj.weight[order])
-        other.decoder.layers[0].feed_forward.up_proj.bias.copy_(feed_forward.up_proj.bias[order])
-        other.decoder.layers[0].feed_forward.down_proj.weight.copy_(feed_forward.down_proj.weight[:, order])
-    assert passes(check_parity(EagerBackend(other), model, sources, FP32))
-
-
 def test_a_model_that_is_all_rounding_cannot_be_verified(model, sources):
     model = copy.deepcopy(model)
     with torch.no_grad():
@@ -255,13 +236,6 @@ def test_other_suppressed_ids_fail(model, sources, suppressed):
     parity = check_parity(EagerBackend(reference, suppressed=suppressed), reference, sources, FP32)
     assert not passes(parity)
     assert parity.max_logit_difference == np.inf
-
-
-def test_the_decoder_is_fed_what_it_starts_with(model, sources):
-    reference = suppressing(model, decoder_start_id=5)
-    backend = EagerBackend(reference)
-    check_parity(backend, reference, sources, FP32)
-    assert {fed[0] for fed in backend.fed.values()} == {5}
 
 
 def test_attention_weights_are_compared_where_there_are_any(model, sources):

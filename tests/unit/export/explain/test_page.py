@@ -18,7 +18,6 @@ from translane_export.core.errors import ExportError
 from translane_export.explain import page as page_module
 from translane_export.explain.page import make_page
 from translane_export.explain.tensors import check_size
-from translane_export.explain.translation import read_source, translate
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import SettingsError
 from translane_server.text.tokenizer import load_tokenizer
@@ -128,13 +127,6 @@ def test_greedy_search_is_the_servers(findings, opened):
     assert translated.fed_ids == (bundle.manifest.special_ids.decoder_start, *translated.chosen_ids[:-1])
     assert len(translated.fed_pieces) == len(translated.chosen_pieces) == len(translated.log_probs)
     assert findings.difference < 1e-4  # PyTorch finds the same probabilities
-
-
-def test_a_translation_may_be_cut_off(opened):
-    bundle, tokenizer = opened
-    source = read_source(bundle, tokenizer, "你好！")
-    cut = translate(bundle, source, 1, max_length=1)
-    assert len(cut.chosen_ids) == len(cut.fed_ids) == len(cut.log_probs) == 1
 
 
 @pytest.mark.parametrize("name", ["M2M100", "T5"])

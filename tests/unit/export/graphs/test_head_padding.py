@@ -35,31 +35,18 @@ ODD: dict[str, dict[str, Any]] = {
 CELLS = {"recurrent unit": VARIANTS["recurrent unit"] | {"d_model": 16, "heads": 2}}  # it needs a multiple of 8
 EVERY = VARIANTS | ODD | CELLS
 
-every_variant = pytest.mark.parametrize("variant", EVERY.values(), ids=EVERY.keys())
 
-
-def model_of(variant):
-    return random_model(TransformerConfig(**(SIZES | variant))).double()
-
-
-@every_variant
+@pytest.mark.parametrize("variant", EVERY.values(), ids=EVERY.keys())
 @torch.no_grad()
-def test_a_padded_model_computes_the_same(variant):
-    model = model_of(variant)
+def test_a_padded_model_computes_the_same_and_its_weights_come_back_to_the_bit(variant):
+    model = random_model(TransformerConfig(**(SIZES | variant))).double()
     source, lengths = torch.tensor([[4, 5, 6, 7, 8, 3], [9, 3, 0, 0, 0, 0]]), torch.tensor([6, 2])
     target = torch.tensor([[2, 4, 5, 6, 7], [2, 8, 9, 0, 0]])
     expected, before = model(source, lengths, target), {k: v.clone() for k, v in model.state_dict().items()}
     padded = pad_heads(model)
     torch.testing.assert_close(padded(source, lengths, target), expected, rtol=1e-12, atol=1e-12)
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, before[name]), name  # it is still what it was
-
-
-@every_variant
-def test_weights_come_back_to_the_bit(variant):
-    model = model_of(variant)
-    expected = model.state_dict()
-    actual = unpad_heads(pad_heads(model).state_dict(), model.config)
-    assert actual.keys() == expected.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(actual[name], tensor), name
+    restored = unpad_heads(padded.state_dict(), model.config)
+    assert restored.keys() == before.keys()
+    for name, tensor in before.items():
+        assert torch.equal(model.state_dict()[name], tensor), name  # it is still what it was
+        assert torch.equal(restored[name], tensor), name

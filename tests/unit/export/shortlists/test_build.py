@@ -104,11 +104,6 @@ def test_wrong_files_are_refused(tmp_path, text, message):
         read(tmp_path, text)
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(ExportError, match="cannot be read: No such file"):
-        read_vmap(tmp_path / "none", SOURCE, TARGET, 3)
-
-
 # What the exporter refuses about shortlists.
 
 

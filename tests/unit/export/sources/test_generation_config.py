@@ -10,7 +10,6 @@ from translane_export.sources.huggingface import (
     read_lengths,
     read_search,
     read_settings,
-    renormalizes,
 )
 from translane_server.bundle.manifest import SearchDefaults
 
@@ -24,24 +23,6 @@ def search(tmp_path):
         return read_search(generation_settings(read_settings(tmp_path)))
 
     return search
-
-
-def test_everything(search):
-    found = search(
-        {
-            "num_beams": 6,
-            "length_penalty": 0.6,
-            "early_stopping": True,
-            "repetition_penalty": 1.2,
-            "no_repeat_ngram_size": 3,
-            "min_length": 5,
-        }
-    )
-    assert found.defaults == SearchDefaults(
-        beam_size=6, length_penalty=0.6, early_stopping=True, repetition_penalty=1.2, no_repeat_ngram_size=3,
-        min_length=4,
-    )  # fmt: skip
-    assert found.left_out == ()
 
 
 def test_config_json_counts_only_alone(search):
@@ -93,10 +74,6 @@ def test_what_the_server_does_not_do_is_named(search, values, left_out):
     assert list(search(values).left_out) == left_out
 
 
-def test_no_search_samples_by_default(search):
-    assert search({"do_sample": True, "temperature": 0.5, "num_beams": 2}).defaults == SearchDefaults(beam_size=2)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -113,9 +90,3 @@ def test_a_value_of_the_wrong_type_is_one_sentence(search, tmp_path, values, mes
     with pytest.raises(ExportError) as caught:
         search(values)
     assert str(caught.value).startswith(f"{tmp_path / 'generation_config.json'}: {message}")
-
-
-def test_probabilities_shared_anew(search, tmp_path):
-    for said in (True, False):
-        search({"renormalize_logits": said})
-        assert renormalizes(generation_settings(read_settings(tmp_path))) is said

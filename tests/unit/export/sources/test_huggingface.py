@@ -21,7 +21,7 @@ from translane_export.sources.huggingface import (
     read_settings,
     suppressed_ids,
 )
-from translane_export.sources.readers import ARCHITECTURES, find_reader
+from translane_export.sources.readers import find_reader
 
 WEIGHTS, BIN, INDEX = "model.safetensors", "pytorch_model.bin", "model.safetensors.index.json"
 QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"
@@ -284,13 +284,6 @@ def test_models_that_do_not_translate(tmp_path, found):
         ExportError, match=f"says model_type {found}, and the models that are read are encoder-decoders"
     ):
         find_reader(tmp_path)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda one: one.model_type)
-def test_config_json_tells_the_architecture(tmp_path, architecture):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": architecture.model_type}))
-    reader = find_reader(tmp_path)
-    assert (reader.format, reader.family) == (f"Hugging Face {architecture.title}", architecture.model_type)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """A notebook's model and its lists of words, brought as a checkpoint."""
 
-import json
 import random
 import re
 from functools import partial
@@ -88,11 +87,14 @@ def logits(checkpoint, source=OURS[0], target=OURS[1]):
         {"norm_first": False, "layer_norm_eps": 1e-3},
         *({"activation": function} for function in (functional.gelu, functional.silu)),
         {"activation": partial(functional.gelu, approximate="tanh"), "norm_first": False},
+        {"final_norm": False},
     ],
 )
 def test_the_model_computes_what_it_did(tmp_path, options):
-    """With the norm after each stack that nn.Transformer always has."""
-    parts = Parts(**options)
+    """With the norm after each stack that nn.Transformer always has, or without it."""
+    parts = Parts(**{name: value for name, value in options.items() if name != "final_norm"})
+    if "final_norm" in options:
+        parts.transformer.encoder.norm = parts.transformer.decoder.norm = None
     checkpoint = parts.bring(tmp_path)
     assert checkpoint.config.biases is (options.get("bias", True) or options.get("generator_bias", True))
     with torch.inference_mode():
@@ -108,13 +110,6 @@ def test_texts_are_read_as_the_notebook_reads_them(tmp_path):
     tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
     assert tokenizer.encode(["Der Hund bellt"]) == [[4, 5, UNK, END]]
     assert tokenizer.decode([[4, 5]]) == ["a dog"]
-
-
-def test_sources_without_start_and_end(tmp_path):
-    checkpoint = Parts().bring(tmp_path, source_start=False, source_end=False)
-    assert isinstance(checkpoint.tokenizer.entry, JsonTokenizerEntry)
-    assert not checkpoint.tokenizer.entry.source_eos
-    assert checkpoint.languages.templates.source == {}
 
 
 def test_tables_of_positions(tmp_path):
@@ -173,6 +168,7 @@ def test_lists_without_unknown_words(tmp_path):
         ),
         ({"special_words": SpecialWords(pad="?")}, "source_words: the special word '?' is not there"),
         ({"source_end": True, "pattern": "["}, "pattern: '[' is no regular expression"),
+        ({"pattern": "a" * 1001}, "1,001 characters"),
     ],
 )
 def test_parts_that_do_not_fit(tmp_path, changes, sentence):
@@ -194,6 +190,14 @@ def _with_one_more_tensor(transformer):
     transformer.encoder.layers[0].norm9 = nn.LayerNorm(M)
 
 
+def _with_activation(function):
+    def change(transformer):
+        for layer in (*transformer.encoder.layers, *transformer.decoder.layers):
+            layer.activation = function
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -212,6 +216,9 @@ def _with_one_more_tensor(transformer):
         ),
         (lambda made: made.decoder.layers.__delitem__(slice(2)), "its encoder or decoder has no layers"),
         (_without_a_norm, "only one of encoder.norm and decoder.norm is there"),
+        # PyTorch's decoder layers fall back to relu when they are copied with an activation that is a module.
+        (lambda made: setattr(made.encoder.layers[0], "activation", nn.SiLU()), "its layers differ in heads, norm_f"),
+        (_with_activation(torch.tanh), "encoder.layers.0: its activation is none of relu"),
         (_with_one_more_tensor, "the tensor transformer.encoder.layers.0.norm9.bias and 1 more has no place"),
         (lambda made: setattr(made.encoder.layers[0], "linear2", nn.Linear(23, M)), "linear2.weight is [16, 23]"),
     ],
@@ -223,32 +230,6 @@ def test_modules_that_are_not_supported(tmp_path, change, sentence):
         parts.bring(tmp_path)
     assert sentence in str(raised.value)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("activation", "sentence"),
-    [
-        # PyTorch's decoder layers fall back to relu when they are copied with an activation that is a module.
-        (nn.SiLU(), "its layers differ in heads, norm_first, activation"),
-        (torch.tanh, "encoder.layers.0: its activation is none of relu"),
-    ],
-)
-def test_activations_that_are_not_supported(tmp_path, activation, sentence):
-    with pytest.raises(ExportError, match=sentence):
-        Parts(activation=activation).bring(tmp_path)
-
-
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_a_final_norm_that_the_placement_does_not_imply(tmp_path, norm_first):
-    """Post-norm with the norm after each stack, and pre-norm without it."""
-    parts = Parts(norm_first=norm_first)
-    if norm_first:
-        parts.transformer.encoder.norm = parts.transformer.decoder.norm = None
-    checkpoint = parts.bring(tmp_path)
-    assert checkpoint.config.final_norm is not norm_first
-    with torch.inference_mode():
-        expected = parts.logits(SOURCE, TARGET)
-    torch.testing.assert_close(logits(checkpoint), expected[..., [5, 0, 4, 2, 1, 3, 6]], rtol=0, atol=1e-5)
 
 
 # Lists of words.
@@ -346,25 +327,3 @@ def test_what_is_wrong_with_a_list(words, special, sentence):
     with pytest.raises(ExportError) as raised:
         number_words(words, special, side="source")
     assert str(raised.value) == sentence
-
-
-@pytest.mark.parametrize(("pattern", "sentence"), [("(", "is no regular expression"), ("a" * 1001, "1,001 characters")])
-def test_patterns_that_are_none(pattern, sentence):
-    with pytest.raises(ExportError, match=sentence):
-        word_tokenizer(SOURCE_LIST, lowercase=False, pattern=pattern)
-
-
-def test_what_is_wrong_with_either_file():
-    entry, ids = JsonTokenizerEntry(file="s.json", target="t.json"), ModelIds(IDS, 8, 8)
-    files = {
-        "s.json": word_tokenizer(SOURCE_LIST, lowercase=False),
-        "t.json": word_tokenizer(TARGET_LIST, lowercase=False),
-    }
-    with pytest.raises(ValueError, match=r"t.json has the id 8, and the model embeds 8"):
-        make_tokenizer(entry, ids, files.__getitem__)
-    with pytest.raises(ValueError, match=r"s.json is not a tokenizer.json"):
-        make_tokenizer(entry, ids, (files | {"s.json": b"{}"}).__getitem__)
-    pieces = json.loads(files["s.json"])
-    pieces["model"] = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
-    with pytest.raises(ValueError, match="has no decoder that is supported"):
-        make_tokenizer(entry, ids, (files | {"s.json": json.dumps(pieces).encode()}).__getitem__)

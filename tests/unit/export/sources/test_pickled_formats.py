@@ -48,12 +48,6 @@ def test_how_it_decodes(changing):
     assert config.suppressed_ids == (1,)
 
 
-def test_a_joint_vocabulary_has_one_file_of_each_kind(changing):
-    entry = changing("fairseq, norms first").read().tokenizer.entry
-    assert isinstance(entry, SentencePieceTokenizerEntry)
-    assert (entry.target, entry.target_ids) == (entry.source, entry.source_ids)
-
-
 def test_settings_of_newer_releases(fairseq):
     """These have them under cfg, in groups, and leave args empty."""
     settings = vars(fairseq.made.content["args"])
