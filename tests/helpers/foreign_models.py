@@ -46,8 +46,6 @@ FOREIGN_MODELS = {
     "mBART-50": ForeignModel("mBART-50", "mbart50", "en_XX", "fr_XX", fast=True),
     "BART": ForeignModel("BART", "bart", spread=0.25, config={"forced_bos_token_id": 0, "bos_token_id": 0}),
     "T5": ForeignModel("T5", "t5", "en", "fr", fast=True, spread=0.1, config={"task_specific_params": _TASKS}),
-    "FLAN-T5": ForeignModel("FLAN-T5, T5 1.1", "t5", fast=True, spread=0.1),
-    "mT5": ForeignModel("mT5", "t5", fast=True, spread=0.1),
 }
 
 

@@ -33,10 +33,8 @@ def read_pairs(settings: DistillSettings) -> Iterator[tuple[int, SentencePair | 
         DataError: the file cannot be read; or a line is bad, and the settings refuse such lines.
     """
     columns = Columns(settings.source_column, settings.target_column if settings.reads_targets else None)
-    for line in read_lines(settings.train, columns):
-        if line.problem and settings.bad_lines == "refuse":
-            raise DataError(f"{settings.train}:{line.number}: {line.problem}")
-        yield line.number, line.pair
+    for number, found in read_lines(settings.train, columns, settings.bad_lines):
+        yield number, found if isinstance(found, SentencePair) else None
 
 
 def write_sources(path: Path, settings: DistillSettings, languages: LanguagePair, longest: int) -> str:

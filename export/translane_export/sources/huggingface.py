@@ -230,6 +230,16 @@ _LEFT_OUT: Mapping[str, Any] = {
 }
 
 
+# Values that every search has anyway, so that a greedy folder has no defaults.
+_EFFECTLESS: Mapping[str, Any] = {
+    "beam_size": 1,
+    "length_penalty": 1.0,
+    "early_stopping": False,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+}
+
+
 @dataclass(frozen=True)
 class GenerationSearch:
     """How a folder searches: as ``defaults``, and with settings that the server's search has not, name and value."""
@@ -264,7 +274,8 @@ def read_search(settings: ModelSettings) -> GenerationSearch:
         "no_repeat_ngram_size": ("no_repeat_ngram_size", settings.whole),
     }
     found: dict[str, Any] = {}
-    left_out = [_said(settings, name) for name, off in _LEFT_OUT.items() if _is_on(settings.get(name), off)]
+    others = {name: settings.get(name) for name in _LEFT_OUT}
+    left_out = [_said(settings, name) for name, value in others.items() if value not in (*_NOTHING, _LEFT_OUT[name])]
     for option, (name, read) in readers.items():
         if settings.get(name) is None:
             continue
@@ -282,7 +293,8 @@ def read_search(settings: ModelSettings) -> GenerationSearch:
         left_out.append(_said(settings, "early_stopping"))  # elsewhere "never" is the same as false
     if renormalizes(settings) and found.get("beam_size", 1) > 1 and _has_rules(found):
         left_out.append(f"{_said(settings, 'renormalize_logits')} after other rules than bad_words_ids")
-    return GenerationSearch(_without_effectless(found), tuple(left_out))
+    defaults = {name: value for name, value in found.items() if _EFFECTLESS.get(name) != value}
+    return GenerationSearch(SearchDefaults(**defaults), tuple(left_out))
 
 
 def renormalizes(settings: ModelSettings) -> bool:
@@ -297,13 +309,6 @@ def _min_length(settings: ModelSettings) -> int:
     return max(0, settings.whole("min_length", 0) - 1)
 
 
-def _without_effectless(found: Mapping[str, Any]) -> SearchDefaults:
-    """Drop the values that every search has anyway, so that a greedy folder has no defaults."""
-    effectless = {"beam_size": 1, "length_penalty": 1.0, "early_stopping": False, "repetition_penalty": 1.0}
-    effectless["no_repeat_ngram_size"] = 0
-    return SearchDefaults(**{name: value for name, value in found.items() if effectless.get(name) != value})
-
-
 def _has_rules(found: Mapping[str, Any]) -> bool:
     return bool(found.get("min_length") or found.get("no_repeat_ngram_size")) or found.get("repetition_penalty", 1) != 1
 
@@ -314,10 +319,6 @@ def _is_allowed(option: str, value: Any) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _is_on(value: Any, off: Any) -> bool:
-    return value not in _NOTHING and value != off
 
 
 def _said(settings: ModelSettings, name: str) -> str:

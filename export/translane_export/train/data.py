@@ -35,15 +35,6 @@ class SentencePair:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of a file: its number, from 1, and its sentence pair, or what is wrong with the line."""
-
-    number: int
-    pair: SentencePair | None
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class ParallelText:
     """The usable pairs of a file, in file order, and what was wrong with the others."""
 
@@ -66,29 +57,19 @@ class ParallelText:
 
 
 def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines) -> ParallelText:
-    """Read the file's sentence pairs; white space around a side is dropped.
-
-    A line is bad when it has too few columns, an empty side or invalid UTF-8.
-
-    Raises:
-        DataError: the file is missing, not what its name says, or has no usable line; or, with `bad_lines` "refuse",
-            the first bad line.
-    """
+    """Read the file's sentence pairs: see `read_lines`. Raises DataError for a file without a usable line, too."""
     pairs: list[SentencePair] = []
     problems: list[str] = []
     skipped = 0
     digest = hashlib.sha256()
-    for line in read_lines(path, columns):
-        if line.pair:
-            pairs.append(line.pair)
-            digest.update(f"{line.pair.source}\t{line.pair.target}\n".encode())
+    for number, found in read_lines(path, columns, bad_lines):
+        if isinstance(found, SentencePair):
+            pairs.append(found)
+            digest.update(f"{found.source}\t{found.target}\n".encode())
             continue
-        problem = f"{path}:{line.number}: {line.problem}"
-        if bad_lines == "refuse":
-            raise DataError(problem)
         skipped += 1
         if len(problems) < _LISTED_PROBLEMS:
-            problems.append(problem)
+            problems.append(f"{path}:{number}: {found}")
     if not pairs:
         first = f"; the first of {skipped:,} bad lines is {problems[0]}" if problems else ""
         raise DataError(f"{path}: no usable sentence pair{first}")
@@ -103,19 +84,20 @@ def read_pairs(path: Path, flag: str) -> tuple[SentencePair, ...]:
         raise ExportError(f"{flag} {error}") from None
 
 
-def read_lines(path: Path, columns: Columns) -> Iterator[Line]:
-    """Read the file line by line, without holding it in memory; white space around a side is dropped.
+def read_lines(path: Path, columns: Columns, bad_lines: BadLines) -> Iterator[tuple[int, SentencePair | str]]:
+    """Yield the number of each line, from 1, and its pair, or what is wrong with it.
+
+    White space around a side is dropped. A line is bad when it has too few columns, an empty side or invalid UTF-8. The
+    file is not held in memory.
 
     Raises:
-        DataError: the file is missing, or not what its name says.
+        DataError: the file is missing, or not what its name says; or, with `bad_lines` "refuse", the first bad line.
     """
     for number, line in enumerate(_lines(path), start=1):
-        try:
-            pair = _parse(line, columns)
-        except ValueError as error:
-            yield Line(number, None, str(error))
-        else:
-            yield Line(number, pair)
+        found = _parse(line, columns)
+        if isinstance(found, str) and bad_lines == "refuse":
+            raise DataError(f"{path}:{number}: {found}")
+        yield number, found
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -129,18 +111,19 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise DataError(f"{path}: cannot be read ({error})") from error
 
 
-def _parse(line: bytes, columns: Columns) -> SentencePair:
+def _parse(line: bytes, columns: Columns) -> SentencePair | str:
+    """Return the pair of a line, or what is wrong with the line."""
     try:
         fields = line.decode("utf-8").rstrip("\r\n").split("\t")
     except UnicodeDecodeError as error:
-        raise ValueError(f"invalid UTF-8 at byte {error.start + 1}") from error
+        return f"invalid UTF-8 at byte {error.start + 1}"
     needed = max(columns.source, columns.target or 0) + 1
     if len(fields) < needed:
-        raise ValueError(f"{len(fields)} column{'s' * (len(fields) != 1)}, at least {needed} needed")
+        return f"{len(fields)} column{'s' * (len(fields) != 1)}, at least {needed} needed"
     target = "" if columns.target is None else fields[columns.target].strip()
     pair = SentencePair(fields[columns.source].strip(), target)
     if not pair.source:
-        raise ValueError(f"the source side (column {columns.source}) is empty")
+        return f"the source side (column {columns.source}) is empty"
     if not pair.target and columns.target is not None:
-        raise ValueError(f"the target side (column {columns.target}) is empty")
+        return f"the target side (column {columns.target}) is empty"
     return pair

@@ -69,12 +69,12 @@ def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
     upper: Counter[str] = Counter()
     for source, target in pairs:
         source_counts.update(set(_runs(source)))
-        words = _words(target)
+        words = _WORD.findall(target)
         target_counts.update({word.lower() for word in words})
         upper.update({word.lower() for word in words if word[0].isupper()})
     together: Counter[tuple[str, str]] = Counter()
     for source, target in pairs:
-        words_here = {word.lower() for word in _words(target) if len(word) > 1}
+        words_here = {word.lower() for word in _WORD.findall(target) if len(word) > 1}
         for run in set(_runs(source)):
             if source_counts[run] >= _LEAST_COUNT:
                 together.update((run, word) for word in words_here)
@@ -125,10 +125,6 @@ def _runs(text: str) -> Iterator[str]:
         for start in range(len(part)):
             for end in range(start + 1, min(start + _LONGEST, len(part)) + 1):
                 yield part[start:end]
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Graphs, weights and their names are those that are recorded; translated texts; and faults of rounding."""
+"""Graphs, weights and their names are those that are recorded; and faults of rounding."""
 
 from typing import Any
 
@@ -7,9 +7,7 @@ import torch
 import transformers
 
 from helpers import hugging_face, rounding_faults
-from helpers.foreign_models import FOREIGN_MODELS
 from helpers.recorded_exports import NAMES, differences, precisions, state_dict_differs
-from helpers.translated_texts import compare
 
 RECORDED = [(name, precision) for name in NAMES for precision in precisions(name)]
 
@@ -26,23 +24,6 @@ def test_graphs_and_weights_are_those_that_are_recorded(name, precision):
 def test_weights_have_the_names_that_are_recorded(name):
     different = list(state_dict_differs(name))
     assert not different, "\n".join(different)
-
-
-# Texts of every kind translate, text for text, to what transformers makes of them with the folder's own tokenizer.
-
-
-COUNT = 60
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-@pytest.mark.parametrize("name", FOREIGN_MODELS)
-def test_texts_translate_to_the_texts_of_transformers(name):
-    found = compare(FOREIGN_MODELS[name], COUNT)
-    assert found.mismatches == []
-    assert found.texts == COUNT
-    assert found.ties <= 1
-    assert found.different > COUNT // 10, "the model says something else of different texts"
 
 
 # An honest export passes however a model's weights amplify rounding, and one with a fault in it does not.
