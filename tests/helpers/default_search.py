@@ -4,7 +4,6 @@ Folders get random generation_config.json files. The exporter reads such a file,
 requests that set nothing, and the running batch decodes them.
 """
 
-import dataclasses
 import json
 import random
 import tempfile
@@ -26,7 +25,7 @@ from translane_export.sources.huggingface import (
     read_search,
     read_settings,
 )
-from translane_server.bundle.bundle import Bundle, load_bundle
+from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import DecodingDefaults, LanguageTemplates, LanguageTokens, Manifest
 from translane_server.settings.server_settings import ServerSettings
 from translane_server.translation.limits import limits_of
@@ -67,7 +66,9 @@ def compare(
     name: str, files: int, sentences: int, *, renormalize: bool = False, seed: int = 0
 ) -> hugging_face.Comparison:
     """Compare `sentences` under each of `files` random files of one of `hugging_face.MODELS`."""
-    model, bundle, folder = exported(name, renormalize=renormalize)
+    generation = {"renormalize_logits": True} if renormalize else {}
+    model, bundle = hugging_face.export_drawn(name, seed=1, generation=generation)
+    folder = bundle.folder.parent / "model"
     own = {name: value for name, value in model.generation_config.to_dict().items() if value is not None}
     pick, found = random.Random(seed), hugging_face.Comparison()
     with BundleDecoder(bundle, rows=ROWS) as driver, tempfile.TemporaryDirectory() as scratch:
@@ -112,16 +113,3 @@ def _manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manife
     return manifest.model_copy(
         update={"decoding_defaults": defaults, "language_templates": LanguageTemplates(target=target)}
     )
-
-
-def exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
-    """Return one of `hugging_face.MODELS`, its bundle, and the folder that the bundle is exported from."""
-    if not renormalize:
-        model, bundle = hugging_face.export_drawn(name, seed=1)
-        return model, bundle, bundle.folder.parent / "model"
-    chosen = hugging_face.MODELS[name]
-    model = hugging_face.draw(
-        dataclasses.replace(chosen, generation={**chosen.generation, "renormalize_logits": True}), seed=1
-    )
-    folder = hugging_face.stored_export(("default search", name), model)
-    return model, load_bundle(folder / "bundle"), folder / "model"

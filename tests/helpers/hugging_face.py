@@ -318,28 +318,33 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
 
 
 def export_drawn(
-    name: str, seed: int = 0, *, config: Mapping[str, Any] | None = None, spread: float = 0.0, **settings: Any
+    name: str,
+    seed: int = 0,
+    *,
+    config: Mapping[str, Any] | None = None,
+    generation: Mapping[str, Any] | None = None,
+    spread: float = 0.0,
+    **settings: Any,
 ) -> tuple[Any, Bundle]:
-    """Return one of `MODELS` with changes to its `config`, and its bundle, exported once for a test session.
+    """Return one of `MODELS` with changes to its `config` and `generation`, and its bundle.
 
-    `spread` takes the place of the model's own, unless it is 0.
+    The bundle is exported once for a test session. The folder `model` beside it is what it is exported from. `spread`
+    takes the place of the model's own, unless it is 0.
     """
-    changes = dict(config or {})
-    chosen = MODELS[name]
-    spread = spread or chosen.spread
-    model = draw(dataclasses.replace(chosen, config={**chosen.config, **changes}, spread=spread), seed)
-    key = ("hugging face", name, seed, sorted(changes.items()), spread, sorted(settings.items()))
-    return model, load_bundle(stored_export(key, model, **settings) / "bundle")
-
-
-def stored_export(key: object, model: Any, **settings: Any) -> Path:
-    """Return a folder with the folder `model` of a model, and its `bundle`; they are made once for a test session."""
+    drawn = MODELS[name]
+    drawn = dataclasses.replace(
+        drawn,
+        config={**drawn.config, **(config or {})},
+        generation={**drawn.generation, **(generation or {})},
+        spread=spread or drawn.spread,
+    )
+    model = draw(drawn, seed)
 
     def make(folder: Path) -> None:
         model.save_pretrained(folder / "model")
         export(folder / "model", folder / "bundle", threads=1, **settings)
 
-    return stored(key, make)
+    return model, load_bundle(stored(("hugging face", drawn, seed, sorted(settings.items())), make) / "bundle")
 
 
 def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:

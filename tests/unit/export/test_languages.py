@@ -127,13 +127,6 @@ def test_a_tensor_that_is_no_weight(kind):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-def test_weights(dtype):
-    weight = ONES.to(dtype)
-    for tensor in (weight, weight[1:, :3], weight.T, torch.nn.Parameter(weight), weight[:0]):
-        check_weight(tensor, "")
-
-
 CONFIG = TransformerConfig(
     source_vocab_size=8, target_vocab_size=8, d_model=16, heads=2, ffn_size=24, encoder_layers=1, decoder_layers=1,
     max_positions=8,

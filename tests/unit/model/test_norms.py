@@ -1,6 +1,8 @@
 """Norms: batch norm over the real positions alone, RMS norm's formula, and where a config puts them."""
 
 import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -55,6 +57,41 @@ def test_batch_norm_at_inference_has_the_running_statistics(pair):
     torch.testing.assert_close(ours(x, REAL), theirs(x.flatten(0, 1)).view_as(x), **EXACT)
     assert torch.equal(ours(x, REAL)[1:2, :2], ours(x[1:2, :2]))
     assert all(torch.equal(tensor, before[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_processes_that_share_a_batch_normalise_it_as_one_does(pair, monkeypatch):
+    """Threads stand for processes: each has some of the batch, and all meet in every sum."""
+    whole, _ = pair
+    sizes, barrier, met = (1, 2), threading.Barrier(2, timeout=60), [torch.zeros(0)] * 2
+    norms, x, up = [copy.deepcopy(whole) for _ in sizes], given(), torch.randn(B, T, M, dtype=torch.float64)
+    here = threading.local()
+
+    def all_reduce(tensor: Tensor) -> None:
+        met[here.rank] = tensor.clone()
+        barrier.wait()
+        tensor.copy_(met[0] + met[1])
+        barrier.wait()
+
+    def part(rank: int) -> tuple[Tensor, Tensor]:
+        here.rank = rank
+        rows = slice(0, 1) if rank == 0 else slice(1, 3)
+        own = x.detach()[rows].requires_grad_()
+        output = norms[rank](own, REAL[rows])
+        (gradient,) = torch.autograd.grad((output * up[rows])[REAL[rows]].sum(), own)
+        return output.detach(), gradient
+
+    expected = whole(x, REAL)
+    (expected_gradient,) = torch.autograd.grad((expected * up)[REAL].sum(), x)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(part, range(2)))
+    outputs, gradients = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    torch.testing.assert_close(outputs[REAL], expected[REAL], **EXACT)
+    torch.testing.assert_close(gradients[REAL], expected_gradient[REAL], **EXACT)
+    for norm in norms:
+        torch.testing.assert_close(norm.running_mean, whole.running_mean, **EXACT)
+        torch.testing.assert_close(norm.running_var, whole.running_var, **EXACT)
 
 
 def test_one_real_position_is_normalised_to_the_bias(pair):

@@ -45,19 +45,14 @@ def torchrun(flags: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("norm_kind", "max_tokens"),
-    [("layer", 256), ("layer", 16), ("batch", 256)],
-    ids=["many pairs", "fewer pairs than processes", "a norm of the whole batch"],
-)
-def test_two_processes_train_what_one_trains(run_flags, tmp_path, norm_kind, max_tokens):
-    values = {"norm_kind": norm_kind, "max_tokens": max_tokens, "dropout": 0.0, "max_steps": 24, "log_every": 4}
-    values |= {"learning_rate": 0.003}
+@pytest.mark.parametrize("max_tokens", [256, 16], ids=["many pairs", "fewer pairs than processes"])
+def test_two_processes_train_what_one_trains(run_flags, tmp_path, max_tokens):
+    values = {"max_tokens": max_tokens, "dropout": 0.0, "max_steps": 24, "log_every": 4, "learning_rate": 0.003}
     assert run(run_flags("one", **values), {}) == 0
     # in two parts, so that the processes resume, too
     for more in ({"max_steps": 13}, {"resume": True}):
         process = torchrun(run_flags("two", **{**values, **more}))
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=250)
         assert process.returncode == 0, err
     assert re.match("ended: 24 steps are done, after 24 steps\nbest: .*\n$", out), "process 0 alone reports"
     assert err.count("in 2 processes, from step 13\n") == 1
@@ -66,10 +61,8 @@ def test_two_processes_train_what_one_trains(run_flags, tmp_path, norm_kind, max
         ours, theirs = (load_tensors(tmp_path / run / name).tensors for run in ("two", "one"))
         assert ours.keys() == theirs.keys()
         for key in ours:
-            # A bias of keys changes nothing: its gradients are rounding, of which Adam makes whole steps. So does
-            # every bias that a batch norm takes away again.
-            idle = key.endswith("k_proj.bias") or norm_kind == "batch"
-            if not key.startswith(("random", "optimizer")) and not idle:
+            # A bias of keys changes nothing: its gradients are rounding, of which Adam makes whole steps.
+            if not key.startswith(("random", "optimizer")) and not key.endswith("k_proj.bias"):
                 assert torch.allclose(ours[key], theirs[key], atol=1e-5), key
     two, one = (load_checkpoint(tmp_path / run / "best") for run in ("two", "one"))
     assert two.config == one.config
