@@ -93,7 +93,7 @@ class _Settings(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem_mark=self.peek_event().start_mark)
+            raise yaml.MarkedYAMLError(problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         return super().compose_node(parent, index)
 
 
