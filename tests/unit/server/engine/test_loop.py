@@ -16,6 +16,7 @@ from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence
 from translane_server.workers.worker_process import Activity
 
 MODEL = RandomModel()
+STARVED = EngineOutput(is_starved=True)
 
 
 class ScriptedServer:
@@ -77,6 +78,15 @@ class Calls:
             return step(*arguments)
 
         self.backend.decode_step = step_after_call
+        self.ahead: list[tuple[int, int, int]] = []  # of each call: its furthest position, steps asked for, steps made
+        decode_ahead = self.backend.decode_ahead
+
+        def counted(token_ids, positions, steps, *arguments):
+            tokens = decode_ahead(token_ids, positions, steps, *arguments)
+            self.ahead.append((int(positions.max()), steps, len(tokens)))
+            return tokens
+
+        self.backend.decode_ahead = counted
 
     def submit(self, token, length, priority=0, *, streamed=False, **options):
         sentence = Sentence([token] * length + [EOS], DecodingOptions(20, **options))
@@ -163,24 +173,13 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
 @pytest.mark.parametrize("steps_at_once", [2, 3, 4])
 def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once, stops):
     """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
-    options: list[dict[str, Any]] = [
-        {},
-        {},
-        {},
-        {"beam_size": 2},
-        {},
-        {"scores": True},
-        {"alignment": True},
-        {},
-        {},
-        {},
-    ]
+    more: dict[int, dict[str, Any]] = {3: {"beam_size": 2}, 5: {"scores": True}, 6: {"alignment": True}}
 
     def decode(at_once):
         backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()
         backend.steps_at_once, backend.stops_between_steps = at_once, stops
         for number in range(60):
-            settings = {"scores": False, **options[number % len(options)]}
+            settings = {"scores": False, **more.get(number % 10, {})}
             source = [2 + number % 30, 2 + number // 30, 1]
             sentence = Sentence(source, DecodingOptions(1 + number % 13, **settings))
             server.order(Sequence(number, 0, 0.0, False, sentence))
@@ -196,32 +195,24 @@ def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at
 
 def test_steps_are_taken_one_by_one_while_a_sentence_waits():
     calls = Calls(rows=2, steps_at_once=4)
-    taken = []
-    ahead = calls.backend.decode_ahead
-    calls.backend.decode_ahead = lambda *arguments: taken.append(arguments[2]) or ahead(*arguments)
     for token, length in ((10, 9), (11, 3), (12, 9)):
         calls.submit(token, length, scores=False)
     calls.run()
     assert calls.backend.step_rows[:4] == [2] * 4
-    assert taken == [4, 4, 4]  # from when the last sentence has a row, which the second one left
+    assert [steps for _, steps, _ in calls.ahead] == [
+        4,
+        4,
+        4,
+    ]  # from when the last sentence has a row, which the second one left
 
 
 def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_the_next_one_joins():
     calls = Calls(rows=2, steps_at_once=8, stops=True)
-    made = []
-    ahead = calls.backend.decode_ahead
-
-    def counted(*arguments):
-        tokens = ahead(*arguments)
-        made.append(len(tokens))
-        return tokens
-
-    calls.backend.decode_ahead = counted
     for token, length in ((10, 9), (11, 3), (12, 2)):
         calls.submit(token, length, scores=False)
     calls.run()
-    assert sum(made) == len(calls.backend.step_rows) == 10
-    assert made == [4, 3, 3], "each ends with a sentence"
+    assert len(calls.backend.step_rows) == 10
+    assert [made for _, _, made in calls.ahead] == [4, 3, 3], "each ends with a sentence"
 
 
 def test_a_backend_that_stops_between_steps_stops_for_inputs():
@@ -246,16 +237,10 @@ def test_what_a_free_row_waits_for_is_not_delayed_by_steps_ahead():
 def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():
     calls = Calls(rows=2, steps_at_once=4)
     calls.backend.target_capacity = 20
-    taken = []
-    ahead = calls.backend.decode_ahead
-    calls.backend.decode_ahead = lambda *arguments: (
-        taken.append((int(arguments[1].max()), arguments[2])) or ahead(*arguments)
-    )
     calls.submit(10, 18, scores=False)
     calls.submit(11, 19, scores=False)
     calls.run()
-    assert taken == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4)]
-    assert all(position + steps <= 20 for position, steps in taken)
+    assert [(position, steps) for position, steps, _ in calls.ahead] == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4)]
 
 
 def test_higher_priority_enters_first_and_equal_ones_in_order_of_arrival_whoever_is_cancelled():
@@ -264,6 +249,7 @@ def test_higher_priority_enters_first_and_equal_ones_in_order_of_arrival_whoever
         calls.submit(token, length=2, priority=priority)
     calls.cancel(12)
     calls.run()
+    assert calls.encoded == [4]
     assert calls.server.dropped == [12]
     assert calls.order == [11, 13, 10, 14]
 
@@ -278,16 +264,6 @@ def test_a_cancelled_sentence_frees_its_row_within_a_step_and_is_reported_once()
     assert calls.backend.step_rows == [2, 2, 1, 1]
     assert calls.server.dropped == [10]
     assert calls.order == [11]
-
-
-def test_what_is_cancelled_before_it_is_encoded_never_is():
-    calls = Calls(rows=4)
-    calls.submit(10, length=2)
-    calls.submit(11, length=2)
-    calls.cancel(11)
-    calls.run()
-    assert calls.encoded == [1]
-    assert calls.server.dropped == [11]
 
 
 def test_everything_is_measured():
@@ -307,25 +283,6 @@ def test_measurements_alone_wait_until_there_is_something_to_tell():
     calls.submit(10, length=18)
     calls.run()
     assert len(calls.server.outputs) == 1
-
-
-def test_committed_tokens_are_reported_after_every_step_and_none_after_the_result():
-    calls = Calls(rows=4)
-    calls.submit(10, length=4, streamed=True)
-    calls.submit(11, length=6)
-    calls.run()
-    committed = [[(number, ids) for number, (ids, _) in output.committed] for output in calls.server.outputs]
-    assert committed == [*[[(10, (1010,))]] * 4, [], []]
-
-
-def test_a_backend_that_fails_ends_the_loop(caplog):
-    calls = Calls(rows=4)
-    calls.backend.fail_at_step = 2
-    calls.submit(10, length=9)
-    assert not calls.loop.run()
-    assert "fell off the bus" in caplog.text
-    assert caplog.messages == ["a step of 1 sentences has failed", "the replica failed"]
-    assert calls.server.outputs == [], "the server decodes the sentence elsewhere"
 
 
 def test_without_a_server_a_failed_step_ends_the_call_and_the_next_call_decodes():
@@ -366,17 +323,32 @@ def test_a_step_that_fails_costs_its_sentences_alone(caplog):
     assert caplog.messages == ["a step of 2 sentences has failed"]
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("Failed to allocate memory for requested buffer")])
-def test_a_replica_that_ends_for_lack_of_memory_says_so(error):
+@pytest.mark.parametrize(
+    ("broken", "error", "outputs"),
+    [
+        ("decode_step", RuntimeError("the device fell off the bus"), []),
+        ("encode_ahead", RuntimeError("no device"), []),
+        ("decode_step", MemoryError(), [EngineOutput(is_starved=True)]),
+        (
+            "decode_step",
+            RuntimeError("Failed to allocate memory for requested buffer"),
+            [EngineOutput(is_starved=True)],
+        ),
+    ],
+)
+def test_a_backend_that_fails_whatever_the_sentence_ends_the_loop(broken, error, outputs, caplog):
+    """The server decodes the sentence elsewhere. A lack of memory is told."""
     calls = Calls(rows=2)
     calls.submit(10, length=3)
 
     def fail(*_arguments):
         raise error
 
-    calls.backend.decode_step = fail
+    setattr(calls.backend, broken, fail)
     assert not calls.loop.run()
-    assert calls.server.outputs == [EngineOutput(is_starved=True)]
+    assert calls.server.outputs == outputs
+    assert caplog.messages[0] == "a step of 1 sentences has failed"
+    assert caplog.messages[-1] == "the replica failed"
 
 
 def test_an_alignment_that_fails_loses_no_sentence(monkeypatch):
@@ -402,18 +374,6 @@ def test_an_encoder_run_that_fails_costs_none_of_the_sentences_that_decode():
     calls.run()
     assert failed(calls) == [11]
     assert calls.order == [10, 12]
-
-
-def test_an_encoder_that_fails_whatever_the_sentence_ends_the_loop():
-    calls = Calls(rows=2)
-    calls.submit(10, length=5)
-
-    def fail(_sources):
-        raise RuntimeError("no device")
-
-    calls.backend.encode_ahead = fail
-    assert not calls.loop.run()
-    assert calls.server.outputs == [], "the server decodes the sentence elsewhere"
 
 
 def test_a_replica_that_is_asked_answers_even_without_news():

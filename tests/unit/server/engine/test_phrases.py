@@ -1,52 +1,20 @@
+"""Phrases that may not occur, and phrases that must, in any tokenization."""
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.engine.phrases import SuppressedPhrases, SurfaceIndex
-
-SURFACES = [b"", b" the", b" cat", b" c", b"at", b"cat", b" ", b"s", b" concat", b"\xe7", b"\x8c", b"\xab", b"the"]
-
-
-def banned(phrases, before, surfaces=SURFACES):
-    ids = [surfaces.index(surface) for surface in before]
-    mask = SuppressedPhrases(phrases, SurfaceIndex(surfaces)).banned(ids)
-    assert mask.dtype == np.bool_
-    return {surfaces[number] for number in np.flatnonzero(mask)}
+from translane_server.engine.options import RequiredPhrase
+from translane_server.engine.phrases import RequiredPhrases, SuppressedPhrases, SurfaceIndex
 
 
 def text_of(ids, surfaces):
     return b"".join(surfaces[i] for i in ids).removeprefix(b" ")
 
 
-def test_without_phrases_nothing_is_banned():
-    assert banned([], [b" the"]) == set()
-    assert banned([b""], []) == set()
-
-
-def test_bytes_that_mean_something_in_a_pattern_are_taken_as_they_are():
-    surfaces = [b".", b"a", b"*", b"\n"]
-    assert banned([b"a.", b"a\n"], [b"a"], surfaces) == {b".", b"\n"}
-
-
 alphabet = st.sampled_from([b"a", b"b", b" ", b"\xe7", b"\x8c"])
 vocabularies = st.lists(st.lists(alphabet, max_size=4).map(b"".join), min_size=3, max_size=25)
 phrase_lists = st.lists(st.lists(alphabet, min_size=1, max_size=5).map(b"".join), min_size=1, max_size=5)
-
-
-@given(vocabularies, phrase_lists, st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
-def test_a_text_of_what_is_left_has_no_phrase_and_nothing_else_is_banned(surfaces, phrases, generator):
-    suppressed = SuppressedPhrases(phrases, SurfaceIndex(surfaces))
-    ids: list[int] = []
-    for _ in range(12):
-        order = np.array(generator.sample(range(len(surfaces)), len(surfaces)))
-        mask = suppressed.banned(ids)[order]
-        for candidate, is_banned in zip(order.tolist(), mask.tolist(), strict=True):
-            text = text_of([*ids, candidate], surfaces)
-            assert is_banned == any(phrase in text for phrase in phrases)
-        if mask.all():
-            break
-        ids.append(int(order[~mask][0]))
 
 
 @given(vocabularies, phrase_lists, st.lists(st.integers(0, 24), max_size=8))
@@ -62,3 +30,82 @@ def test_after_any_tokens_what_ends_in_the_new_one_is_banned(surfaces, phrases, 
             text[start : start + len(p)] == p and start + len(p) > len(begun) for p in phrases for start in range(99)
         )
         assert is_banned == ends
+
+
+# Required phrases.
+
+
+EOS = 1
+SURFACES = [b"", b"", b" a", b" b", b"b", b" c", b"d", b" ab", b"\xe7", b"\x8c", b"\xab", b" "]
+A, SPACE_B, B, C, D, AB = range(2, 8)
+
+
+def phrase(*tokens, text=None, surfaces=SURFACES):
+    spelled = b"".join(surfaces[token] for token in tokens).removeprefix(b" ")
+    return RequiredPhrase(spelled if text is None else text, tokens)
+
+
+def progress(phrases, generated, surfaces=SURFACES):
+    return RequiredPhrases(phrases, surfaces, EOS).progress(generated)
+
+
+TOKENS = st.lists(st.integers(A, 10), min_size=1, max_size=6)  # with pieces of a character
+
+
+@given(st.lists(TOKENS, max_size=4), TOKENS | st.just([]))
+@settings(max_examples=500)
+def test_progress_is_counted_in_tokens_of_what_the_text_lacks(lists, generated):
+    """A phrase is there in any tokenisation, once for all of its kind, and comes with one that it is inside of.
+
+    What the last tokens have begun counts for one phrase: the others come after it.
+    """
+    tokens_of: dict[bytes, tuple[int, ...]] = {}
+    for each in sorted((phrase(*tokens) for tokens in lists), key=lambda each: len(each.token_ids)):
+        tokens_of.setdefault(each.text, each.token_ids)
+    text = phrase(*generated).text
+    missing = [spelled for spelled in tokens_of if spelled not in text]
+    outer = [one for one in missing if not any(one != other and one in other for other in missing)]
+    begun = {}
+    for spelled in outer:
+        tokens = tokens_of[spelled]
+        ends = [n for n in range(len(tokens)) if tuple(generated[len(generated) - n :]) == tokens[:n]]
+        begun[tokens] = max(n for n in ends if n <= len(generated))
+    found = progress([phrase(*tokens) for tokens in lists], generated)
+    assert found.met == len(tokens_of) - len(missing)
+    assert found.remaining == sum(map(len, begun)) - max(begun.values(), default=0)
+    assert set(found.next_tokens) == {tokens[n] for tokens, n in begun.items()} | {tokens[0] for tokens in begun}
+    assert found.complete == (not missing)
+
+
+def test_what_the_tokenizer_normalises_is_looked_for_as_it_is_spelled():
+    assert progress([phrase(A, B, text="ａb".encode())], [C, AB]).complete
+
+
+def test_a_phrase_without_tokens_is_passed_over():
+    assert progress([RequiredPhrase(b"a", ()), RequiredPhrase(b"", (0,))], []).complete
+
+
+def select(phrases, parents, scores, beam_size=2, steps_left=10, banned=()):
+    """One step over the whole vocabulary, with `scores` of the next tokens."""
+    table = np.full((len(parents), len(SURFACES)), -9.0)
+    for token, score in scores.items():
+        table[:, token] = score
+    table[:, list(banned)] = -np.inf
+    ids = np.argsort(-table, axis=1, kind="stable")[:, : 2 * beam_size]
+    totals = np.array([score for _, score in parents])[:, None] + np.take_along_axis(table, ids, axis=1)
+    return RequiredPhrases(phrases, SURFACES, EOS).select(
+        parents, ids, totals, lambda p, t: float(parents[p][1] + table[p, t]), beam_size, steps_left
+    )
+
+
+def test_a_phrase_that_is_once_does_not_come_again():
+    once = RequiredPhrase(SURFACES[A], (A,), once=True)
+    for required, ended, tokens in ((once, (A,), [C, B]), (once, (C,), [A, C]), (phrase(A), (A,), [A, C])):
+        running, _ = select([required], [(ended, 0.0)], {A: -0.1, C: -1.0, B: -1.1})
+        assert [token for _, token, _ in running] == tokens
+
+
+def test_a_banned_phrase_does_not_stop_the_search():
+    running, ended = select([phrase(A)], [((), 0.0)], {C: -1.0}, steps_left=1, banned=[A, AB])
+    assert running[0].token == C
+    assert ended == []

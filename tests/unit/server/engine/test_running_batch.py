@@ -44,24 +44,6 @@ def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
     assert running.needs == StepNeeds(log_probs=False)
 
 
-def test_rows_with_rules_take_log_probabilities_whoever_tells_scores():
-    running = batch()
-    running.add([job(scores=False, min_length=2)])
-    assert running.needs.log_probs
-
-
-def test_newcomers_fill_the_rows_of_those_that_have_left():
-    running = batch()
-    running.add([job(max_length=length) for length in (3, 1, 3, 1)])
-    running.advance(candidates(10, 11, 12, 13))
-    rows = [search.rows[0] for search in running.add([job() for _ in range(3)])]
-    assert sorted(rows) == [1, 3, 4]
-    assert running.compact() == []
-    tokens = dict(zip(rows, [2] * 3, strict=True)) | {0: 10, 2: 12}
-    assert running.inputs[0].tolist() == [tokens[row] for row in range(5)]
-    assert running.inputs[1].tolist() == [int(tokens[row] != 2) for row in range(5)]
-
-
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
 def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengths, data):
     running = batch()

@@ -11,11 +11,6 @@ DRAWS = 20_000
 GRID = (np.arange(400) + 0.5) / 400  # uniform numbers that find whatever has a probability above 1/400
 
 
-def softmax(scores):
-    weights = np.exp(scores.astype(np.float64) - scores.max())
-    return weights / weights.sum()
-
-
 def kept_by_hugging_face(scores, temperature, top_k, top_p):
     """The tokens that the logits warpers of generate leave, and their probabilities: {token: probability}."""
     left = torch.from_numpy(scores.astype(np.float64))[None]
@@ -53,31 +48,22 @@ def draw_all(scores, numbers, temperature=1.0, top_k=None, top_p=1.0):
     return sample_all(rows(scores, n), np.full(n, temperature), np.full(n, top_p), numbers)
 
 
-def check_set(draw, scores, temperature, top_k, top_p):
-    expected = kept_by_hugging_face(scores, temperature, top_k, top_p)
-    drawn = set(draw(scores, GRID, temperature, top_k, top_p).tolist())
-    assert drawn <= expected.keys(), "drawn, and not kept"
-    assert {token for token, probability in expected.items() if probability > 1 / len(GRID)} <= drawn
-
-
 # apart by so much that rounding decides nothing
 logits = st.lists(st.integers(-400, 400).map(lambda number: number / 32), min_size=2, max_size=30, unique=True)
 temperatures = st.floats(0.3, 3)
 nuclei = st.one_of(st.just(1.0), st.floats(0.01, 0.999))
 
 
-@given(logits, temperatures, st.integers(1, 30), nuclei)
+@pytest.mark.parametrize("draw", [draw_candidates, pytest.param(draw_all, marks=pytest.mark.slow)])
+@given(values=logits, temperature=temperatures, top_k=st.integers(1, 30), top_p=nuclei)
 @settings(max_examples=200, deadline=None)
-def test_candidates_are_drawn_from_what_hugging_face_keeps(values, temperature, top_k, top_p):
+def test_tokens_are_drawn_from_what_hugging_face_keeps(draw, values, temperature, top_k, top_p):
     scores = np.array(values, np.float32)
-    check_set(draw_candidates, scores, temperature, min(top_k, len(values)), top_p)
-
-
-@pytest.mark.slow
-@given(logits, temperatures, nuclei)
-@settings(max_examples=200, deadline=None)
-def test_tokens_are_drawn_from_what_hugging_face_keeps(values, temperature, top_p):
-    check_set(draw_all, np.array(values, np.float32), temperature, None, top_p)
+    top_k = min(top_k, len(values)) if draw is draw_candidates else None
+    expected = kept_by_hugging_face(scores, temperature, top_k, top_p)
+    drawn = set(draw(scores, GRID, temperature, top_k, top_p).tolist())
+    assert drawn <= expected.keys(), "drawn, and not kept"
+    assert {token for token, probability in expected.items() if probability > 1 / len(GRID)} <= drawn
 
 
 @pytest.mark.parametrize("scale", [0.0001, 1.0, 4.0])
@@ -108,30 +94,6 @@ def chi_square(drawn, probabilities):
     return (((counts - expected) ** 2 / expected).sum() - degrees) / (2 * degrees) ** 0.5
 
 
-def mixed(bits):
-    """SplitMix64's next number, in whole numbers without a limit."""
-    bits = (bits + 0x9E3779B97F4A7C15) % 2**64
-    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB % 2**64
-    return bits ^ bits >> 31
-
-
-def test_the_hash_is_that_of_splitmix64():
-    assert mixed(1234567) == 6457827717110365317, "the first number that its reference draws from this seed"
-
-
-COORDINATES = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
-
-
-@given(st.lists(COORDINATES, min_size=1, max_size=8))
-def test_a_number_is_a_hash_of_its_coordinates(coordinates):
-    seeds, streams, positions = zip(*coordinates, strict=True)
-    found = uniforms(np.array(seeds, np.uint64), np.array(streams, np.int64), np.array(positions, np.int32))
-    assert found.tolist() == [
-        (mixed(mixed(mixed(seed) ^ stream) ^ position) >> 11) / 2**53 for seed, stream, position in coordinates
-    ]
-
-
 def numbers(seed):
     return uniforms(np.full(DRAWS, seed, np.uint64), np.arange(DRAWS), np.zeros(DRAWS, np.int32))
 
@@ -153,51 +115,6 @@ def test_draws_follow_the_softmax(draw, temperature, top_k, top_p):
     assert chi_square(drawn, wrong) > 4, "a distribution slightly too sharp is told apart"
 
 
-def test_a_large_vocabulary_is_drawn_from_by_its_softmax():
-    scores = np.random.default_rng(4).normal(scale=2, size=3001).astype(np.float32)
-    scores[[0, 17, 3000]] = -np.inf
-    drawn = np.concatenate([draw_all(scores, part) for part in np.split(numbers(13), 20)])
-    assert abs(chi_square(drawn, softmax(scores))) < 4
-
-
-@given(logits, st.integers(1, 10), nuclei, st.floats(0, 1, exclude_max=True), st.integers(0, 20))
-def test_what_is_drawn_depends_on_the_k_best_alone(values, top_k, top_p, number, more):
-    scores = -np.sort(-np.array(values, np.float32))[:top_k]
-    wide = np.concatenate([scores, np.linspace(scores[-1], -50, more, dtype=np.float32)])
-    drawn = [
-        sample_candidates(
-            np.zeros((1, len(row)), np.int64),
-            row[None],
-            np.array([0.7]),
-            np.array([len(scores)]),
-            np.array([top_p]),
-            np.array([number]),
-        ).tolist()
-        for row in (scores, wide)
-    ]
-    assert drawn[0] == drawn[1]
-
-
-@given(st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
-def test_a_row_draws_the_same_alone_and_in_company(seed):
-    generator = np.random.default_rng(seed)
-    n, size = 7, int(generator.integers(2, 700))
-    scores = generator.normal(scale=2, size=(n, size)).astype(np.float32)
-    temperature, top_p = generator.uniform(0.5, 2, n), generator.choice([1.0, 0.9, 0.3], n)
-    number = generator.random(n)
-    top_k = generator.integers(1, size, n, endpoint=True)
-    best = -np.sort(-scores, axis=1)
-    ids = np.zeros(scores.shape, np.int64)
-    together = sample_all(scores, temperature, top_p, number)
-    columns = sample_candidates(ids, best, temperature, top_k, top_p, number)
-    for row in range(n):
-        one = slice(row, row + 1)
-        assert sample_all(scores[one], temperature[one], top_p[one], number[one]) == together[row]
-        alone = sample_candidates(ids[one], best[one], temperature[one], top_k[one], top_p[one], number[one])
-        assert alone == columns[row]
-
-
 @pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])
 @pytest.mark.parametrize("top_p", [1.0, 0.999999, 0.5, 0.0])
 def test_banned_tokens_are_never_drawn(number, top_p):
@@ -213,18 +130,14 @@ def test_banned_tokens_are_never_drawn(number, top_p):
 
 
 @pytest.mark.parametrize("draw", [draw_candidates, draw_all])
-def test_of_equal_tokens_the_nucleus_keeps_no_more_than_it_takes(draw):
-    scores = np.zeros(10, np.float32)
-    assert sorted(set(draw(scores, GRID, top_p=0.25).tolist())) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("draw", [draw_candidates, draw_all])
-def test_a_small_temperature_takes_the_best(draw):
-    scores = np.array([1.0, 3.0, 2.9, -np.inf], np.float32)
-    assert set(draw(scores, GRID, temperature=1e-3).tolist()) == {1}
-
-
-@pytest.mark.parametrize("draw", [draw_candidates, draw_all])
-def test_a_nucleus_of_nothing_is_the_best_token(draw):
-    scores = np.array([1.0, 3.0, 2.9], np.float32)
-    assert set(draw(scores, GRID, top_p=0.0).tolist()) == {1}
+@pytest.mark.parametrize(
+    ("scores", "how", "expected"),
+    [
+        ([0.0] * 10, {"top_p": 0.25}, {0, 1, 2}),
+        ([1.0, 3.0, 2.9], {"top_p": 0.0}, {1}),
+        ([1.0, 3.0, 2.9, -np.inf], {"temperature": 1e-3}, {1}),
+    ],
+    ids=["of equal tokens, no more than it takes", "a nucleus of nothing is the best", "a small temperature"],
+)
+def test_the_nucleus_at_its_ends(draw, scores, how, expected):
+    assert set(draw(np.array(scores, np.float32), GRID, **how).tolist()) == expected

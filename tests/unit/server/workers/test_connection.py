@@ -3,19 +3,23 @@
 import asyncio
 import errno
 import random
+import socket
 import time
 
 import pytest
 
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import ThreadHost, fake_replica, fake_setup
+from helpers.http_calls import until
 from translane_server.core.errors import BundleError, QueueFullError, StartupError
+from translane_server.engine.loop import ServerGoneError
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.sequence import EngineOutput, Sentence, Sequence
+from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.messages import Frames, Ready, framed, pack_output
+from translane_server.workers.messages import Frames, Ready, framed, pack_input, pack_output
 from translane_server.workers.worker import Worker
+from translane_server.workers.worker_process import SocketLink
 
 
 @pytest.fixture
@@ -44,12 +48,6 @@ async def decoded(engine, sources, priority=0):
 
 def expected(sources):
     return [[token + OFFSET for token in source] for source in sources]
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 set by a thread
-            await asyncio.sleep(0.001)
 
 
 async def test_every_request_gets_its_own_translations(decoding, backends):
@@ -230,3 +228,45 @@ async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop()
     host.connection.sendall(framed(pack_output(EngineOutput())))
     assert await sent
     await replica.stop()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_are_whole_and_in_order_however_they_are_cut(seed):
+    pick = random.Random(seed)
+    messages = [bytes(pick.randrange(256) for _ in range(pick.choice([0, 1, 30, 3000]))) for _ in range(50)]
+    data, received, frames = b"".join(map(framed, messages)), [], Frames()
+    while data:
+        size = pick.choice([1, 2, 3, 5, 100, 5000])
+        received += frames.feed(data[:size])
+        data = data[size:]
+    assert received == messages
+
+
+# What a replica notices of the server's end.
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(5)
+        yield ours, SocketLink(theirs)
+
+
+def test_the_server_goes(ends):
+    server, link = ends
+    server.sendall(framed(pack_input(EngineInput([], [4, 9]))))
+    server.close()
+    assert link.inputs(wait=False) == [EngineInput([], [4, 9])]
+    with pytest.raises(ServerGoneError):
+        link.inputs(wait=False)
+    with pytest.raises(ServerGoneError):
+        link.put(EngineOutput())
+
+
+def test_the_server_goes_with_something_unread(ends):
+    server, link = ends
+    link.put(EngineOutput())
+    server.close()
+    with pytest.raises(ServerGoneError):
+        link.inputs(wait=True)

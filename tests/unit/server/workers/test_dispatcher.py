@@ -204,20 +204,6 @@ async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
     assert engine.waiting == 0
 
 
-async def test_the_limit_counts_what_waits_here_and_there(replicas):
-    engine = Dispatcher(replicas, waiting_limit=6)
-    await engine.start()
-    await call(engine, 6)
-    await call(engine, 6)
-    await call(engine, 6)
-    assert engine.waiting == 2
-    await call(engine, 4)
-    with pytest.raises(QueueFullError, match="6 sentences are waiting, 1 more would exceed the limit of 6"):
-        await call(engine, 1)
-    replicas[0].end(*replicas[0].numbers[:1])
-    await call(engine, 1)
-
-
 async def test_a_caller_who_waits_leaves_places_for_others(replicas):
     engine = Dispatcher(replicas, waiting_limit=32)
     await engine.start()
@@ -287,14 +273,6 @@ async def test_a_spread_request_is_given_up_everywhere(engine, replicas):
     assert engine.active_rows == engine.waiting == 0
 
 
-async def test_what_was_sent_nowhere_is_given_up_at_once(engine, replicas):
-    await call(engine, 32)
-    waiting = await call(engine, 3)
-    await give_up(waiting)
-    assert engine.waiting == 16
-    assert [replica.cancelled for replica in replicas] == [[], []]
-
-
 async def test_what_waits_behind_a_request_that_is_given_up_moves_up(engine, replicas):
     await call(engine, 18)
     beams, behind = await call(engine, beam_size=8), await call(engine)
@@ -309,13 +287,6 @@ async def test_a_result_that_crosses_its_cancellation(engine, replicas):
     await give_up(await call(engine))
     replicas[0].end(*replicas[0].numbers)
     assert engine.active_rows == 0
-
-
-async def test_nothing_is_given_up_when_all_is_decoded(engine, replicas):
-    request = await call(engine)
-    replicas[0].end(*replicas[0].numbers)
-    await request
-    assert replicas[0].cancelled == []
 
 
 def sentences(count):
@@ -357,24 +328,6 @@ async def test_a_slow_reader_gets_all_tokens_since_the_last_ones(engine, replica
     assert replicas[0].cancelled == replicas[0].numbers
 
 
-async def test_a_stream_that_is_closed_gives_up_what_has_not_ended(engine, replicas):
-    stream = engine.stream(sentences(2))
-    first = asyncio.create_task(anext(stream))
-    await turn()
-    replicas[0].end(*replicas[0].numbers)
-    assert await first == RESULT
-    await stream.aclose()
-    assert [replica.cancelled for replica in replicas] == [[], replicas[1].numbers]
-
-
-async def test_a_stream_has_room_for_all_or_none(replicas):
-    engine = Dispatcher(replicas, waiting_limit=6)
-    await engine.start()
-    with pytest.raises(QueueFullError):
-        await anext(engine.stream(sentences(7)))
-    assert engine.waiting == engine.active_rows == 0
-
-
 @pytest.mark.parametrize("how", ["stop", "lose"])
 async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, replicas, how):
     stream = engine.stream(sentences(2))
@@ -388,35 +341,6 @@ async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, rep
         for replica in replicas:
             replica.fail()
     assert [await first, await anext(stream)] == [RESULT, RESULT]
-
-
-@pytest.mark.parametrize("how", ["stop", "lose"])
-async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
-    event = asyncio.create_task(anext(engine.stream(sentences(2))))
-    await turn()
-    if how == "stop":
-        await engine.stop()
-    else:
-        for replica in replicas:
-            replica.fail()
-    with pytest.raises(UnavailableError):
-        await event
-
-
-async def test_replicas_go_on_without_one_that_is_failing(engine, replicas):
-    request = await call(engine, 3)
-    replicas[1].lose()
-    replicas[1].fail()
-    assert engine.is_available
-    await asyncio.sleep(0.3)  # after a loss, nothing is sent for a time
-    for _ in range(2):  # the lost one is decoded alone
-        replicas[0].end(*replicas[0].left)
-    assert await request == (RESULT,) * 3
-    replicas[1].come_back()
-    replicas[0].lose()
-    replicas[0].fail()
-    assert engine.is_available
-    assert not engine.is_failing
 
 
 async def test_while_all_replicas_fail_calls_are_refused_and_then_decoded_again(engine, replicas):
@@ -692,16 +616,6 @@ async def test_a_caller_whose_sentences_become_longer_than_expected_pays_for_it(
     for each in calls:
         each.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
-
-
-async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, replicas):
-    request = await call(engine, 30)
-    await engine.stop()
-    with pytest.raises(UnavailableError):
-        await request
-    assert all(replica.stopped for replica in replicas)
-    with pytest.raises(UnavailableError):
-        await call(engine)
 
 
 class Ticks:

@@ -39,16 +39,6 @@ def test_costly_items_count_for_more():
     assert drain(queue) == ["a0", "b0", "b1", "b2", "b3", "a1", "b4", "b5", "b6", "b7", "a2", "b8"]
 
 
-def test_who_comes_late_waits_for_one_item_of_the_others():
-    queue: FairQueue[str] = FairQueue()
-    fill(queue, "a", 1000, cost=50)
-    for _ in range(500):
-        queue.pop()
-    queue.add("late", "b")
-    assert queue.pop() in {"a500", "late"}
-    assert queue.pop() in {"a500", "late"}
-
-
 def test_who_never_has_two_waiting_gets_no_more_than_others():
     queue: FairQueue[str] = FairQueue()
     fill(queue, "a", 100)
@@ -90,17 +80,6 @@ def test_entries_that_come_and_go_leave_nothing():
     assert sum(len(group.lines) + len(group.heap) for group in queue._levels.values()) < 300
     assert drain(queue) == ["first"]
     assert not queue._levels
-
-
-def test_callers_that_have_gone_are_forgotten():
-    queue: FairQueue[str] = FairQueue()
-    fill(queue, "a", 20_000)
-    for number in range(10_000):
-        queue.add("x", f"caller {number}")
-        queue.pop()
-        queue.pop()
-    (group,) = queue._levels.values()
-    assert len(group._finished) < 300
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -191,12 +170,6 @@ def filled(worker, make):
 def started():
     connection: Any = Sink()
     return Worker(lambda: connection)
-
-
-def test_short_sentences_wait_for_all_rows():
-    worker = started()
-    assert filled(worker, accepted) == 16
-    assert (worker.active_rows, len(worker.waiting)) == (8, 8)
 
 
 def test_one_sentence_of_much_work_waits():

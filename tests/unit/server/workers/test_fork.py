@@ -1,22 +1,30 @@
-"""What replicas fork from: it answers where it cannot, forks again, and goes where nobody is there."""
+"""What replicas fork from: it answers where it cannot, forks again, and goes where nobody is there.
+
+Replicas that fork see which of them are at work. The first one has more threads while it is alone.
+"""
 
 import gc
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import psutil
 import pytest
 
-from fakes.backend import FakeBackend
+from fakes.backend import VOCABULARY, FakeBackend
 from fakes.replicas import fake_setup
+from helpers.demo import DEMO
+from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError, StartupError
 from translane_server.workers import processes
-from translane_server.workers.messages import Frames, Ready, framed
-from translane_server.workers.worker_process import ForkingProcess
+from translane_server.workers.__main__ import _all_threads
+from translane_server.workers.messages import Frames, ModelSetup, Ready, WorkerSetup, framed
+from translane_server.workers.worker_process import Activity, ForkingProcess
 
 
 @pytest.fixture
@@ -197,3 +205,40 @@ def test_a_process_that_no_replica_takes_ends():
     with processes.process_ahead():
         ((waiting, _),) = processes._waiting
     assert waiting.returncode == -signal.SIGKILL
+
+
+# In a process of its own: a fork of the one that runs the tests would go on with them if its end failed.
+FORKS = """
+import os
+from translane_server.workers.worker_process import Activity
+
+shared = Activity(0)
+if child := os.fork():
+    os.waitpid(child, 0)
+    print(shared.of(0).is_alone(), shared.of(1).is_alone())
+else:
+    shared.of(1).set(True)
+"""
+
+
+def test_processes_that_are_forked_share_who_is_at_work():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False True\n"
+
+
+@pytest.mark.parametrize("gone", ["", "decoder.onnx", "weights.bin"])
+def test_the_first_replica_loads_the_graphs_for_all_threads_unless_the_folder_has_changed(tmp_path, gone, caplog):
+    model = ModelSetup(load_bundle(shutil.copytree(DEMO, tmp_path / "bundle")), "cpu", 1, 32, 32)
+    setup, activity = WorkerSetup(0, 4, VOCABULARY, model, lone_threads=2), Activity(0)
+    if gone:
+        (tmp_path / "bundle" / gone).unlink()
+    found = _all_threads(setup, activity)
+    assert (found is None) == bool(gone)
+    if found:
+        assert found.sessions.threads == 2
+        assert found.are_free()
+        activity.of(1).set(True)
+        assert not found.are_free()
+    else:
+        assert "replica 0 runs on one thread, also while it is alone: model bundle" in caplog.text
+    assert _all_threads(replace(setup, lone_threads=1), activity) is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers.http_calls import until
 from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import EngineOutput
 from translane_server.observation.logs import data
@@ -92,12 +93,6 @@ def fast(monkeypatch):
     monkeypatch.setattr(workers, "_FIRST_DELAY", 0.0)
 
 
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 a few turns of the event loop
-            await asyncio.sleep(0.001)
-
-
 async def test_a_lost_replica_is_replaced(listener):
     lives, closed = Lives(), []
     worker = Worker(lives, close=lambda: closed.append(True))
@@ -135,37 +130,6 @@ async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
     await worker.stop()
 
 
-async def test_a_replacement_that_does_not_start_is_tried_again(listener, caplog):
-    refusals = [StartupError(why) for why in ("no memory", "no file", "no file")]
-    lives = Lives(None, *refusals, RuntimeError("can't start new thread"))
-    worker = Worker(lives)
-    await worker.start(listener)
-    lives[0].end()
-    await until(lambda: listener.news[-1] == "returned")
-    assert len(lives) == 6
-    assert caplog.messages == [
-        "replica 7 does not start again: no memory",
-        "replica 7 does not start again: no file",
-        "replica 7 does not start again",
-        "replica 7 has been replaced",
-    ]
-    await worker.stop()
-
-
-async def test_a_lost_replica_that_cannot_be_cleaned_up_is_replaced(listener):
-    lives = Lives()
-    worker = Worker(lives)
-    await worker.start(listener)
-
-    async def fails():
-        raise RuntimeError("can't start new thread")
-
-    lives[0].stop = fails
-    lives[0].end()
-    await until(lambda: listener.news[-1] == "returned")
-    await worker.stop()
-
-
 async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(listener, monkeypatch):
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     now, losses = [0.0], []
@@ -192,17 +156,26 @@ async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(
 
 
 async def test_a_replica_that_nothing_starts_for_is_tried_for_ever(listener, monkeypatch, caplog):
+    """Nothing is cleaned up after the first one either. The log has each reason once."""
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
-    lives, losses = Lives(None, *[StartupError("no file")] * 9), []
+    refusals = [StartupError(why) for why in ("no memory", *["no file"] * 6)]
+    lives, losses = Lives(None, None, RuntimeError("can't start new thread"), *refusals), []
     worker = Worker(lives, count_loss=lambda: losses.append(1))
     await worker.start(listener)
+
+    async def fails():
+        raise RuntimeError("can't start new thread")
+
+    lives[0].stop = fails
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
     assert listener.news == ["lost", *["failing"] * 7, "returned"]
     assert len(losses) == 10
     assert caplog.messages == [
-        "replica 7 does not start again: no file",
+        *["replica 7 does not start again"] * 2,
+        "replica 7 does not start again: no memory",
         "replica 7 was lost 4 times in a row; it is tried again",
+        "replica 7 does not start again: no file",
         "replica 7 has been replaced",
     ]
     await worker.stop()
@@ -298,17 +271,6 @@ async def test_a_replica_that_still_loads_is_not_silent(listener):
         await asyncio.sleep(0.01)
     assert not lives[0].ended
     await worker.stop()
-
-
-async def test_nothing_is_replaced_after_the_stop(listener):
-    lives = Lives()
-    worker = Worker(lives, patience=0.04)
-    await worker.start(listener)
-    await worker.stop()
-    lives[0].end()
-    await asyncio.sleep(0.05)
-    assert len(lives) == 1
-    assert listener.news == []
 
 
 @pytest.mark.parametrize("seed", range(20))
