@@ -21,22 +21,15 @@ _BORDER = np.frombuffer(b"behind what is allocated, nothing may write" * 3, np.u
 _FLAGS = ["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
 
 
-def compile_kernels(folder: Path, source: Path = SOURCE) -> ctypes.CDLL:
-    """Compile a kernels.cu to a library in `folder`. Skip the test if there is no compiler."""
-    compiler = shutil.which("g++") or pytest.skip("g++ is not installed: the kernels cannot run on the CPU")
-    library = folder / "kernels.so"
-    command = [compiler, *_FLAGS, f'-DKERNELS="{source}"', str(_HARNESS), "-o", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(library))
-
-
 def kernels_library() -> ctypes.CDLL:
-    """Return the server's kernels, compiled once for a test session."""
+    """Return the server's kernels, compiled once for a test session. Skip the test if there is no compiler."""
+    compiler = shutil.which("g++") or pytest.skip("g++ is not installed: the kernels cannot run on the CPU")
 
     def make(folder: Path) -> None:
         folder.mkdir()
-        compile_kernels(folder)
+        command = [compiler, *_FLAGS, f'-DKERNELS="{SOURCE}"', str(_HARNESS), "-o", str(folder / "kernels.so")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
     return ctypes.CDLL(str(stored(("kernels", SOURCE.read_bytes(), _HARNESS.read_bytes()), make) / "kernels.so"))
 

@@ -328,11 +328,11 @@ def test_a_step_that_fails_costs_its_sentences_alone(caplog):
     [
         ("decode_step", RuntimeError("the device fell off the bus"), []),
         ("encode_ahead", RuntimeError("no device"), []),
-        ("decode_step", MemoryError(), [EngineOutput(is_starved=True)]),
+        ("decode_step", MemoryError(), [STARVED]),
         (
             "decode_step",
             RuntimeError("Failed to allocate memory for requested buffer"),
-            [EngineOutput(is_starved=True)],
+            [STARVED],
         ),
     ],
 )

@@ -59,10 +59,6 @@ def cross_blocks(cache):
     return [view(p, SHAPE.cross_dtype, *SHAPE.blocks("cross")[1:]) for p in cache.cross_pointers()]
 
 
-def test_names_are_in_the_order_of_the_blocks():
-    assert SHAPE.names("cross") == ["cross_key_0", "cross_value_0", "cross_key_1", "cross_value_1"]
-
-
 @st.composite
 def runs_of_the_encoder(draw):
     """Lengths of the sources of some runs, and distinct rows for as many of the sources as there are, in any order."""
@@ -96,26 +92,6 @@ def test_sources_enter_the_rows_they_are_given(make, drawn):
             assert not block[row, :, staged.padded :].any()
         assert not block[[row for row in range(SHAPE.rows) if row not in rows]].any()
     assert not any(block.any() for block in self_blocks(cache))
-
-
-@pytest.mark.parametrize("make", [host, device])
-def test_move_copies_only_what_is_valid(make):
-    cache = make()
-    random = np.random.default_rng(0)
-    for block in self_blocks(cache) + cross_blocks(cache):
-        block[:] = random.integers(-128, 128, block.shape)
-    before_self = [block.copy() for block in self_blocks(cache)]
-    before_cross = [block.copy() for block in cross_blocks(cache)]
-    cache.move([RowMove(3, 0, target_length=2, source_length=5), RowMove(2, 1, target_length=0, source_length=7)])
-    for blocks, before, lengths in (
-        (self_blocks(cache), before_self, (2, 0)),
-        (cross_blocks(cache), before_cross, (5, 7)),
-    ):
-        for block, old in zip(blocks, before, strict=True):
-            assert np.array_equal(block[2:], old[2:])
-            for target, source, length in ((0, 3, lengths[0]), (1, 2, lengths[1])):
-                assert np.array_equal(block[target, :, :length], old[source, :, :length])
-                assert np.array_equal(block[target, :, length:], old[target, :, length:])
 
 
 @st.composite
@@ -182,20 +158,6 @@ def lists_of(draw, rows, size):
     return [np.sort(draw.choice(VOCABULARY, size, replace=False)) for _ in range(rows)]
 
 
-def test_each_row_may_use_its_own_list(draw):
-    lists = RowShortlists(8, VOCABULARY, threads=1)
-    own = lists_of(draw, 5, 300)
-    for row, tokens in enumerate(own):
-        lists.set(row, tokens)
-    assert lists.join(5, 1)
-    used = lists.tokens[: lists.used]
-    assert used.tolist() == sorted(set(np.concatenate(own).tolist()))
-    assert len(lists.tokens) % 256 == 0
-    for row, tokens in enumerate(own):
-        assert used[lists.outside[row, : lists.used] == 0].tolist() == tokens.tolist()
-        assert (lists.outside[row, lists.used :] == -np.inf).all()
-
-
 def test_a_join_is_made_again_only_where_lists_change(draw):
     lists = RowShortlists(8, VOCABULARY, threads=1)
     own = lists_of(draw, 3, 20)
@@ -211,15 +173,6 @@ def test_a_join_is_made_again_only_where_lists_change(draw):
     assert not lists.join(2, 256)
     assert lists.join(2, 257)
     assert len(lists.tokens) == 512
-
-
-def test_rows_without_a_list(draw):
-    lists = RowShortlists(4, VOCABULARY, threads=1)
-    lists.set(1, lists_of(draw, 1, 10)[0])
-    lists.set(2, None)
-    assert lists.limited(4) == [1]
-    assert lists.join(3, 1)
-    assert (lists.outside[2] == 0).sum() == 1
 
 
 def test_every_thread_has_many_columns():
@@ -245,7 +198,7 @@ def test_normalisers_do_not_depend_on_what_else_there_is(draw, scale):
             assert log_normalisers(joined[row : row + 1]).tobytes() == alone[row : row + 1].tobytes()
 
 
-#
+# Runs of the encoder.
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=40), st.integers(20, 2000), st.integers(0, 50))
@@ -263,26 +216,19 @@ def test_groups_hold_the_first_sources_beside_each_other(lengths, capacity, run_
         assert sum(group.longest - lengths[number] for number in group.numbers) <= run_cost
 
 
-def test_all_are_taken_where_there_is_room():
-    assert [group.numbers for group in group_sources([7] * 5, 35, 0)] == [[0, 1, 2, 3, 4]]
-
-
-def test_one_source_is_taken_however_little_room_there_is():
-    assert [group.numbers for group in group_sources([9, 9], 9, 0)] == [[0]]
-
-
-def test_similar_lengths_go_together_and_keep_their_order():
-    groups = group_sources([4, 19, 5, 20, 4], 1000, 6)
-    assert [(group.numbers, group.longest) for group in groups] == [([1, 3], 20), ([0, 2, 4], 5)]
-
-
-def test_where_runs_are_dear_there_is_one():
-    assert [group.numbers for group in group_sources([4, 19, 5], 1000, 1 << 30)] == [[0, 1, 2]]
-
-
-def test_the_room_is_used():
-    (group,) = group_sources([200] * 60, 2048, 6)
-    assert len(group.numbers) == 10
+@pytest.mark.parametrize(
+    ("lengths", "capacity", "run_cost", "groups"),
+    [
+        ([7] * 5, 35, 0, [([0, 1, 2, 3, 4], 7)]),
+        ([9, 9], 9, 0, [([0], 9)]),
+        ([4, 19, 5, 20, 4], 1000, 6, [([1, 3], 20), ([0, 2, 4], 5)]),
+        ([4, 19, 5], 1000, 1 << 30, [([0, 1, 2], 19)]),
+        ([200] * 60, 2048, 6, [([*range(10)], 200)]),
+    ],
+    ids=["all have room", "one at least", "similar lengths go together", "where runs are dear", "the room is used"],
+)
+def test_groups(lengths, capacity, run_cost, groups):
+    assert [(group.numbers, group.longest) for group in group_sources(lengths, capacity, run_cost)] == groups
 
 
 # The best token of each row, where NumPy finds it.

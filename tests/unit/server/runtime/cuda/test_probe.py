@@ -44,41 +44,18 @@ def test_the_bytes_are_the_graph_they_are_said_to_be():
     assert len(cuda_probe.PROBE) < 600
 
 
-def test_right_numbers_pass():
+def test_right_numbers_alone_pass():
+    inputs, output = cuda_probe.example()
     assert cuda_probe.is_right(run())
-
-
-def test_an_output_that_nothing_writes_does_not_pass():
-    _, output = cuda_probe.example()
-    assert not cuda_probe.is_right(output)
-    assert not cuda_probe.is_right(output[:0])
-
-
-@pytest.mark.parametrize("name", "abc")
-def test_inputs_that_do_not_arrive_do_not_pass(name):
-    inputs, _ = cuda_probe.example()
-    assert not cuda_probe.is_right(run(**{name: np.zeros_like(inputs[name])}))
-
-
-def test_a_product_that_is_not_computed_or_transposed_does_not_pass():
-    inputs, _ = cuda_probe.example()
     a, b, c = (inputs[name].astype(np.float32) for name in "abc")
-    for product in (np.zeros_like(c), a, a.T @ b, a @ b.T, b @ a):
-        assert not cuda_probe.is_right((product - c).max(axis=-1))
-
-
-def test_another_reduction_does_not_pass():
-    inputs, _ = cuda_probe.example()
-    differences = inputs["a"] @ inputs["b"] - inputs["c"]
-    for reduced in (differences.min(-1), differences.mean(-1), differences[:, 0], differences[:, -1]):
-        assert not cuda_probe.is_right(reduced)
-
-
-def test_all_numbers_are_exact_in_float16():
-    inputs, _ = cuda_probe.example()
-    product = inputs["a"].astype(np.int64) @ inputs["b"].astype(np.int64)
-    assert product.min() > 0
-    assert max(product.max(), inputs["c"].max()) <= 2**11
+    differences = a @ b - c
+    wrong = [
+        *(output, output[:0]),  # nothing has written it
+        *(run(**{name: np.zeros_like(inputs[name])}) for name in "abc"),  # an input did not arrive
+        *((product - c).max(-1) for product in (np.zeros_like(c), a, a.T @ b, a @ b.T, b @ a)),
+        *(differences.min(-1), differences.mean(-1), differences[:, 0], differences[:, -1]),
+    ]
+    assert not any(map(cuda_probe.is_right, wrong))
 
 
 # Messages of onnxruntime 1.31 and of the libraries of CUDA 13, shortened.
@@ -124,12 +101,6 @@ def test_what_fails_is_named_in_a_sentence(message):
     assert cuda_probe.explain(message, message) == MESSAGES[message]
 
 
-def with_cuda(monkeypatch, run_on_cuda, *, driver=True):
-    monkeypatch.setattr(sessions, "has_cuda", lambda: True)
-    monkeypatch.setattr(sessions, "run_on_cuda", run_on_cuda)
-    monkeypatch.setattr(cuda_probe, "_has_driver", lambda: driver)
-
-
 class Gpu:
     """Of some compute capability, and a driver that may refuse the server's kernels."""
 
@@ -144,59 +115,65 @@ class Gpu:
         self.closed = True
 
 
+@pytest.fixture
+def probe(monkeypatch, capsys):
+    """Runs the probe; returns what it prints."""
+
+    def main(gpu=None, precision="fp16", run_on_cuda=lambda model, inputs, output: run(**inputs), *, driver=True):
+        monkeypatch.setattr(sessions, "has_cuda", lambda: True)
+        monkeypatch.setattr(sessions, "run_on_cuda", run_on_cuda)
+        monkeypatch.setattr(cuda_probe, "_has_driver", lambda: driver)
+        monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: gpu)
+        monkeypatch.setattr(sys, "argv", ["probe", precision])
+        code = cuda_probe.main()
+        printed = capsys.readouterr().out
+        assert code == bool(printed)
+        return printed
+
+    return main
+
+
 @pytest.mark.parametrize(("precision", "capability"), [("fp16", (7, 5)), ("fp16", (9, 0)), ("bf16", (8, 0))])
-def test_a_gpu_that_computes_right_has_no_reason(monkeypatch, capsys, precision, capability):
-    with_cuda(monkeypatch, lambda model, inputs, output: run(**inputs))
+def test_a_gpu_that_computes_right_has_no_reason(probe, precision, capability):
     gpu = Gpu(capability)
-    monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: gpu)
-    monkeypatch.setattr(sys, "argv", ["probe", precision])
-    assert cuda_probe.main() == 0
-    assert capsys.readouterr().out == ""
+    assert probe(gpu, precision) == ""
     assert gpu.closed
 
 
-def test_a_gpu_without_bfloat16_is_a_reason_that_names_the_way_out(monkeypatch, capsys):
-    with_cuda(monkeypatch, lambda model, inputs, output: run(**inputs))
-    monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: Gpu((7, 5)))
-    monkeypatch.setattr(sys, "argv", ["probe", "bf16"])
-    assert cuda_probe.main() == 1
-    assert capsys.readouterr().out == (
+def test_a_gpu_without_bfloat16_is_a_reason_that_names_the_way_out(probe):
+    assert probe(Gpu((7, 5)), "bf16") == (
         "bf16 needs a GPU of compute capability 8.0 or newer, and this one has 7.5;"
         " export the checkpoint with --precision fp16\n"
     )
 
 
-def test_a_driver_that_refuses_the_servers_kernels_is_a_reason(monkeypatch, capsys):
-    with_cuda(monkeypatch, lambda model, inputs, output: run(**inputs))
-    monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: Gpu((8, 6), "CUDA: cannot load the server's kernels: OLD"))
-    assert cuda_probe.main() == 1
-    assert capsys.readouterr().out == "cannot load the server's kernels: OLD\n"
+def test_a_driver_that_refuses_the_servers_kernels_is_a_reason(probe):
+    gpu = Gpu((8, 6), "CUDA: cannot load the server's kernels: OLD")
+    assert probe(gpu) == "cannot load the server's kernels: OLD\n"
 
 
 @pytest.mark.parametrize("wrong", [1, np.nan])
-def test_wrong_numbers_are_a_reason(monkeypatch, capsys, wrong):
-    with_cuda(monkeypatch, lambda model, inputs, output: np.where(np.arange(8) == 5, np.float16(wrong), np.float16(0)))
-    assert cuda_probe.main() == 1
-    assert capsys.readouterr().out == "the GPU computes wrong numbers\n"
+def test_wrong_numbers_are_a_reason(probe, wrong):
+    found = np.where(np.arange(8) == 5, np.float16(wrong), np.float16(0))
+    assert probe(run_on_cuda=lambda model, inputs, output: found) == "the GPU computes wrong numbers\n"
 
 
-def test_a_provider_that_is_not_built_in_is_a_reason(monkeypatch):
+def test_a_provider_that_is_not_there_or_does_not_load_is_a_reason(probe, monkeypatch):
+    def fail(*_arguments):
+        raise DeviceError("onnxruntime's CUDA provider does not load")
+
+    assert probe(run_on_cuda=fail) == "onnxruntime fails on CUDA: onnxruntime's CUDA provider does not load\n"
+    assert probe(driver=False).startswith("there is no NVIDIA driver"), "before libraries that are missing, too"
     monkeypatch.setattr(sessions, "has_cuda", lambda: False)
     assert cuda_probe.find_reason() == (
         f"this onnxruntime has no CUDA provider; use {INSTALL} in place of translane[server]"
     )
 
 
-def test_a_driver_that_is_missing_is_named_before_libraries_that_are(monkeypatch):
-    with_cuda(monkeypatch, None, driver=False)
-    assert cuda_probe.find_reason().startswith("there is no NVIDIA driver")
-
-
 def test_a_library_that_only_the_log_names_is_named_and_nothing_else_is_printed():
     """Real descriptors, in a process of its own: what native code writes to standard error is looked through."""
     script = f"""
 import os
-from translane_server.runtime import sessions
 from translane_server.runtime import sessions
 from translane_server.runtime.cuda import probe as cuda_probe
 
@@ -211,11 +188,3 @@ raise SystemExit(cuda_probe.main())
     asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stderr) == (1, "")
     assert asked.stdout == f"libcurand.so.10 is missing; {INSTALL} installs it\n"
-
-
-def test_a_provider_that_does_not_load_for_no_known_reason_is_said_so(monkeypatch):
-    def run_on_cuda(*_arguments):
-        raise DeviceError("onnxruntime's CUDA provider does not load")
-
-    with_cuda(monkeypatch, run_on_cuda)
-    assert cuda_probe.find_reason() == "onnxruntime fails on CUDA: onnxruntime's CUDA provider does not load"
