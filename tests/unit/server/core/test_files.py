@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError, WorkEndedError
+from translane_server.core.budget import Budget, OverBudgetError, WorkEndedError
 from translane_server.core.file_changes import FileChanges
 from translane_server.core.files import (
     check_regular,
@@ -79,9 +79,6 @@ def test_json_that_is_none(text):
     with pytest.raises(ValueError) as caught:
         parse_json(text)
     assert len(str(caught.value)) < 100
-
-
-def test_json():
     assert parse_json('{"a": [1, 2.5, null, "é"]}'.encode()) == {"a": [1, 2.5, None, "é"]}
 
 
@@ -104,99 +101,53 @@ def test_values_for_a_sentence():
 # Changes of files are told once, and only when a file has stopped changing.
 
 
-@pytest.fixture
-def file(tmp_path):
+def link_to(name):
+    def change(path):
+        path.unlink()
+        path.symlink_to(path.with_name(name))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("edits", "told"),
+    [
+        ([None, None], [False, False]),
+        (["longer", None, None], [False, True, False]),
+        (["longer", "longer still", None], [False, False, True]),
+        ([Path.unlink, None, "again", None], [False, True, False, True]),
+        ([link_to("other"), None, None], [False, True, False]),
+        ([link_to("other"), link_to("first"), None], [False, False, False]),
+    ],
+    ids=["nothing", "a change", "while it is written", "it goes and comes", "it leads elsewhere", "and back"],
+)
+def test_a_change_is_told_once_and_when_the_file_rests(tmp_path, edits, told):
+    for name in ("first", "other"):
+        (tmp_path / name).write_text(name)
     path = tmp_path / "file"
-    path.write_text("one")
-    return path
-
-
-@pytest.fixture
-def changes(file):
-    return FileChanges([file])
-
-
-def test_a_file_that_stays_has_not_changed(changes):
-    assert [changes.look() for _ in range(3)] == [False, False, False]
-
-
-def test_a_change_is_told_once_when_the_file_stays_the_same(file, changes):
-    file.write_text("longer")
-    assert [changes.look() for _ in range(4)] == [False, True, False, False]
-
-
-def test_a_file_that_is_being_written_is_not_told(file, changes):
-    for size in range(4, 8):
-        file.write_text("x" * size)
-        assert not changes.look()
-    assert changes.look()
-
-
-def test_a_change_back_is_not_told(tmp_path, file):
-    link, other = tmp_path / "link", tmp_path / "other"
-    link.symlink_to(file)
-    changes = FileChanges([link])
-    other.write_text("two")
-    for leads_to in (other, file):
-        link.unlink()
-        link.symlink_to(leads_to)
-        assert not changes.look()
-    assert not changes.look()
-
-
-def test_a_file_that_goes_and_comes_back_is_told_both_times(file, changes):
-    file.unlink()
-    assert [changes.look() for _ in range(3)] == [False, True, False]
-    file.write_text("again")
-    assert [changes.look() for _ in range(3)] == [False, True, False]
-
-
-def test_a_link_that_leads_elsewhere_is_told(tmp_path, file):
-    link, other = tmp_path / "link", tmp_path / "other"
-    link.symlink_to(file)
-    changes = FileChanges([link])
-    other.write_text("two")
-    link.unlink()
-    link.symlink_to(other)
-    assert [changes.look() for _ in range(3)] == [False, True, False]
+    path.symlink_to("first")
+    changes = FileChanges([path])
+    for edit, expected in zip(edits, told, strict=True):
+        if isinstance(edit, str):
+            path.write_text(edit)
+        elif edit:
+            edit(path)
+        assert changes.look() == expected
 
 
 # Files that appear complete or not at all.
 
 
-def test_the_new_file_takes_the_place_of_the_old_one(tmp_path):
+def test_the_new_file_takes_the_place_of_the_old_one_or_nothing_is_left_of_it(tmp_path):
     path = tmp_path / "file"
     path.write_text("old", encoding="utf-8")
+    (tmp_path / ".file.new").write_text("a longer half of a killed program", encoding="utf-8")
     with replaced_whole(path) as new:
         new.write_text("new", encoding="utf-8")
         assert path.read_text(encoding="utf-8") == "old"
-    assert path.read_text(encoding="utf-8") == "new"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def fails_halfway(path: Path) -> None:
-    with replaced_whole(path) as new:
-        new.write_text("a half", encoding="utf-8")
-        raise ZeroDivisionError
-
-
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old", encoding="utf-8")
-    with pytest.raises(ZeroDivisionError):
-        fails_halfway(path)
-    assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [("file", "old")]
-
-
-def test_a_file_that_cannot_be_written_is_told(tmp_path):
+    with pytest.raises(UnicodeEncodeError), replaced_whole(path) as new:
+        new.write_text("a half\udc80", encoding="utf-8")
     with pytest.raises(FileNotFoundError), replaced_whole(tmp_path / "no" / "file") as new:
-        new.write_text("new", encoding="utf-8")
-
-
-def test_what_a_killed_program_has_left_is_written_over(tmp_path):
-    path = tmp_path / "file"
-    (tmp_path / ".file.new").write_text("a longer half", encoding="utf-8")
-    with replaced_whole(path) as new:
         new.write_text("new", encoding="utf-8")
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [("file", "new")]
 
@@ -249,16 +200,12 @@ def test_without_calibration_it_is_the_mean_probability():
     assert estimated_quality([math.log(0.9), math.log(0.4), math.log(0.2)]) == pytest.approx(0.5)
     assert estimated_quality([0.0]) == pytest.approx(0.999)
     assert estimated_quality([-math.inf]) == pytest.approx(0.001)
+    assert estimated_quality([], Calibration(3, -50)) == combined_quality([]) == 1, "nothing can be wrong"
 
 
 def test_a_calibration_moves_log_odds():
     estimate = estimated_quality([math.log(0.8)], Calibration(2, -1))
     assert math.log(estimate / (1 - estimate)) == pytest.approx(2 * math.log(4) - 1)
-
-
-def test_where_nothing_is_generated_nothing_can_be_wrong():
-    assert estimated_quality([], Calibration(3, -50)) == 1
-    assert combined_quality([]) == 1
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1000)), min_size=1))
@@ -323,10 +270,6 @@ def test_work_that_is_ended_ends_at_its_next_check():
         budget.check()
 
 
-def test_little_work_is_never_ended():
-    UNLIMITED.check()
-
-
 # The memory of processes.
 
 
@@ -342,8 +285,4 @@ def test_processes_and_their_parents_count_once(tmp_path):
     process(tmp_path, 12, 10, 8)
     process(tmp_path, os.getpid(), 1, 5000)
     assert shared_memory([11, 12, -1, 99], tmp_path) == 115 * 1024
-    assert shared_memory([], tmp_path) == 0
-
-
-def test_this_system():
     assert shared_memory([os.getppid()]) > 0

@@ -21,20 +21,27 @@ def cpus(tmp_path, membership, **files):
     return available_cpus(tmp_path / "cgroup", tmp_path / "mount")
 
 
+V1 = "4:memory:/a\n3:cpu,cpuacct:/a\n"
+
+
 @pytest.mark.parametrize(
-    ("quota", "expected"), [("max 100000", 16), ("200000 100000", 2), ("150000 100000", 1), ("50000 100000", 1)]
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n"}, 16),
+        ("0::/a/b\n", {"a/b/cpu.max": "200000 100000\n"}, 2),
+        ("0::/a/b\n", {"a/b/cpu.max": "150000 100000\n"}, 1),
+        ("0::/a/b\n", {"a/b/cpu.max": "50000 100000\n"}, 1),
+        # the tightest group of the lineage
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000", "a/cpu.max": "300000 100000", "cpu.max": "800000 100000"}, 3),
+        ("0::/not/mounted/here\n", {"cpu.max": "400000 100000"}, 4),  # the path is the host's
+        (V1, {"cpu/a/cpu.cfs_quota_us": "250000\n", "cpu/a/cpu.cfs_period_us": "100000\n"}, 2),
+        (V1, {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 2),
+        (V1, {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, 16),
+        ("0::/../outside\n", {}, 16),
+    ],
 )
-def test_version_2(tmp_path, quota, expected):
-    assert cpus(tmp_path, "0::/a/b\n", **{"a/b/cpu.max": quota + "\n"}) == expected
-
-
-def test_the_tightest_group_of_the_lineage_counts(tmp_path):
-    files = {"a/b/cpu.max": "max 100000", "a/cpu.max": "300000 100000", "cpu.max": "800000 100000"}
-    assert cpus(tmp_path, "0::/a/b\n", **files) == 3
-
-
-def test_the_mounts_root_counts_where_the_path_is_the_hosts(tmp_path):
-    assert cpus(tmp_path, "0::/not/mounted/here\n", **{"cpu.max": "400000 100000"}) == 4
+def test_the_lowest_limit_of_cpus_counts(tmp_path, membership, files, expected):
+    assert cpus(tmp_path, membership, **files) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,47 +58,25 @@ def test_the_lowest_limit_of_memory_counts(tmp_path, monkeypatch, membership, fi
     assert available_memory(tmp_path / "cgroup", tmp_path / "mount") == expected
 
 
-@pytest.mark.parametrize("folder", ["cpu", "cpu,cpuacct"])
-def test_version_1(tmp_path, folder):
-    files = {f"{folder}/a/cpu.cfs_quota_us": "250000\n", f"{folder}/a/cpu.cfs_period_us": "100000\n"}
-    assert cpus(tmp_path, "4:memory:/a\n3:cpu,cpuacct:/a\n", **files) == 2
-    files[f"{folder}/a/cpu.cfs_quota_us"] = "-1"
-    assert cpus(tmp_path, "3:cpu,cpuacct:/a\n", **files) == 16
-
-
-def test_no_control_groups(tmp_path):
-    assert available_cpus(tmp_path / "none", tmp_path / "none") == 16
-    assert cpus(tmp_path, "0::/../outside\n") == 16
-
-
 def test_affinity_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5})
     assert cpus(tmp_path, "0::/\n", **{"cpu.max": "max 100000"}) == 2
+    assert available_cpus(tmp_path / "none", tmp_path / "none") == 2
 
 
 @pytest.mark.parametrize(
-    ("flags", "exact"), [("fpu avx2", False), ("fpu avx2 avx512_vnni", True), ("fpu avx_vnni", True), (None, False)]
+    ("flags", "kernels", "exact"),
+    [
+        ("fpu avx2 avx512_vnni amx_int8", "AMX", True),
+        ("fpu avx2 avx512_vnni", "AVX-512 VNNI", True),
+        ("fpu avx2 avx_vnni", "AVX-VNNI", True),
+        ("fpu avx2", "AVX2", False),
+        ("fpu sse4_1", "SSE", False),
+        (None, "", False),
+    ],
 )
-def test_processors_with_vnni_add_int8_exactly(tmp_path, flags, exact):
+def test_processors_with_vnni_add_int8_exactly(tmp_path, flags, kernels, exact):
     file = tmp_path / "cpuinfo"
     if flags is not None:
         file.write_text(f"processor\t: 0\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t\t: {flags}\n")
-    assert adds_int8_exactly(file) == exact
-
-
-@pytest.mark.parametrize(
-    ("flags", "kernels"),
-    [
-        ("fpu avx2 avx512_vnni amx_int8", "AMX"),
-        ("fpu avx2 avx512_vnni", "AVX-512 VNNI"),
-        ("fpu avx2 avx_vnni", "AVX-VNNI"),
-        ("fpu avx2", "AVX2"),
-        ("fpu sse4_1", "SSE"),
-        (None, ""),
-    ],
-)
-def test_the_kernels_of_int8_have_names(tmp_path, flags, kernels):
-    file = tmp_path / "cpuinfo"
-    if flags is not None:
-        file.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
-    assert int8_kernels(file) == kernels
+    assert (int8_kernels(file), adds_int8_exactly(file)) == (kernels, exact)
