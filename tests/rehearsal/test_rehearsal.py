@@ -145,21 +145,6 @@ def gets_own_lengths(call, expected):
     return any(values in right for values in given or [values for _, values in call["lengths"]])
 
 
-def test_lengths_of_others_are_not_taken_for_a_kernels_own():
-    expected = {"source lengths": [3, 5], "target lengths": [2, 8], "positions": [1, 7]}
-
-    def gets(reader, **lengths):
-        return gets_own_lengths({"reader": reader, "lengths": list(lengths.items())}, expected)
-
-    assert gets("flash_fwd_kernel", total_seq_lens=[3, 5])
-    assert gets("attention_kernel", total_seq_lens=[2, 8])
-    assert gets("kernel_mha", past_seq_lens=[1, 7])
-    assert not gets("flash_fwd_kernel", past_seq_lens=[1, 7])
-    assert not gets("flash_fwd_kernel", padded_seq_lens=[5, 5])
-    assert not gets("flash_fwd_kernel", padded_seq_lens=[5, 5], source=[3, 5])
-    assert not gets("flash_fwd_kernel")
-
-
 def serve(folder, device, capability):
     """The lines that a server logs from its start to its end, and what it answers between."""
     options = ("--port=0", "--metrics-port=0", f"--device={device}", "--max-batch-size=8")

@@ -152,12 +152,6 @@ def test_models_that_name_their_languages_come_first(metrics):
     assert registry.choice.model("", "de", "en").name == "und--en"
 
 
-def test_a_refusal_explains_tags_that_name_no_language(metrics):
-    registry = registry_of(metrics, "de--en", "fr--en")
-    with pytest.raises(ModelNotFoundError, match=r"no model translates 'mul' \(several languages\) to 'en'"):
-        registry.choice.model("", "mul", "en")
-
-
 def test_lists_of_names_are_short():
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b, c"

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import re
-import socket
 
 import pytest
 
@@ -40,10 +39,6 @@ def refresh(glossaries):
         glossaries.refresh()
 
 
-def test_a_server_without_a_folder_has_none():
-    assert len(opened(None).current) == 0
-
-
 def test_every_file_is_a_glossary(tmp_path):
     put(tmp_path)
     put(tmp_path, "law.de.en.tsv", "Gesetz\tlaw\n")
@@ -70,17 +65,6 @@ def test_a_changed_file_is_read_after_it_has_rested(tmp_path):
     assert before.find("medical", "de", "en").terms == (Term("Haus", "house"),)
 
 
-def test_files_come_and_go(tmp_path):
-    glossaries = opened(tmp_path)
-    assert terms(glossaries) is None
-    put(tmp_path)
-    refresh(glossaries)
-    assert terms(glossaries) == [Term("Haus", "house")]
-    (tmp_path / "medical.de.en.tsv").unlink()
-    refresh(glossaries)
-    assert terms(glossaries) is None
-
-
 def test_a_bad_file_is_logged_once_and_the_version_before_goes_on(tmp_path, caplog):
     put(tmp_path)
     glossaries = opened(tmp_path)
@@ -96,29 +80,17 @@ def test_a_bad_file_is_logged_once_and_the_version_before_goes_on(tmp_path, capl
     assert terms(glossaries) == [Term("Baum", "tree")]
 
 
-def hostile_link(path):
-    path.symlink_to("/dev/zero")
-
-
 def large(path):
     with path.open("wb") as file:
         file.truncate(1 << 40)
 
 
-def hostile_socket(path):
-    with socket.socket(socket.AF_UNIX) as end:
-        end.bind(str(path))
-
-
 HOSTILE = {
-    "a folder": lambda path: path.mkdir(),
     "a pipe": os.mkfifo,
-    "a device": hostile_link,
     "a link to nothing": lambda path: path.symlink_to("nothing"),
     "a binary file": lambda path: path.write_bytes(bytes(range(256)) * 100),
     "a long line": lambda path: path.write_bytes(b"x" * 10_000_000),
     "a large file": large,
-    "a socket": hostile_socket,
     "UTF-16": lambda path: path.write_text("a\tb\n", encoding="utf-16"),
 }
 
