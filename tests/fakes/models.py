@@ -1,8 +1,7 @@
 """Models whose versions load when a test lets them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -90,13 +89,6 @@ class Model(ServedModel):
         with pytest.raises(UnavailableError) as caught:
             await self.wait_until_ready()
         return str(caught.value)
-
-
-@contextmanager
-def request_to(model: LoadedModel) -> Iterator[None]:
-    """A request that uses `model`."""
-    with model:
-        yield
 
 
 async def turns(count: int = 20) -> None:

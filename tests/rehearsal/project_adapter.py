@@ -137,7 +137,7 @@ def tell_pieces(backend: Any) -> None:
     learn.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
     inputs, encoder, rows = backend._memory.inputs, backend._encoder, backend.rows
     pieces = {
-        inputs._memory: [
+        inputs: [
             (inputs.token_ids_address, 8 * rows, b"token ids"),
             (inputs.positions_address, 4 * rows, b"positions"),
             (inputs.source_lengths_address, 4 * rows, b"source lengths"),
@@ -148,7 +148,7 @@ def tell_pieces(backend: Any) -> None:
             (encoder._lengths_address, 4 * rows, b"source lengths"),
         ],
     }
-    mirrored = type(inputs._memory)
+    mirrored = type(encoder._memory)
     send = mirrored.to_device
 
     def send_and_tell(memory: Any) -> None:

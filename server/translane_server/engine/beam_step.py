@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,17 +27,17 @@ from translane_server.runtime.backend import Align, RowMove
 Continuation = tuple[int, int, float, float]
 
 
+@dataclass(eq=False, slots=True)
 class BeamStep:
     """One decode step of beam search. `by_row` has the search of each row; new rows are appended."""
 
-    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int, align: Align) -> None:
-        self.free: list[int] = []  # rows that continuing searches no longer need
-        self.moves: list[RowMove] = []  # row copies that the backend must make, in order
-        self._ranked = ranked
-        self._by_row = by_row
-        self._table = table
-        self._eos = eos
-        self._align = align
+    ranked: RankedTokens
+    by_row: list[Search]
+    table: RowTable
+    eos: int
+    align: Align
+    free: list[int] = field(default_factory=list)  # rows that continuing searches no longer need
+    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make, in order
 
     def advance(self, search: Search) -> bool:
         """Give each beam of `search` a token. Return whether the search continues."""
@@ -47,7 +48,7 @@ class BeamStep:
             self._force(search, beams, sentence.forced_ids[beams.length])
             return True
         if search.required is None:
-            ranked = self._ranked
+            ranked = self.ranked
             going, ending = best_continuations(
                 search.rows,
                 beams.scores,
@@ -55,7 +56,7 @@ class BeamStep:
                 ranked.scores,
                 ranked.log_probs,
                 beam_size=sentence.options.beam_size,
-                eos=self._eos,
+                eos=self.eos,
                 all_end=beams.length + 1 >= search.limit,
             )
         else:
@@ -66,8 +67,8 @@ class BeamStep:
             for continuation in ending:
                 self._offer(search, beams, continuation, length)
             if not going and not pool.hypotheses:  # everything is banned
-                log_prob = self._ranked.log_prob(search.rows[0], self._eos)
-                self._offer(search, beams, (0, self._eos, beams.scores[0] + log_prob, log_prob), length)
+                log_prob = self.ranked.log_prob(search.rows[0], self.eos)
+                self._offer(search, beams, (0, self.eos, beams.scores[0] + log_prob, log_prob), length)
             if not going or pool.is_final(going[0][2], length):
                 return False
         self._go_on(search, beams, going)
@@ -76,13 +77,13 @@ class BeamStep:
     def _force(self, search: Search, beams: LiveBeams, token: int) -> None:
         """Continue with a forced token. It does not count in the score; its log-probability is kept for the caller."""
         has_logits = beams.length < search.logits_until
-        log_prob = self._ranked.log_prob(search.rows[0], token) if has_logits else 0.0
+        log_prob = self.ranked.log_prob(search.rows[0], token) if has_logits else 0.0
         self._go_on(search, beams, [(0, token, 0.0, log_prob)])
 
     def _constrained(
         self, search: Search, beams: LiveBeams, required: RequiredPhrases
     ) -> tuple[list[Continuation], list[Continuation]]:
-        ranked, rows, eos = self._ranked, search.rows, self._eos
+        ranked, rows, eos = self.ranked, search.rows, self.eos
         beam_size = search.options.beam_size
         parents = [(unrolled(path)[0], score) for path, score in zip(beams.paths, beams.scores, strict=True)]
         columns = min(2 * beam_size, ranked.scores.shape[1])
@@ -92,15 +93,15 @@ class BeamStep:
             parents,
             ranked.token_ids[rows, :columns],
             totals[:, None] + ranked.scores[rows, :columns],
-            lambda parent, token: beams.scores[parent] + ranked.score(rows[parent], token),
+            lambda parent, token: beams.scores[parent] + float(ranked.whole_row(rows[parent])[token]),
             beam_size,
             steps_left,
         )
         ended = [(parent, eos, score, ranked.log_prob(rows[parent], eos)) for parent, score in ending]
-        live = [(parent, token, score, ranked.log_prob(rows[parent], token)) for parent, token, score in going]
+        live = [(parent, token, score, ranked.log_prob(rows[parent], token)) for parent, token, score, _ in going]
         if steps_left > 1:
             return live, ended
-        complete = [each for each in live if required.progress([*parents[each[0]][0], each[1]]).complete]
+        complete = [each for each in live if required.are_in([*parents[each[0]][0], each[1]])]
         return [], (ended + complete) or live
 
     def _offer(self, search: Search, beams: LiveBeams, continuation: Continuation, length: int) -> None:
@@ -109,16 +110,16 @@ class BeamStep:
         pool, options, row = beams.pool, search.options, search.rows[beam]
         score = pool.normalise(total, length)
         if options.coverage_penalty:
-            attention = self._align(row, search.entered_step, [*unrolled(beams.paths[beam])[2], row])
+            attention = self.align(row, search.entered_step, [*unrolled(beams.paths[beam])[2], row])
             source_length = len(search.sequence.sentence.source_ids)
             score += options.coverage_penalty * coverage_penalty(attention.sum(axis=0), source_length)
         if pool.accepts(score):
-            last = None if token == self._eos else token
+            last = None if token == self.eos else token
             pool.add(score, beam_hypothesis(search, beam, last, log_prob, score))
 
     def _go_on(self, search: Search, beams: LiveBeams, going: Sequence[Continuation]) -> None:
         """Make the continuations the new live beams, each in its row."""
-        table, rows, paths = self._table, search.rows, beams.paths
+        table, rows, paths = self.table, search.rows, beams.paths
         parents = [beam for beam, _, _, _ in going]
         paths = [(token, log_prob, rows[beam], paths[beam]) for beam, token, _, log_prob in going]
         if len(set(parents)) == len(parents) == len(rows):
@@ -136,7 +137,7 @@ class BeamStep:
 
     def _place(self, search: Search, beams: LiveBeams, parents: Sequence[int]) -> list[int]:
         """Choose a row for the child of each parent: the parent's row, the row of a dead beam, or a new row."""
-        table, by_row = self._table, self._by_row
+        table, by_row = self.table, self.by_row
         rows, paths, length = search.rows, beams.paths, beams.length
         died = [beam for beam in range(len(rows)) if beam not in parents]
         stayed: set[int] = set()

@@ -6,6 +6,7 @@ These rows have forced tokens, rules or sampling, or are alternatives before the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,19 +19,19 @@ from translane_server.engine.search import Search
 from translane_server.runtime.backend import RowMove
 
 
+@dataclass(eq=False, slots=True)
 class GeneralStep:
     """The step of these rows. `by_row` has the search of each row; new rows are appended."""
 
-    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
-        self.moves: list[RowMove] = []  # row copies that the backend must make, in order
-        self._ranked = ranked
-        self._by_row = by_row
-        self._table = table
-        self._eos = eos
+    ranked: RankedTokens
+    by_row: list[Search]
+    table: RowTable
+    eos: int
+    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make, in order
 
     def advance(self, searches: Iterable[Search]) -> None:
         """Give each row of `searches` a token. A search gets all its rows with its first generated token."""
-        table = self._table
+        table = self.table
         alone: list[tuple[int, Search]] = []
         for search in searches:
             row = search.rows[0]
@@ -46,19 +47,19 @@ class GeneralStep:
 
     def ended(self, searches: Iterable[Search]) -> list[int]:
         """The rows of `searches` whose hypotheses have ended in this step."""
-        table, ended = self._table, []
+        table, ended = self.table, []
         for search in searches:
             position = table.positions.item(search.rows[0])
             if position >= search.limit:
                 ended += search.rows
             elif position > len(search.forced_ids):
-                ended += [row for row in search.rows if table.next_ids[row] == self._eos]
+                ended += [row for row in search.rows if table.next_ids[row] == self.eos]
         return ended
 
     def _branch(self, search: Search) -> None:
         """Give a search its first generated tokens, and one row for each of them."""
-        table, by_row = self._table, self._by_row
-        tokens, log_probs, streams = first_tokens(self._ranked, search, table, self._eos)
+        table, by_row = self.table, self.by_row
+        tokens, log_probs, streams = first_tokens(self.ranked, search, table, self.eos)
         (row,) = search.rows
         new = list(range(len(by_row), len(by_row) + len(tokens) - 1))
         length, source_length = table.positions.item(row) + 1, table.source_length.item(row)
@@ -75,7 +76,7 @@ class GeneralStep:
 
     def _next_tokens(self, rows: IntArray, searches: Sequence[Search]) -> tuple[IntArray, FloatArray, list[int]]:
         """The next token of each row, its log-probability, and the places in `rows` of the generated tokens."""
-        ranked, table, eos = self._ranked, self._table, self._eos
+        ranked, table, eos = self.ranked, self.table, self.eos
         tokens, log_probs = ranked.token_ids[rows, 0], ranked.log_probs[rows, 0]
         drawn, generated = [], []
         for number, (row, search) in enumerate(zip(rows.tolist(), searches, strict=True)):

@@ -12,6 +12,7 @@ import time
 from collections import abc, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
@@ -56,29 +57,21 @@ class ServerLink(Protocol):
         """Send an output. Raises ServerGoneError if the server has closed the connection."""
 
 
+@dataclass(eq=False)
 class EngineLoop:
-    """Decodes the sequences that the server sends, with a backend that the caller closes.
+    """Decodes the sequences that the server sends, with a backend that the caller closes."""
 
-    `at_work` is called with True before the loop has work, and with False when it has none. `clock` is monotonic
-    [seconds], and equal to the server's.
-    """
+    backend: Backend
+    server: ServerLink
+    vocabulary: TargetVocabulary
+    # called with True before the loop has work, and with False when it has none
+    at_work: Callable[[bool], None] = lambda _works: None
+    clock: Callable[[], float] = time.perf_counter  # monotonic [seconds], and equal to the server's
 
-    def __init__(
-        self,
-        backend: Backend,
-        server: ServerLink,
-        vocabulary: TargetVocabulary,
-        at_work: Callable[[bool], None] = lambda _works: None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._backend = backend
-        self._rows = backend.rows
-        self._steps_at_once = backend.steps_at_once
-        self._stops_between_steps = backend.stops_between_steps
-        self._server = server
-        self._at_work = at_work
-        self._clock = clock
-        self._vocabulary = vocabulary
+    def __post_init__(self) -> None:
+        self._rows = self.backend.rows
+        self._steps_at_once = self.backend.steps_at_once
+        self._stops_between_steps = self.backend.stops_between_steps
         self._batch = self._empty_batch()
         self._queue: list[tuple[int, int, Sequence]] = []  # a heap of (-priority, arrival, sequence)
         self._arrivals = itertools.count()
@@ -109,7 +102,7 @@ class EngineLoop:
             _log.exception("the replica failed")
             if is_about_memory(error):
                 with suppress(ServerGoneError, MemoryError):
-                    self._server.put(EngineOutput(is_starved=True))
+                    self.server.put(EngineOutput(is_starved=True))
             return False
 
     def _exchange(self) -> None:
@@ -120,17 +113,17 @@ class EngineLoop:
         news = output.ended or output.dropped or output.failed or output.committed or self._must_answer
         if news or steps > _MOST_STEPS or (idle and steps):
             self._output, self._must_answer = EngineOutput(), False
-            self._server.put(output)
+            self.server.put(output)
         if idle:
-            self._at_work(False)
-        for told in self._server.inputs(wait=idle):
+            self.at_work(False)
+        for told in self.server.inputs(wait=idle):
             self._must_answer |= told.answer
             for sequence in told.sequences:
                 heappush(self._queue, (-sequence.priority, next(self._arrivals), sequence))
             if told.cancelled:
                 self._cancel(set(told.cancelled))
         if idle:
-            self._at_work(True)
+            self.at_work(True)
 
     def _cancel(self, numbers: set[int]) -> None:
         """Give up the sequences of these numbers that have not ended."""
@@ -156,7 +149,9 @@ class EngineLoop:
         except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
             lost = [*[search.sequence for search in self._ended], *batch.sequences]
             self._batch, self._newcomers, self._ended = self._empty_batch(), [], []
-            self._encode_again()
+            encoded, self._encoded = self._encoded, deque()
+            for sequence, _ in encoded:  # they are encoded again
+                heappush(self._queue, (-sequence.priority, next(self._arrivals), sequence))
             self._fail(lost, error, decoder=True)
 
     def _fail(self, sequences: abc.Sequence[Sequence], error: Exception, *, decoder: bool) -> None:
@@ -166,15 +161,15 @@ class EngineLoop:
         """
         _log.error("a step of %d sentences has failed", len(sequences), exc_info=error)
         self._output.failed += [sequence.number for sequence in sequences]
-        backend, vocabulary = self._backend, self._vocabulary
+        backend, vocabulary = self.backend, self.vocabulary
         backend.encode_ahead([[vocabulary.eos]])
         if decoder:
             backend.enter([0], [0])
             backend.decode_step(np.array([vocabulary.decoder_start]), np.zeros(1, np.int32))
 
     def _empty_batch(self) -> RunningBatch:
-        backend = self._backend
-        return RunningBatch(backend.rows, backend.target_capacity, self._vocabulary, backend.align)
+        backend = self.backend
+        return RunningBatch(backend.rows, backend.target_capacity, self.vocabulary, backend.align)
 
     def _admit(self) -> None:
         """Give free rows to waiting sentences, encoded sentences first.
@@ -193,22 +188,16 @@ class EngineLoop:
                 self._enter()
 
     def _encode(self) -> None:
-        queue, started = self._queue, self._clock()
+        queue, started = self._queue, self.clock()
         try:
-            count = self._backend.encode_ahead([sequence.sentence.source_ids for _, _, sequence in sorted(queue)])
+            count = self.backend.encode_ahead([sequence.sentence.source_ids for _, _, sequence in sorted(queue)])
         except Exception as error:  # noqa: BLE001 any error of the runtime; the sentences that decode are not touched
             self._fail([heappop(queue)[2] for _ in range(min(len(queue), self._rows))], error, decoder=False)
             return
-        self._encode_seconds = self._clock() - started
+        self._encode_seconds = self.clock() - started
         self._encoded += [(heappop(queue)[2], source) for source in range(count)]
         tokens = sum([len(sequence.sentence.source_ids) for sequence, _ in self._encoded])
         self._output.stats.encodes.append((self._encode_seconds, tokens))
-
-    def _encode_again(self) -> None:
-        """Put the encoded sentences back into the queue."""
-        encoded, self._encoded = self._encoded, deque()
-        for sequence, _ in encoded:
-            heappush(self._queue, (-sequence.priority, next(self._arrivals), sequence))
 
     def _enter(self) -> None:
         """Give rows to the first encoded sentences, as many as fit."""
@@ -223,8 +212,8 @@ class EngineLoop:
         searches = self._batch.add(sequences)
         limits = any(search.options.shortlist for search in searches)
         allowed = [sequence.sentence.allowed_ids for sequence in sequences] if limits else ()
-        self._backend.enter(sources, [search.rows[0] for search in searches], allowed)
-        now = self._clock()
+        self.backend.enter(sources, [search.rows[0] for search in searches], allowed)
+        now = self.clock()
         admitted_at = now - self._encode_seconds
         for search in searches:
             search.admitted_at, search.entered_at = admitted_at, now
@@ -232,23 +221,23 @@ class EngineLoop:
         self._newcomers += searches
 
     def _decode(self) -> None:
-        batch, output, backend = self._batch, self._output, self._backend
+        batch, output, backend = self._batch, self._output, self.backend
         token_ids, positions = batch.inputs
         steps = self._steps_ahead() if self._steps_at_once > 1 else 1
-        started = self._clock()
+        started = self.clock()
         several = steps > 1
         if several:
             decoded = backend.decode_ahead(
-                token_ids, positions, steps, self._vocabulary.eos, self._server.has_arrivals, batch.keep
+                token_ids, positions, steps, self.vocabulary.eos, self.server.has_arrivals, batch.keep
             )
             steps = len(decoded)
         else:
             candidates = backend.decode_step(token_ids, positions, batch.needs, batch.keep)
-        seconds = (self._clock() - started) / steps
+        seconds = (self.clock() - started) / steps
         output.stats.steps.extend([(seconds, len(token_ids))] * steps)
         update = batch.advance_ahead(decoded) if several else batch.advance(candidates)
         self._ended = update.done
-        now = self._clock()
+        now = self.clock()
         if self._newcomers:
             first = started + seconds if several else now
             output.stats.first_token_times.extend([first - search.sequence.submitted_at for search in self._newcomers])
@@ -274,6 +263,6 @@ class EngineLoop:
         return max(1, min(self._steps_at_once, self._batch.greedy_steps))
 
     def _move(self, moves: abc.Sequence[RowMove]) -> None:
-        started = self._clock()
-        self._backend.move_rows(moves)
-        self._output.stats.moves.append((self._clock() - started, len(moves)))
+        started = self.clock()
+        self.backend.move_rows(moves)
+        self._output.stats.moves.append((self.clock() - started, len(moves)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,32 +109,13 @@ def _any(index: SurfaceIndex, masks: Sequence[BoolArray]) -> BoolArray:
     return result
 
 
-# (tokens so far, cumulative score)
-Parent = tuple[Sequence[int], float]
-# (parent, cumulative score) of a hypothesis that takes the end-of-sentence token
-Ending = tuple[int, float]
-
-
 class Extension(NamedTuple):
     """The hypothesis `parent` with one more token, and the cumulative score with this token."""
 
     parent: int
     token: int
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class PhraseProgress:
-    """The progress of a hypothesis in its required phrases."""
-
-    met: int  # number of phrases in the text
-    remaining: int  # number of tokens that complete the missing phrases, one after the other, the furthest phrase first
-    next_tokens: tuple[int, ...]  # tokens that begin or continue a missing phrase
-
-    @property
-    def complete(self) -> bool:
-        """Whether the text has all phrases."""
-        return not self.remaining
+    remaining: int  # number of tokens that its missing phrases then need
 
 
 class _Phrase:
@@ -173,13 +153,6 @@ class _State(NamedTuple):
     lacking: dict[int, int]
 
 
-class _Child(NamedTuple):
-    """An extension, and the number of tokens that its missing phrases then need."""
-
-    remaining: int
-    extension: Extension
-
-
 class RequiredPhrases:
     """The required phrases of one sentence: lexically constrained beam search.
 
@@ -191,11 +164,11 @@ class RequiredPhrases:
     """
 
     def __init__(self, phrases: Sequence[RequiredPhrase], surfaces: Sequence[bytes], eos: int) -> None:
-        usable = [_Phrase(phrase, surfaces) for phrase in phrases if phrase.token_ids]
-        usable = [phrase for phrase in usable if phrase.text]
-        usable.sort(key=lambda phrase: (len(phrase.tokens), phrase.text))
-        distinct = {phrase.text: phrase for phrase in reversed(usable)}
-        self._phrases = sorted(distinct.values(), key=lambda phrase: (len(phrase.tokens), phrase.text))
+        usable = [each for each in (_Phrase(phrase, surfaces) for phrase in phrases if phrase.token_ids) if each.text]
+        distinct: dict[bytes, _Phrase] = {}
+        for phrase in sorted(usable, key=lambda each: (len(each.tokens), each.text)):
+            distinct.setdefault(phrase.text, phrase)
+        self._phrases = list(distinct.values())
         self._surfaces = surfaces
         self._eos = eos
         self._tail_size = max((len(phrase.text) for phrase in self._phrases), default=1) - 1
@@ -208,24 +181,19 @@ class RequiredPhrases:
         # the last token of each phrase that is `once` -> the phrase's number
         self._once = {phrase.tokens[-1]: number for number, phrase in enumerate(self._phrases) if phrase.once}
 
-    def progress(self, generated_ids: Sequence[int]) -> PhraseProgress:
-        """The progress of a hypothesis with these tokens, forced tokens included."""
-        state = self._state(generated_ids)
-        everything = range(len(self._phrases))
-        met = len(self._phrases) - len(state.lacking)
-        return PhraseProgress(
-            met, self._remaining(state.lacking, everything), self._next_tokens(state.lacking, everything)
-        )
+    def are_in(self, generated_ids: Sequence[int]) -> bool:
+        """Whether the text of a hypothesis with these tokens, forced tokens included, has all phrases."""
+        return not self._state(generated_ids).lacking
 
     def select(
         self,
-        parents: Sequence[Parent],
+        parents: Sequence[tuple[Sequence[int], float]],
         token_ids: IntArray,
         cumulative_scores: npt.NDArray[np.floating[Any]],
         score_of: Callable[[int, int], float],
         beam_size: int,
         steps_left: int,
-    ) -> tuple[list[Extension], list[Ending]]:
+    ) -> tuple[list[Extension], list[tuple[int, float]]]:
         """Choose the continuations of a sentence's B hypotheses.
 
         A hypothesis ends only if it has all phrases. One that has a phrase that is `once` does not go on with the last
@@ -234,7 +202,7 @@ class RequiredPhrases:
         phrases, this is ordinary beam search.
 
         Args:
-            parents: the hypotheses, [B].
+            parents: the tokens and the cumulative score of each hypothesis, [B].
             token_ids: the best next tokens of each hypothesis, [B, K].
             cumulative_scores: score of each hypothesis with each of these tokens, [B, K]; -inf is banned.
             score_of: maps a parent and any token to the score of the hypothesis with that token.
@@ -242,12 +210,12 @@ class RequiredPhrases:
             steps_left: number of tokens that may still be generated, with this one and the end-of-sentence token (≥ 1).
 
         Returns:
-            The continuations, and the hypotheses that may end now, both best first.
+            The continuations, and the hypotheses that may end now with their scores, both best first.
         """
         states = [self._state(generated_ids) for generated_ids, _ in parents]
         goals = self._goals(states, steps_left)
-        children: list[_Child] = []
-        endings: list[Ending] = []
+        children: list[Extension] = []
+        endings: list[tuple[int, float]] = []
         for parent, (state, ids, scores) in enumerate(
             zip(states, token_ids.tolist(), cumulative_scores.tolist(), strict=True)
         ):
@@ -262,17 +230,17 @@ class RequiredPhrases:
                     known[token] = score
             for token, score in known.items():
                 remaining = self._remaining(self._lacking_after(state, token), goals)
-                children.append(_Child(remaining, Extension(parent, token, score)))
+                children.append(Extension(parent, token, score, remaining))
         children.sort(key=_by_score)
         endings.sort(key=lambda ending: -ending[1])
-        complete = [child.extension.score for child in children if not child.remaining]
+        complete = [child.score for child in children if not child.remaining]
         ended = [
             ending
             for rank, ending in enumerate(endings)
             if rank + sum(score > ending[1] for score in complete) < beam_size
         ]
         running = _deal(_in_time(children, steps_left - 1), beam_size)
-        return [child.extension for child in sorted(running, key=_by_score)], ended
+        return sorted(running, key=_by_score), ended
 
     def _state(self, generated_ids: Sequence[int]) -> _State:
         text = extended(None, b"".join([self._surfaces[token] for token in generated_ids]))
@@ -321,11 +289,11 @@ class RequiredPhrases:
         return tuple(tokens)
 
 
-def _by_score(child: _Child) -> float:
-    return -child.extension.score
+def _by_score(child: Extension) -> float:
+    return -child.score
 
 
-def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:
+def _in_time(children: Sequence[Extension], steps: int) -> list[Extension]:
     """The children that can complete the phrases in `steps` tokens, with the end-of-sentence token if possible."""
     for needed in (1, 0):
         if in_time := [child for child in children if child.remaining + needed <= steps]:
@@ -333,13 +301,13 @@ def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:
     return list(children)
 
 
-def _deal(children: Sequence[_Child], beam_size: int) -> list[_Child]:
+def _deal(children: Sequence[Extension], beam_size: int) -> list[Extension]:
     """Divide the slots of the beam among the banks. A bank holds the children with equal `remaining`, best first.
 
     Each bank gets one slot per round, and the bank with the least remaining tokens comes first. Otherwise the search
     would drop begun phrases for better-scored beginnings, again and again, until the length forces the phrase.
     """
-    banks: dict[int, list[_Child]] = {}
+    banks: dict[int, list[Extension]] = {}
     for child in children:
         banks.setdefault(child.remaining, []).append(child)
     order = [banks[remaining] for remaining in sorted(banks)]

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from translane_server.core.arrays import BoolArray, FloatArray, Int32Array, IntArray
-from translane_server.engine.options import DecodingOptions, Kind
+from translane_server.engine.options import Kind
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Search
 from translane_server.runtime.backend import Candidates
@@ -42,18 +42,8 @@ class Rules:
     # row -> masks of banned tokens, each [V]. A token is banned if one of the masks bans it.
     masks: Mapping[int, Sequence[BoolArray]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, options: Sequence[DecodingOptions], **state: Any) -> Rules:
-        """The rules of P rows with these options; `state` has the attributes that the options do not say."""
-        return cls(
-            repetition_penalty=np.array([each.repetition_penalty for each in options], np.float32),
-            ngram_size=np.array([each.no_repeat_ngram_size for each in options], np.int32),
-            **state,
-        )
 
-
-@dataclass(frozen=True, slots=True)
-class Processed:
+class Processed(NamedTuple):
     """The best tokens of P rows under their rules."""
 
     token_ids: IntArray  # the best tokens, best first, [P, K]
@@ -93,19 +83,8 @@ def process(
     return Processed(ids, scores, log_probs)
 
 
-def score_tokens(rules: Rules, row: int, token_ids: IntArray, logits: FloatArray, normaliser: np.float32) -> FloatArray:
-    """Scores of some tokens of one row under its rules: token_ids [N], logits [V] -> [N]."""
-    one = _one(rules, row)
-    scores = logits[token_ids] if rules.on_logits[row] else logits[token_ids] - normaliser
-    scores = _penalised(scores[None], _seen(one, token_ids[None]), one.repetition_penalty[:, None])
-    scores[_banned(one, token_ids[None])] = -np.inf
-    result: FloatArray = scores[0]
-    return result
-
-
 def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32) -> FloatArray:
     """Scores of all tokens of one row under its rules: [V] -> [V]."""
-    one = _one(rules, row)
     scores = logits.copy() if rules.on_logits[row] else logits - normaliser
     length, penalty = int(rules.lengths[row]), rules.repetition_penalty[row]
     if penalty != 1:
@@ -116,7 +95,8 @@ def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32
     if rules.eos_banned[row]:
         scores[rules.eos] = -np.inf
     if rules.ngram_size[row]:
-        _, followers = _repeated(one)
+        one = slice(row, row + 1)
+        _, followers = _repeated(rules.history[one], rules.lengths[one], rules.ngram_size[one])
         scores[followers] = -np.inf
     return scores
 
@@ -130,20 +110,6 @@ def best_of_row(scores: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
     best = np.flatnonzero((scores >= least) & (scores > -np.inf))
     best = best[np.lexsort((best, -scores[best]))][:count]
     return best, scores[best]
-
-
-def _one(rules: Rules, row: int) -> Rules:
-    rows = slice(row, row + 1)
-    return Rules(
-        rules.history[rows],
-        rules.lengths[rows],
-        rules.on_logits[rows],
-        rules.eos_banned[rows],
-        rules.repetition_penalty[rows],
-        rules.ngram_size[rows],
-        rules.eos,
-        {0: rules.masks[row]} if row in rules.masks else {},
-    )
 
 
 def _penalised(
@@ -178,20 +144,23 @@ def _banned(rules: Rules, token_ids: IntArray) -> BoolArray:
         for mask in masks:
             banned[row] |= mask[token_ids[row]]
     if rules.ngram_size.any():
-        rows, followers = _repeated(rules)
+        rows, followers = _repeated(rules.history, rules.lengths, rules.ngram_size)
         np.logical_or.at(banned, rows, token_ids[rows] == followers[:, None])
     return banned
 
 
-def _repeated(rules: Rules) -> tuple[IntArray, IntArray]:
-    """The pairs of row and token that would repeat an n-gram: rows [N] and tokens [N]."""
+def _repeated(histories: IntArray, of_rows: Int32Array, sizes: Int32Array) -> tuple[IntArray, IntArray]:
+    """The pairs of row and token that would repeat an n-gram: rows [N] and tokens [N].
+
+    Histories [P, L] have lengths `of_rows` [P], and n-grams of `sizes` [P] may not repeat; see `Rules`.
+    """
     pairs: list[tuple[IntArray, IntArray]] = []
-    for size in np.unique(rules.ngram_size[rules.ngram_size > 0]).tolist():
-        rows = np.flatnonzero((rules.ngram_size == size) & (rules.lengths >= size))
+    for size in np.unique(sizes[sizes > 0]).tolist():
+        rows = np.flatnonzero((sizes == size) & (of_rows >= size))
         if not rows.size:
             continue
-        lengths = rules.lengths[rows]
-        history = rules.history[rows, : int(lengths.max())]
+        lengths = of_rows[rows]
+        history = histories[rows, : int(lengths.max())]
         windows = np.lib.stride_tricks.sliding_window_view(history, size, axis=1)  # [p, W, n]
         last = np.take_along_axis(history, lengths[:, None] - (size - 1) + np.arange(size - 1), axis=1)  # [p, n - 1]
         same = (windows[:, :, :-1] == last[:, None, :]).all(axis=2)
@@ -215,19 +184,21 @@ class RankedTokens:
     normalisers: FloatArray
     rules: Rules | None  # rules of the rows that have rules
     rule_rows: dict[int, int]  # row -> its number in `rules`
+    _whole_rows: dict[int, FloatArray] = field(default_factory=dict)
 
     def log_prob(self, row: int, token: int) -> float:
         """Natural log-probability of any token under the model alone, in a row that needs logits."""
         assert self.logits is not None
         return float(self.logits[row, token] - self.normalisers[row])
 
-    def score(self, row: int, token: int) -> float:
-        """Score of any token in a row that has rules."""
-        assert self.logits is not None
-        assert self.rules is not None
-        number = self.rule_rows[row]
-        scores = score_tokens(self.rules, number, np.array([token]), self.logits[row], self.normalisers[row])
-        return float(scores[0])
+    def whole_row(self, row: int) -> FloatArray:
+        """Scores of all tokens in a row that has rules, [V]. The caller must not write to the array."""
+        if row not in self._whole_rows:
+            assert self.logits is not None
+            assert self.rules is not None
+            number = self.rule_rows[row]
+            self._whole_rows[row] = whole_row(self.rules, number, self.logits[row], self.normalisers[row])
+        return self._whole_rows[row]
 
 
 def rank_tokens(candidates: Candidates, with_logits: Sequence[Search], table: RowTable, eos: int) -> RankedTokens:
@@ -254,7 +225,7 @@ def rank_tokens(candidates: Candidates, with_logits: Sequence[Search], table: Ro
     needed = np.array([min(search.needed_candidates, token_ids.shape[1]) for _, search in owners], np.int32)
     processed = process(rules, token_ids[ruled], logits[ruled], normalisers[ruled], needed)
     token_ids, scores, log_probs = token_ids.copy(), log_probs.copy(), log_probs.copy()
-    token_ids[ruled], scores[ruled], log_probs[ruled] = processed.token_ids, processed.scores, processed.log_probs
+    token_ids[ruled], scores[ruled], log_probs[ruled] = processed
     numbers = {row: number for number, (row, _) in enumerate(owners)}
     return RankedTokens(token_ids, scores, log_probs, logits, normalisers, rules, numbers)
 
@@ -262,12 +233,14 @@ def rank_tokens(candidates: Candidates, with_logits: Sequence[Search], table: Ro
 def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int) -> Rules:
     """The rules of `rows` [P]. `searches` holds the search of each row."""
     positions = table.positions[rows]
-    return Rules.of(
-        [search.options for search in searches],
+    options = [search.options for search in searches]
+    return Rules(
         history=table.history[rows],
         lengths=positions + 1,
-        on_logits=np.array([search.options.kind is not Kind.BEAM for search in searches]),
+        on_logits=np.array([each.kind is not Kind.BEAM for each in options]),
         eos_banned=positions < np.array([search.eos_from for search in searches]),
+        repetition_penalty=np.array([each.repetition_penalty for each in options], np.float32),
+        ngram_size=np.array([each.no_repeat_ngram_size for each in options], np.int32),
         eos=eos,
         masks={
             number: masks

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from translane_server.core.arrays import FloatArray, Int32Array, IntArray
 from translane_server.engine.options import Kind, Sampling
-from translane_server.engine.processors import RankedTokens, whole_row
+from translane_server.engine.processors import RankedTokens
 from translane_server.engine.rows import RowTable
 from translane_server.engine.search import Search
 
@@ -82,7 +82,9 @@ def sample_candidates(
     cumulative = weights.cumsum(axis=1)
     kept = _nucleus_sizes(weights, cumulative, cumulative[:, -1], top_p)
     total = np.take_along_axis(cumulative, kept[:, None] - 1, axis=1)[:, 0]
-    return _columns(cumulative, uniforms * total, kept)
+    # the first column whose cumulative weight exceeds the target, or the last kept one
+    columns: IntArray = np.minimum(np.count_nonzero(cumulative <= (uniforms * total)[:, None], axis=1), kept - 1)
+    return columns
 
 
 def sample_all(scores: FloatArray, temperature: Numbers, top_p: Numbers, uniforms: Float64Array) -> IntArray:
@@ -148,12 +150,6 @@ def _nucleus_sizes(weights: Float64Array, cumulative: Float64Array, total: Float
     return sizes
 
 
-def _columns(cumulative: Float64Array, targets: Float64Array, kept: IntArray) -> IntArray:
-    """The first column in each row whose cumulative weight exceeds the target; a kept column in any case."""
-    columns: IntArray = np.minimum(np.count_nonzero(cumulative <= targets[:, None], axis=1), kept - 1)
-    return columns
-
-
 class _Draws:
     """The parameters of D draws: each has a row, which may occur several times, and a stream of random numbers."""
 
@@ -201,12 +197,9 @@ def _from_candidates(ranked: RankedTokens, draws: _Draws, eos: int) -> tuple[Int
 
 
 def _from_vocabulary(ranked: RankedTokens, draws: _Draws, eos: int) -> tuple[IntArray, FloatArray]:
-    rules, logits, rows = ranked.rules, ranked.logits, draws.rows
+    logits, rows = ranked.logits, draws.rows
     assert logits is not None
-    assert rules is not None
-    scores = np.stack(
-        [whole_row(rules, ranked.rule_rows[row], logits[row], ranked.normalisers[row]) for row in rows.tolist()]
-    )
+    scores = np.stack([ranked.whole_row(row) for row in rows.tolist()])
     for draw, top_k in enumerate(draws.top_k.tolist()):
         if 0 < top_k < scores.shape[1]:
             scores[draw, scores[draw] < np.partition(scores[draw], -top_k)[-top_k]] = -np.inf

@@ -117,6 +117,16 @@ def bind_host(bind: Any, name: str, array: npt.NDArray[Any], shape: tuple[int, .
     bind(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
 
 
+def write_padded(ids: IntArray, lengths: Int32Array, sources: Sequence[Sequence[int]], longest: int, pad: int) -> None:
+    """Write sources to `ids`, one after the other, each padded to `longest` tokens; and their lengths to `lengths`."""
+    assert len(sources) * longest <= len(ids), "sources are too long"
+    lengths[: len(sources)] = [len(source) for source in sources]
+    padded = ids[: len(sources) * longest].reshape(-1, longest)  # [B, S]
+    padded.fill(pad)
+    for row, source in zip(padded, sources, strict=True):
+        row[: len(source)] = source
+
+
 class EncodeBuffers:
     """The sources of one encoder run, padded to the longest one: at most `tokens` ids with the padding."""
 
@@ -127,12 +137,7 @@ class EncodeBuffers:
 
     def write(self, sources: Sequence[Sequence[int]], longest: int) -> None:
         """Write the inputs of the next run: `sources`, each padded to `longest` tokens."""
-        assert len(sources) * longest <= len(self._source_ids), "sources are too long"
-        self._source_lengths[: len(sources)] = [len(source) for source in sources]
-        padded = self._source_ids[: len(sources) * longest].reshape(-1, longest)  # [B, S]
-        padded.fill(self._pad)
-        for row, source in zip(padded, sources, strict=True):
-            row[: len(source)] = source
+        write_padded(self._source_ids, self._source_lengths, sources, longest, self._pad)
 
     def bind_inputs(self, binding: Any, sources: int, longest: int) -> None:
         """Bind the inputs of a run over so many sources of `longest` tokens."""

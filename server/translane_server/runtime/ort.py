@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -43,14 +43,12 @@ class _Step:
 class _Graphs:
     """The graphs of some sessions, inputs of the encoder, and what is bound to both.
 
-    Steps are by number of rows, needs, and whether they are kept. Runs of the encoder are by number of sources, padded
-    length, and where their output begins.
+    Steps are by number of rows, needs, and whether they are kept.
     """
 
     sessions: Sessions
     sources: EncodeBuffers
     steps: dict[tuple[int, StepNeeds, bool], _Step] = field(default_factory=dict)
-    runs: dict[tuple[int, int, int], Callable[[], None]] = field(default_factory=dict)
 
 
 class OrtBackend(GraphBackend):
@@ -80,6 +78,7 @@ class OrtBackend(GraphBackend):
             _Graphs(each, EncodeBuffers(self._encode_tokens, pad))
             for each in (sessions, *([all_threads.sessions] if all_threads else ()))
         ]
+        self._encoder_run = lru_cache(_MOST_RUNS)(self._bind_encoder)
         self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
         cache = self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
@@ -220,7 +219,7 @@ class OrtBackend(GraphBackend):
     def close(self) -> None:
         for graphs in self._graphs:
             graphs.steps.clear()
-            graphs.runs.clear()
+        self._encoder_run.cache_clear()
         if self._shortlists:
             self._shortlists.clear()
 
@@ -270,22 +269,19 @@ class OrtBackend(GraphBackend):
 
     def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
         for group in groups:
-            graphs = self._graphs[self._are_free()]
-            graphs.sources.write([sources[number] for number in group.numbers], group.longest)
-            run = len(group.numbers), group.longest, group.start
-            (graphs.runs.get(run) or self._bind_encoder(graphs, *run))()
+            place = int(self._are_free())
+            self._graphs[place].sources.write([sources[number] for number in group.numbers], group.longest)
+            self._encoder_run(place, len(group.numbers), group.longest, group.start)()
 
-    def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Callable[[], None]:
-        """Bind a run over so many sources, padded to `longest`, to the addresses of its inputs and outputs."""
+    def _bind_encoder(self, place: int, sources: int, longest: int, start: int) -> Callable[[], None]:
+        """Bind a run over so many sources, padded to `longest`, whose output begins at `start`."""
+        graphs = self._graphs[place]
         binding = graphs.sessions.encoder.io_binding()
         graphs.sources.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
         for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
             binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
-        if len(graphs.runs) >= _MOST_RUNS:
-            graphs.runs.clear()
-        run = graphs.runs[sources, longest, start] = graphs.sessions.bound_run(graphs.sessions.encoder, binding)
-        return run
+        return graphs.sessions.bound_run(graphs.sessions.encoder, binding)
 
     def _bind(self, session: Any, n: int, needs: StepNeeds, *, keeps: bool) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""

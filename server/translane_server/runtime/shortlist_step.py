@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -99,8 +99,6 @@ def log_normalisers(logits: FloatArray) -> FloatArray:
 
 _MOST_BINDINGS = 64
 _MOST_BYTES = 1 << 26  # of what is bound
-# Binds the inputs and outputs of a step over n rows that every step has.
-BindRows = Callable[[Any, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,42 +112,32 @@ class _Binding:
     logits: FloatArray  # [n, U]
 
 
+@dataclass(eq=False)
 class ShortlistStep:
-    """Runs the step over shortlists, for the rows that have one.
+    """Runs the step over shortlists, for the rows that have one."""
 
-    Every row may use the `special` tokens. `bind_rows` binds what the step has in common with the plain step, and
-    `bound_run` is that of `Sessions`.
-    """
+    session: Any
+    bound_run: Callable[[Any, Any], Callable[[], None]]  # that of `Sessions`
+    shortlist: Shortlist
+    _: KW_ONLY
+    rows: int
+    vocab_size: int
+    special: Sequence[int]  # tokens that every row may use
+    threads: int
+    bind_rows: Callable[[Any, int], None]  # binds what a step over n rows has in common with the plain step
 
-    def __init__(
-        self,
-        session: Any,
-        bound_run: Callable[[Any, Any], Callable[[], None]],
-        shortlist: Shortlist,
-        *,
-        rows: int,
-        vocab_size: int,
-        special: Sequence[int],
-        threads: int,
-        bind_rows: BindRows,
-    ) -> None:
-        self._session = session
-        self._bound_run = bound_run
-        self._shortlist = shortlist
-        self._special = tuple(special)
-        self._lists = RowShortlists(rows, vocab_size, threads)
-        self._bind_rows = bind_rows
-        self._vocab_size = vocab_size
+    def __post_init__(self) -> None:
+        self._lists = RowShortlists(self.rows, self.vocab_size, self.threads)
         self._bindings: dict[tuple[int, int, StepNeeds], _Binding] = {}
         self._bytes = 0  # of the bindings' inputs and outputs
         self._written: _Binding | None = None  # whose inputs are of the last join
-        self._logits: FloatArray = np.zeros((0, vocab_size), np.float32)
+        self._logits: FloatArray = np.zeros((0, self.vocab_size), np.float32)
 
     def enter(self, row: int, source_ids: Sequence[int], allowed: Sequence[int] | None) -> None:
         """Begin a sentence in a row: with the shortlist of its source and these tokens, or with every token."""
         tokens = None
         if allowed is not None:
-            tokens = self._shortlist.tokens(source_ids, (*self._special, *allowed))
+            tokens = self.shortlist.tokens(source_ids, (*self.special, *allowed))
         self._lists.set(row, tokens)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
@@ -211,9 +199,9 @@ class ShortlistStep:
         return self._bindings[key]
 
     def _bind(self, n: int, size: int, needs: StepNeeds) -> _Binding:
-        binding = self._session.io_binding()
+        binding = self.session.io_binding()
         bound = _Binding(
-            self._bound_run(self._session, binding),
+            self.bound_run(self.session, binding),
             np.zeros(size, np.int64),
             np.zeros((n, size), np.float32),
             np.zeros((n, needs.num_candidates), np.int64),
@@ -224,13 +212,13 @@ class ShortlistStep:
         bind_host(inputs, "outside", bound.outside, bound.outside.shape)
         bind_host(outputs, "candidate_places", bound.places, bound.places.shape)
         bind_host(outputs, "logits", bound.logits, bound.logits.shape)
-        self._bind_rows(binding, n)
+        self.bind_rows(binding, n)
         return bound
 
     def _whole(self, n: int, logits: FloatArray) -> FloatArray:
         """Return the logits of the whole vocabulary [n, V]: -inf outside of the lists."""
         if len(self._logits) < n:
-            self._logits = np.zeros((n, self._vocab_size), np.float32)
+            self._logits = np.zeros((n, self.vocab_size), np.float32)
         whole = self._logits[:n]
         whole.fill(-np.inf)
         used = self._lists.used

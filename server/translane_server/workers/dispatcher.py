@@ -8,6 +8,7 @@ import logging
 import time
 from collections import abc, deque
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from operator import attrgetter
 
 from translane_server.core.errors import (
@@ -59,6 +60,7 @@ _FAILING = "the model does not decode at the moment; the server's log has the de
 _rows = attrgetter("rows")
 
 
+@dataclass(eq=False)
 class Dispatcher:
     """Sends each sentence to the worker with the fewest rows to decode.
 
@@ -66,38 +68,22 @@ class Dispatcher:
     does not notice.
 
     All calls come from one event loop.
-
-    Args:
-        workers: the workers, which all run the same model.
-        spares: further workers, which run while the others are crowded and other models leave CPUs idle.
-        waiting_limit: maximum number of sentences that wait for rows. A request that would exceed it is refused.
-        most_priority: the highest priority that counts between callers.
-        lone_rows: number of rows that the first worker decodes before another one begins.
-        observe: called with the measurements of the workers.
-        count_repeat: called for each sentence that is decoded again.
     """
 
-    def __init__(
-        self,
-        workers: abc.Sequence[Worker],
-        *,
-        spares: Spares | None = None,
-        waiting_limit: int,
-        most_priority: int = 0,
-        lone_rows: int = 0,
-        observe: Callable[[StepStats], None] = lambda _measurements: None,
-        count_repeat: Callable[[], None] = lambda: None,
-    ) -> None:
-        assert workers, "there is no worker"
-        self._residents = workers
-        self._spares = spares or Spares((), SharedCpus(len(workers)))
-        self._workers = [*workers, *self._spares.workers]
-        self.waiting_limit = waiting_limit
-        self._most_priority = most_priority
-        self._first = workers[0]
-        self._lone_rows = lone_rows
-        self._observe = observe
-        self._count_repeat = count_repeat
+    workers: abc.Sequence[Worker]  # which always run, all with the same model
+    _: KW_ONLY
+    # further workers, which run while the others are crowded and other models leave CPUs idle
+    spares: Spares = field(default_factory=lambda: Spares((), SharedCpus(0)))
+    waiting_limit: int  # maximum number of sentences that wait for rows. A request that would exceed it is refused
+    most_priority: int = 0  # the highest priority that counts between callers
+    lone_rows: int = 0  # number of rows that the first worker decodes before another one begins
+    observe: Callable[[StepStats], None] = lambda _measurements: None  # called with the measurements of the workers
+    count_repeat: Callable[[], None] = lambda: None  # called for each sentence that is decoded again
+
+    def __post_init__(self) -> None:
+        assert self.workers, "there is no worker"
+        self._all = [*self.workers, *self.spares.workers]
+        self._first = self.workers[0]
         self.availability_changed: Callable[[], None] = lambda: None  # called when `is_available` may have changed
         self._queue: FairQueue[AcceptedSequence] = FairQueue()
         self._again: deque[AcceptedSequence] = deque()  # sentences to decode again, before those in the queue
@@ -113,34 +99,34 @@ class Dispatcher:
     @property
     def rows(self) -> int:
         """Maximum number of hypotheses that decode at once, in all workers that do not rest."""
-        return sum(worker.capacity for worker in self._workers if worker.state is not State.RESTING)
+        return sum(worker.capacity for worker in self._all if worker.state is not State.RESTING)
 
     @property
     def active_rows(self) -> int:
         """Maximum number of rows that the decoding sentences take, in all workers."""
-        return sum(worker.active_rows for worker in self._workers)
+        return sum(worker.active_rows for worker in self._all)
 
     @property
     def waiting(self) -> int:
         """Number of accepted sentences that wait for rows, here and in the workers."""
         here = self._queue.size + len(self._again) + len(self._alone)
-        return here + sum([len(worker.waiting) for worker in self._workers])
+        return here + sum([len(worker.waiting) for worker in self._all])
 
     @property
     def is_available(self) -> bool:
         """Whether a worker can decode."""
-        return not self._over and any(worker.state is State.UP for worker in self._workers)
+        return not self._over and any(worker.state is State.UP for worker in self._all)
 
     @property
     def is_failing(self) -> bool:
         """Whether all workers have been lost many times in a row. Each is still tried again."""
-        states = {worker.state for worker in self._workers}
+        states = {worker.state for worker in self._all}
         return not self._over and State.FAILING in states and states <= {State.FAILING, State.RESTING}
 
     async def start(self) -> None:
         """Start all workers but the spare ones. Raises StartupError if one cannot start."""
-        self._spares.start(self._residents)
-        starting = [asyncio.create_task(worker.start(self)) for worker in self._residents]
+        self.spares.start(self.workers)
+        starting = [asyncio.create_task(worker.start(self)) for worker in self.workers]
         try:
             await asyncio.gather(*starting)
         except BaseException:
@@ -151,9 +137,9 @@ class Dispatcher:
     async def stop(self) -> None:
         """Answer unfinished requests with UnavailableError, and end the workers."""
         self._over = True
-        self._spares.stop()
+        self.spares.stop()
         self._fail_all(UnavailableError("the model has been unloaded, or the server is shutting down", _RETRY_STOPPED))
-        await asyncio.gather(*(worker.stop() for worker in self._workers))
+        await asyncio.gather(*(worker.stop() for worker in self._all))
 
     # For callers
 
@@ -236,7 +222,7 @@ class Dispatcher:
         if self._quarantine.was_used and self._quarantine.knows_any(sentences):
             raise PoisonedError(_POISONED)
         self._requests.add(request)
-        level = max(_LOWEST_LEVEL, min(priority, self._most_priority))
+        level = max(_LOWEST_LEVEL, min(priority, self.most_priority))
         now = time.perf_counter()  # equal in all processes
         nobody_waits = not (self._queue.size or self._again or self._alone or self._kept or self._settling)
         workers = self._usable()
@@ -249,8 +235,8 @@ class Dispatcher:
             sequence.entry = self._queue.add(sequence, caller, level=level, priority=priority, cost=sequence.cost())
         if not nobody_waits:
             self._dispatch()
-        if self._spares.workers:
-            self._spares.look(self)
+        if self.spares.workers:
+            self.spares.look(self)
         return request
 
     def _refuse(self, message: str) -> None:
@@ -264,7 +250,7 @@ class Dispatcher:
         if not request.missing or self._over:
             return
         waited = [self._queue.remove(each.entry) for each in sequences if each.entry]
-        for worker in self._workers:
+        for worker in self._all:
             for each in sequences:
                 worker.cancel(each.number)
         if any(waited):  # the next sequences in the queue may have room
@@ -292,11 +278,11 @@ class Dispatcher:
         has_left = output.ended or output.dropped or output.failed
         if self._again or self._alone or (has_left and (self._queue.size or self._kept)):
             self._dispatch()
-        if self._spares.workers:
-            self._spares.look(self)
+        if self.spares.workers:
+            self.spares.look(self)
         if output.stats.queue_times:
             self._last_wait = output.stats.queue_times[-1]
-        self._observe(output.stats)
+        self.observe(output.stats)
 
     def lost(self, worker: Worker) -> bool:
         """Decode the sequences of a worker again that has ended, though it was not stopped.
@@ -367,7 +353,7 @@ class Dispatcher:
                     self._quarantine.add(sequence.sentence, request.caller)
                 request.fail(error)
                 continue
-            self._count_repeat()
+            self.count_repeat()
             request.restart(sequence.place)
             sequence.is_suspect |= sequence.failures >= _FAILURES_OF_SUSPECTS
             if sequence.failures_alone:  # its next trial decides
@@ -377,12 +363,12 @@ class Dispatcher:
 
     def _usable(self) -> list[Worker]:
         """The workers that may get sequences now."""
-        up = [worker for worker in self._residents if worker.state is State.UP]
-        return up + self._spares.usable(up) if self._spares.workers else up
+        up = [worker for worker in self.workers if worker.state is State.UP]
+        return up + self.spares.usable(up) if self.spares.workers else up
 
     def _send(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
         """Send a sequence to the worker with the fewest rows. Return whether it has room."""
-        goes_first = self._lone_rows and self._goes_first(sequence, workers)
+        goes_first = self.lone_rows and self._goes_first(sequence, workers)
         worker = self._first if goes_first else min(workers, key=_rows, default=None)
         return worker is not None and worker.take(sequence)
 
@@ -391,12 +377,12 @@ class Dispatcher:
         first = self._first
         if (
             not first.rows
-            or first.rows + sequence.sentence.options.rows > self._lone_rows
+            or first.rows + sequence.sentence.options.rows > self.lone_rows
             or not first.is_responsive
             or first not in workers
         ):
             return False
-        return not any(worker.rows for worker in self._workers if worker is not first)
+        return not any(worker.rows for worker in self._all if worker is not first)
 
     def _dispatch(self) -> None:
         """Send sequences to the workers, as long as the workers have room."""
@@ -449,7 +435,7 @@ class Dispatcher:
     def _worker_to_keep(self, responsive: abc.Sequence[Worker]) -> Worker | None:
         """A worker that has nothing to do, or soon returns; the one with the least to do where none returns."""
         worker = min(responsive, key=_rows, default=None)
-        if worker and worker.rows and any(each.state is State.LOST for each in self._workers):
+        if worker and worker.rows and any(each.state is State.LOST for each in self._all):
             return None
         return worker
 
@@ -464,7 +450,7 @@ class Dispatcher:
         self._queue = FairQueue()
         self._again.clear()
         self._alone.clear()
-        for worker in self._workers:
+        for worker in self._all:
             worker.clear()
         for request in self._requests:
             request.sequences = []

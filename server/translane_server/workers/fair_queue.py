@@ -9,14 +9,14 @@ than was expected is charged for the rest when it ends.
 from __future__ import annotations
 
 import itertools
-from bisect import insort
+from bisect import bisect_left, insort
+from collections import Counter
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-# Fewer removed entries, or callers who have gone, are not worth a pass over all of them.
+# Fewer callers who have gone are not worth a pass over all of them.
 _FEW = 64
 
 
@@ -27,6 +27,7 @@ class Entry(Generic[Item]):
     item: Item
     cost: float
     line: _Line[Item]
+    place: tuple[int, int]  # (-priority, arrival), by which the entries of a line leave
     is_waiting: bool = True
 
 
@@ -36,39 +37,47 @@ class _Line(Generic[Item]):
 
     caller: str
     level: int
-    start: float
-    size: int = 0
-    entries: list[tuple[int, int, Entry[Item]]] = field(default_factory=list)  # a heap of (-priority, arrival, entry)
+    # (virtual time, arrival of the first entry), by which the lines of a level have their turns
+    place: tuple[float, int]
+    entries: list[tuple[int, int, Entry[Item]]] = field(default_factory=list)  # by their places, the next one first
 
 
 class _Level(Generic[Item]):
     """The callers with entries of one level."""
 
-    __slots__ = ("_finished", "_most_finished", "heap", "lines", "virtual_time")
+    __slots__ = ("_finished", "_most_finished", "by_caller", "lines", "virtual_time")
 
     def __init__(self) -> None:
         self.virtual_time = 0.0
-        self.lines: dict[str, _Line[Item]] = {}
-        # (start of the line, arrival, line). The start may be out of date, and then too low.
-        self.heap: list[tuple[float, int, _Line[Item]]] = []
+        self.by_caller: dict[str, _Line[Item]] = {}
+        self.lines: list[tuple[float, int, _Line[Item]]] = []  # by their places, the next one first
         self._finished: dict[str, float] = {}  # virtual times of callers of whom nothing waits now
         self._most_finished = _FEW
 
-    def start_of(self, caller: str) -> float:
-        """The virtual time of a caller who comes, or comes back. Time in which nothing waited is no claim."""
-        return max(self.virtual_time, self._finished.pop(caller, 0.0))
-
-    def close(self, line: _Line[Item]) -> None:
-        """Forget a line of which nothing waits, but not what its caller has used."""
-        del self.lines[line.caller]
-        self._remember(line.caller, line.start)
+    def open(self, caller: str, level: int, arrival: int) -> _Line[Item]:
+        """Make the line of a caller who comes, or comes back."""
+        line = self.by_caller[caller] = _Line(caller, level, (self._start_of(caller), arrival))
+        insort(self.lines, (*line.place, line))
+        return line
 
     def charge(self, caller: str, cost: float) -> None:
         """Let `caller` pay for work that it has got."""
-        if line := self.lines.get(caller):
-            line.start += cost
+        if line := self.by_caller.get(caller):
+            del self.lines[bisect_left(self.lines, line.place)]
+            line.place = line.place[0] + cost, line.place[1]
+            insort(self.lines, (*line.place, line))
         else:
-            self._remember(caller, self.start_of(caller) + cost)
+            self._remember(caller, self._start_of(caller) + cost)
+
+    def close(self, line: _Line[Item]) -> None:
+        """Forget a line of which nothing waits, but not what its caller has used."""
+        del self.lines[bisect_left(self.lines, line.place)]
+        del self.by_caller[line.caller]
+        self._remember(line.caller, line.place[0])
+
+    def _start_of(self, caller: str) -> float:
+        """The virtual time of a caller of whom nothing waits. Time in which nothing waited is no claim."""
+        return max(self.virtual_time, self._finished.pop(caller, 0.0))
 
     def _remember(self, caller: str, start: float) -> None:
         self._finished[caller] = start
@@ -86,11 +95,9 @@ class FairQueue(Generic[Item]):
 
     def __init__(self) -> None:
         self._arrivals = itertools.count()
-        self._levels: dict[int, _Level[Item]] = {}
-        self._order: list[int] = []  # negated levels, so that the highest is first
-        self.of_callers: dict[str, int] = {}  # number of entries of each caller who has any
+        self._levels: dict[int, _Level[Item]] = {}  # those with entries
+        self.of_callers: Counter[str] = Counter()  # number of entries of each caller who has any
         self.size = 0
-        self._removed = 0  # removed entries that are still in a heap
 
     def add(self, item: Item, caller: str, *, level: int = 0, priority: int = 0, cost: float = 1) -> Entry[Item]:
         """Add `item`, for which `caller` pays. `cost` is the work that it takes (> 0).
@@ -100,39 +107,26 @@ class FairQueue(Generic[Item]):
         group = self._levels.get(level)
         if group is None:
             group = self._levels[level] = _Level()
-            insort(self._order, -level)
-        line = group.lines.get(caller)
         arrival = next(self._arrivals)
-        if line is None:
-            line = group.lines[caller] = _Line(caller, level, group.start_of(caller))
-            heappush(group.heap, (line.start, arrival, line))
-        entry = Entry(item, cost, line)
-        heappush(line.entries, (-priority, arrival, entry))
-        line.size += 1
+        line = group.by_caller.get(caller) or group.open(caller, level, arrival)
+        entry = Entry(item, cost, line, (-priority, arrival))
+        insort(line.entries, (*entry.place, entry))
         self.size += 1
-        self.of_callers[caller] = self.of_callers.get(caller, 0) + 1
+        self.of_callers[caller] += 1
         return entry
 
     @property
     def first(self) -> Item | None:
         """The next item; None if the queue is empty."""
-        line = self._first_line()
-        return line.entries[0][2].item if line else None
+        return self._levels[max(self._levels)].lines[0][2].entries[0][2].item if self._levels else None
 
     def pop(self) -> Item:
         """Remove and return the next item. The queue must not be empty."""
-        line = self._first_line()
-        assert line, "the queue is not empty"
-        _, _, entry = heappop(line.entries)
-        group = self._levels[line.level]
-        group.virtual_time = line.start
-        line.start += entry.cost
-        self._leave(entry)
-        _, arrival, _ = heappop(group.heap)
-        if line.size:
-            heappush(group.heap, (line.start, arrival, line))
-        else:
-            self._close(line)
+        group = self._levels[max(self._levels)]
+        entry = group.lines[0][2].entries[0][2]
+        group.virtual_time = entry.line.place[0]
+        group.charge(entry.line.caller, entry.cost)
+        self.remove(entry)
         return entry.item
 
     def charge(self, caller: str, level: int, cost: float) -> None:
@@ -147,55 +141,15 @@ class FairQueue(Generic[Item]):
         """Remove an entry. Return whether it was still waiting."""
         if not entry.is_waiting:
             return False
-        self._leave(entry)
-        self._removed += 1  # it stays in its heap until it is first, or until the next pass
-        if self._removed > self.size + _FEW:
-            self._purge()
-        return True
-
-    def _leave(self, entry: Entry[Item]) -> None:
         entry.is_waiting = False
-        entry.line.size -= 1
+        line = entry.line
+        del line.entries[bisect_left(line.entries, entry.place)]
         self.size -= 1
-        caller = entry.line.caller
-        if left := self.of_callers[caller] - 1:
-            self.of_callers[caller] = left
-        else:
-            del self.of_callers[caller]
-
-    def _first_line(self) -> _Line[Item] | None:
-        """The line whose first entry is next. Its first entry is waiting."""
-        while self._order:
-            group = self._levels[-self._order[0]]
-            while group.heap:
-                start, arrival, line = group.heap[0]
-                if start < line.start:
-                    heapreplace(group.heap, (line.start, arrival, line))
-                    continue
-                while line.entries and not line.entries[0][2].is_waiting:
-                    heappop(line.entries)
-                    self._removed -= 1
-                if line.entries:
-                    return line
-                heappop(group.heap)
-                self._close(line)
-            del self._levels[-self._order.pop(0)]
-        return None
-
-    def _close(self, line: _Line[Item]) -> None:
-        """Forget a line of which nothing waits. Its removed entries go with it."""
-        self._removed -= len(line.entries)
-        self._levels[line.level].close(line)
-
-    def _purge(self) -> None:
-        """Take the removed entries out of all heaps."""
-        for group in self._levels.values():
-            for line in list(group.lines.values()):
-                if line.size:
-                    line.entries = [each for each in line.entries if each[2].is_waiting]
-                    heapify(line.entries)
-                else:
-                    group.close(line)
-            group.heap = [each for each in group.heap if each[2].size]
-            heapify(group.heap)
-        self._removed = 0
+        self.of_callers[line.caller] -= 1
+        if not self.of_callers[line.caller]:
+            del self.of_callers[line.caller]
+        if not line.entries:
+            self._levels[line.level].close(line)
+            if not self._levels[line.level].lines:
+                del self._levels[line.level]
+        return True

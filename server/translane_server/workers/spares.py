@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from translane_server.core.errors import StartupError
@@ -40,29 +41,20 @@ class SharedCpus:
         return self.count - sum([worker.threads for worker in self._workers if worker.rows])
 
 
+@dataclass(eq=False)
 class Spares:
-    """Wakes spare workers of one model while its other workers are crowded and CPUs are idle, and lets them rest.
+    """Wakes spare workers of one model while its other workers are crowded and CPUs are idle, and lets them rest."""
 
-    Args:
-        workers: the spare workers, which rest at first.
-        cpus: the CPUs, with what other models do on them.
-        crowded: time for which all other workers have had more to do than a sentence each before one wakes [seconds].
-            To start one takes a part of a second of processor time, which a short burst of work is not worth.
-        unused: time between two looks at who has had nothing to do meanwhile, and may rest [seconds].
-        clock: monotonic clock [seconds].
-    """
+    workers: Sequence[Worker]  # the spare workers, which rest at first
+    cpus: SharedCpus  # with what other models do on them
+    _: KW_ONLY
+    # time for which all other workers have had more to do than a sentence each before one wakes [seconds]. To start one
+    # takes a part of a second of processor time, which a short burst of work is not worth
+    crowded: float = 0.5
+    unused: float = 10.0  # time between two looks at who has had nothing to do meanwhile, and may rest [seconds]
+    clock: Callable[[], float] = time.monotonic  # monotonic [seconds]
 
-    def __init__(
-        self,
-        workers: Sequence[Worker],
-        cpus: SharedCpus,
-        *,
-        crowded: float = 0.5,
-        unused: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.workers = workers
-        self._cpus, self._crowded, self._unused, self._clock = cpus, crowded, unused, clock
+    def __post_init__(self) -> None:
         self._residents: Sequence[Worker] = ()
         self._crowded_since: float | None = None
         self._used: set[Worker] = set()  # the spare workers that have had sequences since the last look
@@ -72,11 +64,11 @@ class Spares:
     def start(self, residents: Sequence[Worker]) -> None:
         """Count the workers of the model. `residents` are those that always run."""
         self._residents = residents
-        self._cpus.join([*residents, *self.workers])
+        self.cpus.join([*residents, *self.workers])
 
     def stop(self) -> None:
         """Move no worker any more, and count none."""
-        self._cpus.leave([*self._residents, *self.workers])
+        self.cpus.leave([*self._residents, *self.workers])
         for each in (self._moving, self._looking):
             if each:
                 each.cancel()
@@ -86,7 +78,7 @@ class Spares:
         found = []
         awake = [worker for worker in self.workers if worker.state is State.UP]
         if awake:
-            idle = self._cpus.idle
+            idle = self.cpus.idle
             left = idle - sum(not worker.rows for worker in residents)  # if these residents get sequences, too
             for worker in awake:
                 if worker.rows and idle >= 0:
@@ -102,10 +94,10 @@ class Spares:
         if not self._are_crowded():
             self._crowded_since = None
             return
-        now = self._clock()
+        now = self.clock()
         if self._crowded_since is None:
             self._crowded_since = now
-        if now - self._crowded_since < self._crowded or self._moving or self._cpus.idle <= 0:
+        if now - self._crowded_since < self.crowded or self._moving or self.cpus.idle <= 0:
             return
         if resting := next((worker for worker in self.workers if worker.state is State.RESTING), None):
             self._moving = asyncio.create_task(self._wake(resting, dispatcher))
@@ -129,12 +121,12 @@ class Spares:
             name, facts = worker.connection.name, worker.connection.facts
             _log.warning("%s would be of use, and does not start: %s", name, error, extra=facts)
             await worker.rest()
-            await asyncio.sleep(self._unused)
+            await asyncio.sleep(self.unused)
         finally:
             self._moving = None
 
     def _look_later(self) -> None:
-        self._looking = asyncio.get_running_loop().call_later(self._unused, self._let_rest)
+        self._looking = asyncio.get_running_loop().call_later(self.unused, self._let_rest)
 
     def _let_rest(self) -> None:
         self._looking = None

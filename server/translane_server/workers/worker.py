@@ -7,6 +7,7 @@ import enum
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from translane_server.core.errors import StartupError
@@ -63,31 +64,23 @@ _NEXT = {
 }
 
 
+@dataclass(eq=False)
 class Worker:
-    """A worker that comes back, and the load that it has. Its sequences decode in order, as soon as rows are free.
+    """A worker that comes back, and the load that it has. Its sequences decode in order, as soon as rows are free."""
 
-    Args:
-        connect: makes the connection of one life, which is not started.
-        threads: number of CPUs that a life needs while it has sequences.
-        patience: time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever.
-        count_loss: called for each life that ends without being stopped, and for each that does not start.
-        close: called on a thread when the worker is stopped for good.
-        clock: monotonic clock [seconds].
-    """
+    connect: Callable[[], WorkerConnection]  # makes the connection of one life, which is not started
+    _: KW_ONLY
+    threads: int = 1  # number of CPUs that a life needs while it has sequences
+    # time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever
+    patience: float = 0
+    # called for each life that ends without being stopped, and for each that does not start
+    count_loss: Callable[[], None] = lambda: None
+    close: Callable[[], None] = lambda: None  # called on a thread when the worker is stopped for good
+    clock: Callable[[], float] = time.monotonic  # monotonic [seconds]
 
-    def __init__(
-        self,
-        connect: Callable[[], WorkerConnection],
-        *,
-        threads: int = 1,
-        patience: float = 0,
-        count_loss: Callable[[], None] = lambda: None,
-        close: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.connection = connect()
+    def __post_init__(self) -> None:
+        self.connection = self.connect()
         self.capacity = self.connection.rows  # maximum number of hypotheses that decode at once
-        self.threads = threads
         self.sequences: dict[int, AcceptedSequence] = {}  # number of a sequence -> the sequence
         self.rows = 0  # maximum number of rows that all its sequences take
         self.active_rows = 0  # maximum number of rows that its decoding sequences take
@@ -98,11 +91,6 @@ class Worker:
         self._new: list[int] = []
         self._newer: list[int] = []
         self.state = State.RESTING  # where the worker is in its lives
-        self._connect = connect
-        self._patience = patience
-        self._count_loss = count_loss
-        self._close = close
-        self._clock = clock
         self._dispatcher: Dispatcher
         self._losses = 0  # in a row
         self._up_since = 0.0
@@ -196,7 +184,7 @@ class Worker:
         """
         self._dispatcher = dispatcher
         self._enter(State.STARTING)
-        self._watch(_PATIENCE * self._patience)
+        self._watch(_PATIENCE * self.patience)
         await self.connection.start(self.received, self.broken)
         if self._broke_early:
             raise StartupError(f"{self.connection.name} ended as soon as it had started")
@@ -221,7 +209,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.connection.stop()
         if not was_stopped:
-            await asyncio.to_thread(self._close)
+            await asyncio.to_thread(self.close)
 
     def received(self, connection: WorkerConnection, output: EngineOutput) -> None:
         """Take the output of a life; that of a former life does not count."""
@@ -244,8 +232,8 @@ class Worker:
         self._enter(State.LOST)
         if self._watching:
             self._watching.cancel()
-        self._count_loss()
-        if self._has_results or self._clock() - self._up_since > _LASTING:
+        self.count_loss()
+        if self._has_results or self.clock() - self._up_since > _LASTING:
             self._losses = 0  # so another process may overcome what others before did not
         if not self._has_results and self.sequences:
             self._most = min(_CAUTIOUS, self._most)
@@ -268,7 +256,7 @@ class Worker:
             before = self._part_with_life()
             try:
                 await before.stop()  # it has ended, so that two of them never take the memory of two
-                self._watch(self._patience)
+                self._watch(self.patience)
                 await self.connection.start(self.received, self.broken)
                 if not self._broke_early:
                     break
@@ -280,7 +268,7 @@ class Worker:
                 _log.exception("%s does not start again", self.connection.name, extra=self.connection.facts)
             if self._watching:  # of a life that has not started
                 self._watching.cancel()
-            self._count_loss()
+            self.count_loss()
             self._losses += 1
         self._come_up()
         _log.warning("%s has been replaced", self.connection.name, extra=self.connection.facts)
@@ -288,17 +276,17 @@ class Worker:
 
     def _part_with_life(self) -> WorkerConnection:
         """Have a connection for the next life, of which nothing is known. Return that of the present one."""
-        before, self.connection = self.connection, self._connect()
+        before, self.connection = self.connection, self.connect()
         self._has_results = self._broke_early = self.is_starved = False
         return before
 
     def _come_up(self) -> None:
         self._missed = 0
-        self._up_since = self._clock()
+        self._up_since = self.clock()
         self._enter(State.UP)
 
     def _watch(self, loading: float) -> None:
-        if self._patience:
+        if self.patience:
             self._watching = asyncio.create_task(self._watch_life(self.connection, loading))
 
     async def _watch_life(self, connection: WorkerConnection, loading: float) -> None:
@@ -306,7 +294,7 @@ class Worker:
 
         Time is counted in ticks of this loop, so that a pause of the whole machine is no fault of the worker.
         """
-        tick = min(_TICK, self._patience / 4)
+        tick = min(_TICK, self.patience / 4)
         silent = idle = 0.0  # time without an answer, and time without an answer and without computing
         heard = used = -1
         while connection is self.connection:
@@ -319,8 +307,8 @@ class Worker:
             elif (now_used := connection.cpu_time()) != used:
                 used, idle = now_used, 0.0
             # To load a model may take long, and there is nothing to answer before.
-            patience = self._patience if heard else loading
-            if idle > patience or (heard and silent > self._patience * _PATIENCE):
+            patience = self.patience if heard else loading
+            if idle > patience or (heard and silent > self.patience * _PATIENCE):
                 told = "%s has not answered for %.0f seconds; it is ended"
                 _log.error(told, connection.name, silent, extra=self.connection.facts)
                 await connection.kill()

@@ -83,15 +83,14 @@ class CudaBackend(GraphBackend):
         step.queue()
         step.candidates.to_host()
         if needs.logits:
-            memory.logits.to_host(n)
+            memory.logits_to_host(n)
         if keep is not None:
             memory.keep(n, keep)
         self._runtime.synchronize()
-        ids, log_probs = step.candidates.read(n)
         return Candidates(
-            ids,
-            log_probs if needs.log_probs else None,
-            memory.logits.read(n) if needs.logits else None,
+            step.candidates.ids[:n],
+            step.candidates.log_probs[:n] if needs.log_probs else None,
+            memory.read_logits(n) if needs.logits else None,
         )
 
     @property

@@ -38,19 +38,19 @@ class BoundStep:
             self.follow()
 
 
+@dataclass(eq=False)
 class StepBindings:
     """Binds decoder steps over the first rows of the cache."""
 
-    def __init__(self, sessions: Sessions, cache: CudaCache, kernels: Kernels, memory: StepMemory) -> None:
-        self._sessions = sessions
-        self._graphs = sessions.bundle.manifest.graphs
-        self._alignment = sessions.bundle.manifest.alignment
-        self._vocab_size = sessions.bundle.manifest.architecture.target_vocab_size
-        self._shape = cache.shape
-        self._cache = cache
-        self._kernels = kernels
-        self._memory = memory
-        self._device = sessions.device
+    sessions: Sessions
+    cache: CudaCache
+    kernels: Kernels
+    memory: StepMemory
+
+    def __post_init__(self) -> None:
+        manifest = self.sessions.bundle.manifest
+        self._graphs, self._alignment = manifest.graphs, manifest.alignment
+        self._vocab_size = manifest.architecture.target_vocab_size
         self._half = self._graphs.cross_dtype
 
     def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory, *, feeds_back: bool) -> BoundStep:
@@ -64,30 +64,30 @@ class StepBindings:
 
     def _bind_greedy(self, rows: int, candidates: CandidateMemory) -> Run:
         assert self._graphs.greedy
-        session = self._sessions.greedy
+        session = self.sessions.greedy
         binding = self._bind_rows(session, self._graphs.greedy, rows)
         self._bind(binding.bind_output, "candidate_ids", "int64", (rows, 1), candidates.ids_address)
         return self._runs(session, binding)
 
     def _feed_back(self, rows: int, candidates: CandidateMemory) -> Run:
-        inputs = self._memory.inputs
+        inputs = self.memory.inputs
 
         def run() -> None:
-            self._kernels.feed_back(
+            self.kernels.feed_back(
                 ids=candidates.ids_address,
                 token_ids=inputs.token_ids_address,
                 positions=inputs.positions_address,
-                history=self._memory.history_address,
+                history=self.memory.history_address,
                 counter=inputs.counter_address,
                 n=rows,
-                stride=self._shape.rows,
+                stride=self.cache.shape.rows,
             )
 
         return run
 
     def _bind_scored(self, rows: int, needs: StepNeeds, candidates: CandidateMemory) -> Run:
         count, blocks = needs.num_candidates, self._graphs.vocabulary_blocks
-        binding = self._bind_rows(self._sessions.decoder, self._graphs.decoder, rows)
+        binding = self._bind_rows(self.sessions.decoder, self._graphs.decoder, rows)
         numbers = {"num_candidates": count, **({"num_blocks": min(count, blocks)} if blocks else {})}
         kept = [np.array([number], np.int64) for number in numbers.values()]  # must live as long as the binding
         for name, number in zip(numbers, kept, strict=True):
@@ -95,11 +95,11 @@ class StepBindings:
         self._bind(binding.bind_output, "candidate_ids", "int64", (rows, count), candidates.ids_address)
         self._bind(binding.bind_output, "candidate_log_probs", "float32", (rows, count), candidates.log_probs_address)
         if needs.logits:
-            self._bind(binding.bind_output, "logits", "float32", (rows, self._vocab_size), self._memory.logits.address)
+            self._bind(binding.bind_output, "logits", "float32", (rows, self._vocab_size), self.memory.logits.address)
         if self._alignment:
-            width = self._shape.query_width
-            self._bind(binding.bind_output, "alignment_query", self._half, (rows, width), self._memory.query_address)
-        return self._runs(self._sessions.decoder, binding, kept)
+            width = self.cache.shape.query_width
+            self._bind(binding.bind_output, "alignment_query", self._half, (rows, width), self.memory.query_address)
+        return self._runs(self.sessions.decoder, binding, kept)
 
     def bind_alignment(
         self, row: int, queries: npt.NDArray[np.generic], source_length: Int32Array, weights: FloatArray
@@ -109,25 +109,25 @@ class StepBindings:
         The queries, the source's length [1] and the weights [T, C] are in main memory. They must outlive the run.
         """
         assert self._alignment, "the bundle has no attention"
-        shape, session = self._shape, self._sessions.alignment
+        shape, session = self.cache.shape, self.sessions.alignment
         binding = session.io_binding()
         binding.bind_input("alignment_query", "cpu", 0, ELEMENT_TYPES[self._half], queries.shape, queries.ctypes.data)
         binding.bind_input("source_lengths", "cpu", 0, np.int32, (1,), source_length.ctypes.data)
         block = (shape.heads, shape.source_capacity, shape.head_size)  # [H, C, D]
-        keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
-        keys = self._memory.repeat_keys(keys + row * math.prod(block) * shape.cross_dtype.itemsize, len(queries))
+        keys = self.cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
+        keys = self.memory.repeat_keys(keys + row * math.prod(block) * shape.cross_dtype.itemsize, len(queries))
         self._bind(binding.bind_input, "cross_key", self._half, (len(queries), *block), keys)
         binding.bind_output("attention", "cpu", 0, np.float32, weights.shape, weights.ctypes.data)
         return self._runs(session, binding)
 
     def _bind_rows(self, session: Any, graph: Graph, rows: int) -> Any:
         """Bind the tokens, keys and values of `rows` rows. Keys and values are updated in place."""
-        binding, shape, inputs = session.io_binding(), self._shape, self._memory.inputs
+        binding, shape, inputs = session.io_binding(), self.cache.shape, self.memory.inputs
         self._bind(binding.bind_input, "token_ids", "int64", (rows,), inputs.token_ids_address)
         self._bind(binding.bind_input, "positions", "int32", (rows,), inputs.positions_address)
         self._bind(binding.bind_input, "source_lengths", "int32", (rows,), inputs.source_lengths_address)
         returned = {tensor.name for tensor in graph.outputs}
-        for kind, pointers in (("self", self._cache.self_pointers()), ("cross", self._cache.cross_pointers())):
+        for kind, pointers in (("self", self.cache.self_pointers()), ("cross", self.cache.cross_pointers())):
             block = (rows, *shape.of_row(kind))  # [n, H, C, D]
             for name, pointer in zip(shape.names(kind), pointers, strict=True):
                 self._bind(binding.bind_input, name, self._half, block, pointer)
@@ -136,10 +136,10 @@ class StepBindings:
         return binding
 
     def _bind(self, bind: Any, name: str, kind: str, shape: tuple[int, ...], address: int) -> None:
-        bind(name, self._device, 0, ELEMENT_TYPES[kind], shape, address)
+        bind(name, self.sessions.device, 0, ELEMENT_TYPES[kind], shape, address)
 
     def _runs(self, session: Any, binding: Any, kept: object = None) -> Run:
-        bound = self._sessions.bound_run(session, binding)
+        bound = self.sessions.bound_run(session, binding)
 
         def run(_kept: object = kept) -> None:
             bound()

@@ -62,72 +62,40 @@ SOURCES = 240  # maximum sources of a launch, as in kernels.cu
 LANE = 16  # bytes that a thread copies at once
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Keys and values in contiguous blocks [R, H, C, D], one after the other in the device's memory."""
+class Blocks(ctypes.Structure):
+    """Keys and values in contiguous blocks [R, H, C, D], one after the other in the device's memory.
 
-    address: int  # of the first block
-    count: int  # every decoder layer has one block of keys and one of values
-    rows: int  # R
-    heads: int  # H
-    capacity: int  # C, in positions
-    # of one head, a multiple of 16: a half-precision head has such a size if its head size is a multiple of 8
-    position_bytes: int
-
-    def __post_init__(self) -> None:
-        assert self.position_bytes % LANE == self.address % LANE == 0, "threads copy 16 bytes at once"
-        assert max(self.rows, self.capacity) < 1 << 16, "moves have 16-bit numbers"
-
-    @property
-    def head_bytes(self) -> int:
-        """Size of a head of a row of a block."""
-        return self.capacity * self.position_bytes
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of a row of a block."""
-        return self.heads * self.head_bytes
-
-    @property
-    def block_bytes(self) -> int:
-        """Size of a block."""
-        return self.rows * self.row_bytes
-
-    @property
-    def lanes(self) -> int:
-        """Number of 16-byte lanes of one position of one head."""
-        return self.position_bytes // LANE
-
-    @property
-    def pairs(self) -> int:
-        """Number of pairs of a block and a head."""
-        return self.count * self.heads
-
-
-class BlocksArgument(ctypes.Structure):
-    """`Blocks` in kernels.cu."""
+    The fields are those of `Blocks` in kernels.cu. A head of a position has `position_bytes`, a multiple of 16: half
+    precision has such a size if the head size is a multiple of 8.
+    """
 
     _fields_ = (
-        ("address", c_uint64),
+        ("address", c_uint64),  # of the first block
         ("block_bytes", c_uint64),
         ("row_bytes", c_uint64),
         ("head_bytes", c_uint64),
-        ("heads", c_uint32),
-        ("lanes", c_uint32),
+        ("heads", c_uint32),  # H
+        ("lanes", c_uint32),  # of 16 bytes, of one position of one head
     )
 
-    @classmethod
-    def of(cls, blocks: Blocks) -> BlocksArgument:
-        """Return `blocks` as an argument."""
-        return cls(blocks.address, blocks.block_bytes, blocks.row_bytes, blocks.head_bytes, blocks.heads, blocks.lanes)
+    def __init__(self, address: int, count: int, rows: int, heads: int, capacity: int, position_bytes: int) -> None:
+        assert position_bytes % LANE == address % LANE == 0, "threads copy 16 bytes at once"
+        assert max(rows, capacity) < 1 << 16, "moves have 16-bit numbers"
+        head_bytes = capacity * position_bytes
+        super().__init__(
+            address, rows * heads * head_bytes, heads * head_bytes, head_bytes, heads, position_bytes // LANE
+        )
+        self.count = count  # every decoder layer has one block of keys and one of values
+        self.rows, self.capacity, self.position_bytes = rows, capacity, position_bytes
+        self.pairs = count * heads  # of a block and a head
 
 
 class Moves(ctypes.Structure):
     """`Moves` in kernels.cu."""
 
     _fields_ = (
-        ("own", BlocksArgument),
-        ("cross", BlocksArgument),
+        ("own", Blocks),
+        ("cross", Blocks),
         ("own_pairs", c_uint32),
         ("first_position", c_uint32),
         ("source", c_uint16 * MOVES),
@@ -143,7 +111,7 @@ class Sources(ctypes.Structure):
     """`Sources` in kernels.cu."""
 
     _fields_ = (
-        ("cross", BlocksArgument),
+        ("cross", Blocks),
         ("staging", c_uint64),
         ("staging_block_bytes", c_uint64),
         ("start", c_uint32 * SOURCES),
@@ -212,7 +180,7 @@ class Kernels:
         if not own_pairs and not cross_pairs:
             return
         argument, n = self._moves, len(moves)
-        argument.own, argument.cross = BlocksArgument.of(own), BlocksArgument.of(cross)
+        argument.own, argument.cross = own, cross
         argument.own_pairs, argument.first_position = own_pairs, first
         argument.source[:n], argument.target[:n] = sources, targets
         argument.start[:n], argument.end[:n], argument.source_length[:n] = starts, ends, source_lengths
@@ -241,7 +209,7 @@ class Kernels:
             assert 0 <= source.length <= min(source.padded, cross.capacity), "more positions than a row has"
             assert 0 <= source.start <= tokens - source.padded, "beyond the staging block"
         argument = self._sources
-        argument.cross = BlocksArgument.of(cross)
+        argument.cross = cross
         argument.staging, argument.staging_block_bytes = staging_address, staging_block_bytes
         for first in range(0, len(sources), SOURCES):
             starts, padded, lengths = zip(*sources[first : first + SOURCES], strict=True)

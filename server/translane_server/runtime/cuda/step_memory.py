@@ -6,7 +6,6 @@ that one copy takes them back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -32,8 +31,9 @@ class Mirrored:
         """Queue a copy of the whole memory to the device."""
         self._runtime.copy(self.address, self.host.ctypes.data, self.host.size)
 
-    def to_host(self, size: int) -> None:
-        """Queue a copy of the first `size` bytes to the host."""
+    def to_host(self, size: int | None = None) -> None:
+        """Queue a copy of the first `size` bytes to the host, or of all."""
+        size = self.host.size if size is None else size
         assert size <= self.host.size, "there is not so much"
         self._runtime.copy(self.host.ctypes.data, self.address, size)
 
@@ -43,28 +43,22 @@ class Mirrored:
         self._runtime.free_pinned(self.host)
 
 
-class StepInputs:
-    """Inputs of a step over the first n of R rows.
-
-    Attributes:
-        source_lengths: source length of every row, [R]. Free rows have valid lengths, too.
-        token_ids_address: address of the token ids on the device, int64 [R].
-        positions_address: address of the positions, int32 [R].
-        source_lengths_address: address of the source lengths, int32 [R].
-        counter_address: address of the number of steps since the inputs were copied, int32 [1].
-    """
+class StepInputs(Mirrored):
+    """Inputs of a step over the first n of R rows."""
 
     def __init__(self, runtime: CudaRuntime, rows: int, start_id: int) -> None:
         counter = rows * (8 + 4 + 4)
-        self._memory = Mirrored(runtime, counter + 4)
-        base, host = self._memory.address, self._memory.host
-        self.token_ids_address = base
-        self.positions_address = base + 8 * rows
-        self.source_lengths_address = base + 12 * rows
-        self.counter_address = base + counter
-        self._token_ids: IntArray = host[: 8 * rows].view(np.int64)
-        self._positions: Int32Array = host[8 * rows : 12 * rows].view(np.int32)
-        self.source_lengths: Int32Array = host[12 * rows : counter].view(np.int32)
+        super().__init__(runtime, counter + 4)
+        # Addresses on the device: token ids int64 [R], positions int32 [R], source lengths int32 [R], and the number of
+        # steps since the inputs were copied, int32 [1].
+        self.token_ids_address = self.address
+        self.positions_address = self.address + 8 * rows
+        self.source_lengths_address = self.address + 12 * rows
+        self.counter_address = self.address + counter
+        self._token_ids: IntArray = self.host[: 8 * rows].view(np.int64)
+        self._positions: Int32Array = self.host[8 * rows : 12 * rows].view(np.int32)
+        # source length of every row, [R]. Free rows have valid lengths, too
+        self.source_lengths: Int32Array = self.host[12 * rows : counter].view(np.int32)
         self._token_ids.fill(start_id)
         self.source_lengths.fill(1)
 
@@ -78,63 +72,19 @@ class StepInputs:
         self._token_ids[:n] = token_ids
         self._positions[:n] = positions
         self._positions[n:bucket] = 0
-        self._memory.to_device()
+        self.to_device()
 
 
-@dataclass(frozen=True)
-class CandidateMemory:
-    """Candidates of a step over `rows` rows, K for each: ids int64 [rows, K], log-probabilities float32 [rows, K]."""
+class CandidateMemory(Mirrored):
+    """Candidates of a step over `rows` rows, `count` for each."""
 
-    memory: Mirrored
-    rows: int
-    count: int
-
-    @classmethod
-    def allocate(cls, runtime: CudaRuntime, rows: int, count: int) -> CandidateMemory:
-        """Reserve memory for candidates."""
-        return cls(Mirrored(runtime, rows * count * 12), rows, count)
-
-    @property
-    def ids_address(self) -> int:
-        """Address of the ids on the device."""
-        return self.memory.address
-
-    @property
-    def log_probs_address(self) -> int:
-        """Address of the log-probabilities on the device."""
-        return self.memory.address + 8 * self.rows * self.count
-
-    def to_host(self) -> None:
-        """Queue a copy of all candidates to the host."""
-        self.memory.to_host(self.memory.host.size)
-
-    def read(self, n: int) -> tuple[IntArray, FloatArray]:
-        """Return ids and log-probabilities of the first n rows, [n, K] each. The copy must be done."""
-        ids = self.memory.host[: 8 * self.rows * self.count].view(np.int64).reshape(self.rows, self.count)
-        log_probs = self.memory.host[8 * self.rows * self.count :].view(np.float32).reshape(self.rows, self.count)
-        return ids[:n], log_probs[:n]
-
-
-class FloatRows:
-    """Rows of float32 that a step returns only for some requests: logits [R, V], for example."""
-
-    def __init__(self, runtime: CudaRuntime, rows: int, width: int) -> None:
-        self._memory = Mirrored(runtime, 4 * rows * width)
-        self._width = width
-
-    @property
-    def address(self) -> int:
-        """Address of the rows on the device."""
-        return self._memory.address
-
-    def to_host(self, n: int) -> None:
-        """Queue a copy of the first n rows to the host."""
-        self._memory.to_host(4 * n * self._width)
-
-    def read(self, n: int) -> FloatArray:
-        """Return the first n rows, [n, width]. The copy must be done."""
-        rows: npt.NDArray[np.float32] = self._memory.host[: 4 * n * self._width].view(np.float32)
-        return rows.reshape(n, self._width)
+    def __init__(self, runtime: CudaRuntime, rows: int, count: int) -> None:
+        ids = 8 * rows * count  # bytes
+        super().__init__(runtime, ids + 4 * rows * count)
+        self.ids_address, self.log_probs_address = self.address, self.address + ids  # on the device
+        # In the host's memory, [rows, count] each. The copy must be done.
+        self.ids: IntArray = self.host[:ids].view(np.int64).reshape(rows, count)
+        self.log_probs: FloatArray = self.host[ids:].view(np.float32).reshape(rows, count)
 
 
 class StepMemory:
@@ -166,9 +116,18 @@ class StepMemory:
         return tokens[:steps, :n]
 
     @cached_property
-    def logits(self) -> FloatRows:
-        """Logits, [R, V]."""
-        return FloatRows(self._runtime, self._shape.rows, self._vocab_size)
+    def logits(self) -> Mirrored:
+        """Logits, float32 [R, V]."""
+        return Mirrored(self._runtime, 4 * self._shape.rows * self._vocab_size)
+
+    def logits_to_host(self, n: int) -> None:
+        """Queue a copy of the logits of the first n rows to the host."""
+        self.logits.to_host(4 * n * self._vocab_size)
+
+    def read_logits(self, n: int) -> FloatArray:
+        """Return the logits of the first n rows, [n, V]. The copy must be done."""
+        logits: FloatArray = self.logits.host.view(np.float32).reshape(-1, self._vocab_size)
+        return logits[:n]
 
     @cached_property
     def query_address(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from translane_server.core.errors import first_line
@@ -45,14 +45,14 @@ class Step:
     queue: Callable[[], None]
 
 
+@dataclass(eq=False)
 class StepGraphs:
     """Makes steps, and keeps them. Without `capture`, their kernels are queued one by one."""
 
-    def __init__(self, runtime: CudaRuntime, bindings: StepBindings, *, capture: bool) -> None:
-        self._runtime = runtime
-        self._bindings = bindings
-        self._captures = capture
-        self._steps: dict[tuple[int, StepNeeds | None, bool], Step] = {}
+    runtime: CudaRuntime
+    bindings: StepBindings
+    capture: bool
+    _steps: dict[tuple[int, StepNeeds | None, bool], Step] = field(default_factory=dict)
 
     def greedy(self, bucket: int, *, with_query: bool) -> Step:
         """Return a greedy step over `bucket` rows. The step feeds every row the token that it chooses."""
@@ -79,13 +79,13 @@ class StepGraphs:
 
     def _release(self, step: Step) -> None:
         if step.graph is not None:
-            self._runtime.destroy_graph(step.graph)
-        step.candidates.memory.free()
+            self.runtime.destroy_graph(step.graph)
+        step.candidates.free()
 
     def _make(self, bucket: int, needs: StepNeeds | None, *, feeds_back: bool) -> Step:
-        candidates = CandidateMemory.allocate(self._runtime, bucket, needs.num_candidates if needs else 1)
-        bound = self._bindings.bind(bucket, needs, candidates, feeds_back=feeds_back)
-        if self._captures:
+        candidates = CandidateMemory(self.runtime, bucket, needs.num_candidates if needs else 1)
+        bound = self.bindings.bind(bucket, needs, candidates, feeds_back=feeds_back)
+        if self.capture:
             # A capture fails if something reserves memory in it. Libraries reserve memory when they first need it.
             # ONNX Runtime measures its need in the first run, and reserves one block in the second run.
             bound.run()
@@ -99,17 +99,17 @@ class StepGraphs:
                     bucket,
                     first_line(error),
                 )
-                self._captures = False
+                self.capture = False
             else:
-                return Step(bound, candidates, graph, partial(self._runtime.launch_graph, graph))
+                return Step(bound, candidates, graph, partial(self.runtime.launch_graph, graph))
         return Step(bound, candidates, None, bound.queue)
 
     def _capture(self, step: BoundStep) -> int:
-        self._runtime.synchronize()
-        self._runtime.begin_capture()
+        self.runtime.synchronize()
+        self.runtime.begin_capture()
         try:
             step.queue()
         except BaseException:
-            self._runtime.abandon_capture()
+            self.runtime.abandon_capture()
             raise
-        return self._runtime.end_capture()
+        return self.runtime.end_capture()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from helpers import reference_decoding
 from translane_server.engine.options import DecodingOptions
-from translane_server.engine.processors import Rules, process, score_tokens
+from translane_server.engine.processors import Rules, process, whole_row
 from translane_server.engine.sequence import TargetVocabulary
 
 V = 30
@@ -91,7 +91,7 @@ def test_any_token_can_be_scored(case):
     logits, options, histories = case
     rules, normalisers = make_rules(options, histories), normalisers_of(logits)
     for row, (option, history) in enumerate(zip(options, histories, strict=True)):
-        scores = score_tokens(rules, row, np.arange(V), logits[row], normalisers[row])
+        scores = whole_row(rules, row, logits[row], normalisers[row])
         assert scores == pytest.approx(expected(logits[row], option, history), abs=1e-4)
 
 

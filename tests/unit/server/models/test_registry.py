@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.models import Model, request_to, turns
+from fakes.models import Model, turns
 from translane.results import ModelState
 from translane_server.core.errors import (
     BundleError,
@@ -158,7 +158,7 @@ async def test_the_server_fails_with_its_last_model(registry, library):
 async def test_changes_wait_for_each_other_and_for_the_version_before(model):
     await model.load()
     first = model.ready
-    with request_to(first):
+    with first:
         model.loader.newest = "2"
         await model.reload()
         model.loader.newest = "3"
@@ -172,7 +172,7 @@ async def test_changes_wait_for_each_other_and_for_the_version_before(model):
 async def test_a_model_in_use_is_not_unloaded(model):
     await model.load()
     await model.unload_if_unused(3600)
-    with request_to(model.ready):
+    with model.ready:
         await model.unload_if_unused(0)
     assert model.state == ModelState.READY
     await model.unload_if_unused(0)
@@ -238,7 +238,7 @@ async def test_a_failed_model_is_loaded_again(model):
 async def test_a_request_that_does_not_end_keeps_no_version_for_ever(model, caplog):
     await model.load()
     old = model.ready
-    with request_to(old):
+    with old:
         await old.retire(patience=0.01)
         assert old.dispatcher.stopped
     assert any("1 requests were not finished" in record.getMessage() for record in caplog.records)

@@ -293,14 +293,20 @@ def sentences(count):
     return [Sentence([7, EOS], DecodingOptions(9))] * count
 
 
+async def streaming(engine, count):
+    """A stream of sentences that are accepted, and the task of its first event."""
+    stream = engine.stream(sentences(count))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    return stream, first
+
+
 def committed(replica, *token_ids):
     replica.report(committed=[(replica.numbers[0], CommittedTokens(token_ids))])
 
 
 async def test_a_stream_yields_the_tokens_of_one_sentence_after_the_other(engine, replicas):
-    stream = engine.stream(sentences(2))
-    first = asyncio.create_task(anext(stream))
-    await turn()
+    stream, first = await streaming(engine, 2)
     assert [replica.sent[0].streamed for replica in replicas] == [True, True]
     committed(replicas[1], 8)
     committed(replicas[0], 5, 6)
@@ -316,9 +322,7 @@ async def test_a_stream_yields_the_tokens_of_one_sentence_after_the_other(engine
 
 
 async def test_a_slow_reader_gets_all_tokens_since_the_last_ones(engine, replicas):
-    stream = engine.stream(sentences(1))
-    first = asyncio.create_task(anext(stream))
-    await turn()
+    stream, first = await streaming(engine, 1)
     committed(replicas[0], 5)
     assert await first == CommittedTokens((5,))
     for token in (6, 7, 8):
@@ -330,9 +334,7 @@ async def test_a_slow_reader_gets_all_tokens_since_the_last_ones(engine, replica
 
 @pytest.mark.parametrize("how", ["stop", "lose"])
 async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, replicas, how):
-    stream = engine.stream(sentences(2))
-    first = asyncio.create_task(anext(stream))
-    await turn()
+    stream, first = await streaming(engine, 2)
     for replica in replicas:
         replica.end(*replica.numbers)
     if how == "stop":
@@ -444,27 +446,6 @@ async def test_a_cancelled_sentence_is_not_decoded_again(engine, replicas):
     assert engine.waiting == 0
 
 
-async def test_a_sentence_that_ends_two_replicas_alone_is_refused_alone(engine, replicas, caplog):
-    poison = await call(engine, source=8)
-    replicas[0].lose()
-    other = await call(engine)
-    assert sent(replicas) == [1, 1], "the suspect is alone"
-    replicas[1].lose()
-    with pytest.raises(PoisonedError):
-        await poison
-    replicas[1].come_back()
-    replicas[1].end(*replicas[1].left)
-    assert await other == (RESULT,)
-    with pytest.raises(PoisonedError):
-        await call(engine, source=8)
-    assert sent(replicas) == [1, 2], "it is known"
-    (line,) = caplog.messages
-    assert line.startswith("sentence ")
-    assert "ends every replica" in line
-    replicas[0].come_back()
-    assert engine.is_available
-
-
 async def test_copies_of_a_sentence_that_is_refused_are_refused(engine, replicas):
     copies = [await call(engine, source=8) for _ in range(20)]
     for _ in range(4):
@@ -567,9 +548,7 @@ async def test_a_lack_of_memory_is_no_sentences_fault(engine, replicas):
 
 
 async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):
-    stream = engine.stream(sentences(1))
-    first = asyncio.create_task(anext(stream))
-    await turn()
+    stream, first = await streaming(engine, 1)
     committed(replicas[0], 5, 6)
     assert await first == CommittedTokens((5, 6))
     committed(replicas[0], 7)
@@ -587,9 +566,7 @@ async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):
 
 
 async def test_a_stream_that_would_go_on_differently_ends(engine, replicas):
-    stream = engine.stream(sentences(1))
-    first = asyncio.create_task(anext(stream))
-    await turn()
+    stream, first = await streaming(engine, 1)
     committed(replicas[0], 5, 6)
     await first
     replicas[0].lose()
@@ -712,7 +689,7 @@ async def test_sentences_of_a_lost_spare_replica_are_decoded_elsewhere():
 async def test_whatever_models_do_spare_replicas_get_no_sentence_while_others_need_the_cpus(seed):
     random = Random(seed)
     (*models, ticks) = await two_models(cpus=random.randint(2, 5), spares=random.randint(1, 4), unused=0.001)
-    shared = SharedCpus(models[0][0]._spares._cpus.count)
+    shared = SharedCpus(models[0][0].spares.cpus.count)
     everybody = [worker for _, resident, spares in models for worker in (resident, *spares)]
     shared.join(everybody)
     requests = []

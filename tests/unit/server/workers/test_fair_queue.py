@@ -77,7 +77,7 @@ def test_entries_that_come_and_go_leave_nothing():
     queue.add("first", "first")
     for number in range(10_000):
         assert queue.remove(queue.add("x", f"caller {number}"))
-    assert sum(len(group.lines) + len(group.heap) for group in queue._levels.values()) < 300
+    assert sum(len(group.lines) + len(group._finished) for group in queue._levels.values()) < 300
     assert drain(queue) == ["first"]
     assert not queue._levels
 

@@ -88,6 +88,22 @@ def listener():
     return Listener()
 
 
+@pytest.fixture
+async def start(listener):
+    """Starts a worker; returns it and its lives."""
+    workers: list[Worker] = []
+
+    async def started(*refusals, **settings):
+        lives = Lives(*refusals)
+        workers.append(Worker(lives, **settings))
+        await workers[-1].start(listener)
+        return workers[-1], lives
+
+    yield started
+    for worker in workers:
+        await worker.stop()
+
+
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     monkeypatch.setattr(workers, "_FIRST_DELAY", 0.0)
@@ -108,10 +124,8 @@ async def test_a_lost_replica_is_replaced(listener):
     assert closed
 
 
-async def test_news_of_a_former_life_do_not_count(listener):
-    lives = Lives()
-    worker = Worker(lives)
-    await worker.start(listener)
+async def test_news_of_a_former_life_do_not_count(start, listener):
+    worker, lives = await start()
     lives[0].end()
     await until(lambda: listener.news[-1] == "returned")
     worker.received(lives[0], EngineOutput())
@@ -119,7 +133,6 @@ async def test_news_of_a_former_life_do_not_count(listener):
     output = EngineOutput(dropped=[7])
     worker.received(lives[1], output)
     assert listener.news == ["lost", "returned", output]
-    await worker.stop()
 
 
 async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
@@ -130,12 +143,10 @@ async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
     await worker.stop()
 
 
-async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(listener, monkeypatch):
+async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(start, listener, monkeypatch):
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     now, losses = [0.0], []
-    lives = Lives()
-    worker = Worker(lives, count_loss=lambda: losses.append(1), clock=lambda: now[0])
-    await worker.start(listener)
+    worker, lives = await start(count_loss=lambda: losses.append(1), clock=lambda: now[0])
 
     async def lose(times, after):
         for _ in range(times):
@@ -152,19 +163,18 @@ async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(
     await lose(3, after=0)
     assert listener.news.count("failing") == 3
     assert len(losses) == 28
-    await worker.stop()
 
 
-async def test_a_replica_that_nothing_starts_for_is_tried_for_ever(listener, monkeypatch, caplog):
+async def test_a_replica_that_nothing_starts_for_is_tried_for_ever(start, listener, monkeypatch, caplog):
     """Nothing is cleaned up after the first one either. The log has each reason once."""
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     refusals = [StartupError(why) for why in ("no memory", *["no file"] * 6)]
-    lives, losses = Lives(None, None, RuntimeError("can't start new thread"), *refusals), []
-    worker = Worker(lives, count_loss=lambda: losses.append(1))
-    await worker.start(listener)
+    losses: list[int] = []
+    no_thread = RuntimeError("can't start new thread")
+    _, lives = await start(None, None, no_thread, *refusals, count_loss=lambda: losses.append(1))
 
     async def fails():
-        raise RuntimeError("can't start new thread")
+        raise no_thread
 
     lives[0].stop = fails
     lives[0].end()
@@ -178,13 +188,10 @@ async def test_a_replica_that_nothing_starts_for_is_tried_for_ever(listener, mon
         "replica 7 does not start again: no file",
         "replica 7 has been replaced",
     ]
-    await worker.stop()
 
 
-async def test_a_silent_replica_is_ended_and_replaced(listener, caplog):
-    lives = Lives()
-    worker = Worker(lives, patience=0.08)
-    await worker.start(listener)
+async def test_a_silent_replica_is_ended_and_replaced(start, listener, caplog):
+    _, lives = await start(patience=0.08)
     await until(lambda: lives[0].asked > 5)
     assert listener.news == []
     lives[0].answers = False
@@ -192,13 +199,10 @@ async def test_a_silent_replica_is_ended_and_replaced(listener, caplog):
     assert lives[0].ended
     assert "replica 7 has not answered for 0 seconds; it is ended" in caplog.messages
     assert not lives[1].ended
-    await worker.stop()
 
 
-async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answers(listener):
-    lives = Lives()
-    worker = Worker(lives, patience=0.4)
-    await worker.start(listener)
+async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answers(start):
+    worker, lives = await start(patience=0.4)
     await until(lambda: lives[0].asked > 2)
     assert worker.is_responsive
     lives[0].answers = False
@@ -207,13 +211,10 @@ async def test_a_replica_that_misses_an_answer_is_not_responsive_until_it_answer
     assert worker.is_responsive
     lives[0].answers = True
     lives[0].heard += 1
-    await worker.stop()
 
 
-async def test_a_silent_replica_that_computes_gets_longer(listener):
-    lives = Lives()
-    worker = Worker(lives, patience=0.04)
-    await worker.start(listener)
+async def test_a_silent_replica_that_computes_gets_longer(start):
+    _, lives = await start(patience=0.04)
     lives[0].answers = False
     silent = 0
     while not lives[0].ended:
@@ -222,7 +223,6 @@ async def test_a_silent_replica_that_computes_gets_longer(listener):
         await asyncio.sleep(0.01)
         assert silent < 500
     assert silent > 20, "several times its patience"
-    await worker.stop()
 
 
 async def test_a_pause_of_the_whole_machine_is_no_fault_of_the_replica(listener):
@@ -260,17 +260,14 @@ async def test_a_replica_that_hangs_while_it_loads_for_the_first_time_does_not_s
     await worker.stop()
 
 
-async def test_a_replica_that_still_loads_is_not_silent(listener):
-    lives = Lives()
-    worker = Worker(lives, patience=0.04)
-    await worker.start(listener)
+async def test_a_replica_that_still_loads_is_not_silent(start):
+    _, lives = await start(patience=0.04)
     lives[0].answers = False
     lives[0].heard = 0
     for _ in range(80):
         lives[0].used += 1
         await asyncio.sleep(0.01)
     assert not lives[0].ended
-    await worker.stop()
 
 
 @pytest.mark.parametrize("seed", range(20))
