@@ -2,7 +2,6 @@
 
 import ctypes
 from dataclasses import replace
-from typing import cast
 from unittest.mock import patch
 
 import numpy as np
@@ -10,13 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from helpers.cuda_on_cpu import CpuDevice, kernels_library
 from translane_server.runtime.backend import RowMove, StepNeeds
 from translane_server.runtime.buffers import StepBuffers
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
-from translane_server.runtime.cuda.cache import CudaCache
-from translane_server.runtime.cuda.kernels import Kernels
-from translane_server.runtime.cuda_runtime import CudaRuntime
 from translane_server.runtime.graph_backend import group_sources
 from translane_server.runtime.shortlist_step import RowShortlists, log_normalisers
 
@@ -35,15 +30,6 @@ STAGING_TOKENS = 20
 
 
 CELLS = replace(SHAPE, cell_size=16)
-
-
-def host(shape=SHAPE):
-    return HostCache(shape, STAGING_TOKENS)
-
-
-def device(shape=SHAPE):
-    memory = CpuDevice(kernels_library())
-    return CudaCache(shape, STAGING_TOKENS, cast(CudaRuntime, memory), Kernels(memory))
 
 
 def view(pointer, dtype, *shape):
@@ -68,13 +54,12 @@ def runs_of_the_encoder(draw):
     return runs, entering, draw(st.permutations(range(SHAPE.rows)))[: len(entering)]
 
 
-@pytest.mark.parametrize("make", [host, device])
 @given(drawn=runs_of_the_encoder())
 @example(drawn=([[4, 5], [2, 3]], [(0, 0), (0, 1), (1, 0), (1, 1)], [0, 1, 2, 3]))
 @example(drawn=([[4, 4]], [(0, 0), (0, 1)], [2, 3]))
-def test_sources_enter_the_rows_they_are_given(make, drawn):
+def test_sources_enter_the_rows_they_are_given(drawn):
     runs, entering, rows = drawn
-    cache, random, start, places = make(), np.random.default_rng(0), 0, {}
+    cache, random, start, places = HostCache(SHAPE, STAGING_TOKENS), np.random.default_rng(0), 0, {}
     encoded = {}
     for run, lengths in enumerate(runs):
         longest = max(lengths)
@@ -103,12 +88,11 @@ def moves(draw):
 
 
 @pytest.mark.parametrize("small", [0, 1 << 20])
-@pytest.mark.parametrize("make", [host, device])
 @given(moves=st.lists(moves(), max_size=4).map(lambda several: [move for some in several for move in some]))
 @example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(0, 3, 5, 7, 2), RowMove(3, 0, 4, 0)])
-def test_moves_happen_one_after_another(make, moves, small):
+def test_moves_happen_one_after_another(moves, small):
     """Also where a row that was overwritten is a later move's source, and whichever way a block is copied."""
-    cache, random = make(), np.random.default_rng(0)
+    cache, random = HostCache(SHAPE, STAGING_TOKENS), np.random.default_rng(0)
     blocks = self_blocks(cache) + cross_blocks(cache)
     for block in blocks:
         block[:] = random.integers(-128, 128, block.shape)
@@ -123,12 +107,11 @@ def test_moves_happen_one_after_another(make, moves, small):
     assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
 
 
-@pytest.mark.parametrize("make", [host, device])
 @given(moves=st.lists(moves(), max_size=4).map(lambda several: [move for some in several for move in some]))
 @example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(1, 0, 4, 0), RowMove(3, 1, 2, 0, 2)])
-def test_a_moved_row_has_the_cell_of_its_sources_last_position(make, moves):
+def test_a_moved_row_has_the_cell_of_its_sources_last_position(moves):
     """Unless all positions are the same already: then the cell is, too."""
-    cache, random = make(CELLS), np.random.default_rng(0)
+    cache, random = HostCache(CELLS, STAGING_TOKENS), np.random.default_rng(0)
     blocks = [view(pointer, CELLS.dtype, CELLS.rows, 2, 16) for pointer in cache.self_pointers()]
     assert len(blocks) == len(CELLS.names("self")) == CELLS.layers
     for block in blocks:

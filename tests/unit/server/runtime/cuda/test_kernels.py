@@ -3,7 +3,10 @@
 import ctypes
 import hashlib
 import itertools
+import math
 import re
+from dataclasses import replace
+from typing import cast
 from unittest.mock import patch
 
 import numpy as np
@@ -15,9 +18,9 @@ from helpers.cuda_on_cpu import SOURCE, CpuDevice, kernels_library
 from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda import kernels as kernels_module
+from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import MOVES, NAMES, SOURCES, Blocks, Kernels, independent_groups, load_ptx
-
-pytestmark = pytest.mark.slow
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 SHAPE = CacheShape(
     layers=1,
@@ -30,6 +33,7 @@ SHAPE = CacheShape(
     cross_dtype=np.dtype(np.float16),
     query_width=48,
 )
+CELLS = replace(SHAPE, cell_size=48)
 WIDE = CacheShape(1, 1000, 1, 8, 2, 3, np.dtype(np.float16), np.dtype(np.float16), 8)
 STAGING_TOKENS = 150
 
@@ -39,50 +43,35 @@ def library():
     return kernels_library()
 
 
-def blocks_of(memory, shape):
-    count, rows, heads, capacity = memory.shape[:4]
-    return Blocks(memory.ctypes.data, count, rows, heads, capacity, 2 * shape.head_size)
-
-
 class Rows:
-    """Rows on a device and the same rows in a HostCache: random numbers everywhere."""
+    """Rows of a CudaCache and the same rows of a HostCache: random numbers everywhere."""
 
-    def __init__(self, library, shape=SHAPE, seed=0):
-        self.device, self.host = CpuDevice(library, seed), HostCache(shape, STAGING_TOKENS)
-        self.kernels, self.shape = Kernels(self.device), shape
-        self._random = np.random.default_rng(seed)
-        self.own, self._own = self._mirrored(self.host.self_pointers(), shape.blocks("self"))
-        self.cross, self._cross = self._mirrored(self.host.cross_pointers(), shape.blocks("cross"))
-        self.own_blocks, self.cross_blocks = blocks_of(self.own, shape), blocks_of(self.cross, shape)
-        staging = self.host.staging_pointers(0)
-        self.staging, self._staging = self._mirrored(
-            staging, (len(staging), STAGING_TOKENS * shape.heads * shape.head_size)
-        )
-        self.fill()
-
-    def _mirrored(self, pointers, shape):
-        size = int(np.prod(shape)) * 2
-        on_device = self.device.view(self.device.allocate(size), np.uint16, *shape)
-        on_host = np.ctypeslib.as_array((ctypes.c_uint16 * (size // 2)).from_address(pointers[0]))
-        return on_device, on_host.reshape(shape)
-
-    def fill(self):
-        """Give every position of every row other numbers."""
-        for on_device, on_host in ((self.own, self._own), (self.cross, self._cross), (self.staging, self._staging)):
-            on_host[:] = self._random.integers(0, 1 << 16, on_host.shape)
-            on_device[:] = on_host
+    def __init__(self, library, shape=SHAPE):
+        self.device, random = CpuDevice(library), np.random.default_rng(0)
+        self.cache = CudaCache(shape, STAGING_TOKENS, cast(CudaRuntime, self.device), Kernels(self.device))
+        self.host = HostCache(shape, STAGING_TOKENS)
+        staging = (2 * shape.layers, STAGING_TOKENS * shape.heads * shape.head_size)
+        self.memory = []
+        for name, size in (("self", shape.blocks("self")), ("cross", shape.blocks("cross")), ("staging", staging)):
+            start = (0,) if name == "staging" else ()
+            addresses = [getattr(cache, f"{name}_pointers")(*start)[0] for cache in (self.cache, self.host)]
+            ours, theirs = [
+                np.ctypeslib.as_array((ctypes.c_uint16 * math.prod(size)).from_address(a)) for a in addresses
+            ]
+            ours[:] = theirs[:] = random.integers(0, 1 << 16, math.prod(size))
+            self.memory.append((ours, theirs))
 
     def move(self, moves):
         self.host.move(moves)
-        self.kernels.move_rows(self.own_blocks, self.cross_blocks, moves)
+        self.cache.move(moves)
 
     def enter(self, sources, rows):
         self.host.enter(sources, rows)
-        self.kernels.enter_rows(self.cross_blocks, self.staging.ctypes.data, self.staging[0].nbytes, sources, rows)
+        self.cache.enter(sources, rows)
 
     def are_equal(self):
         """Whether the device and the host hold the same rows, to the last byte."""
-        return np.array_equal(self.own, self._own) and np.array_equal(self.cross, self._cross)
+        return all(np.array_equal(*pair) for pair in self.memory)
 
 
 @st.composite
@@ -93,7 +82,7 @@ def moves(draw):
     return RowMove(draw(row), draw(row), length, source_length, draw(st.integers(0, length)))
 
 
-@pytest.mark.parametrize("at_once", [2, MOVES])
+@pytest.mark.parametrize(("shape", "at_once"), [(SHAPE, 2), (SHAPE, MOVES), (CELLS, MOVES)])
 @given(moves=st.lists(moves(), max_size=12))
 @example(moves=[RowMove(0, 5, 50, 45), RowMove(1, 0, 50, 45), RowMove(5, 1, 50, 45)])  # a swap by way of a third row
 @example(moves=[RowMove(row + 1, row, 50, 0, 9 * row) for row in range(5)])  # down a chain
@@ -102,8 +91,8 @@ def moves(draw):
 @example(moves=[RowMove(0, 1, 50, 0, 49), RowMove(2, 3, 50, 20, 48)])  # far from the first position
 @example(moves=[RowMove(0, 1, 0, 0), RowMove(2, 3, 0, 0)])
 @example(moves=[RowMove(2, 2, 50, 45)])
-def test_moves_happen_one_after_another(library, at_once, moves):
-    rows = Rows(library)
+def test_moves_happen_one_after_another(library, shape, at_once, moves):
+    rows = Rows(library, shape)
     with patch.object(kernels_module, "MOVES", at_once):
         rows.move(moves)
     assert rows.are_equal()
@@ -142,7 +131,7 @@ def test_moves_that_copy_nothing_launch_nothing(library, moves):
 def test_moves_beyond_the_rows_are_refused(library, move):
     rows = Rows(library)
     with pytest.raises(AssertionError, match=r"no such|more positions"):
-        rows.kernels.move_rows(rows.own_blocks, rows.cross_blocks, [RowMove(2, 3, 1, 1), move])
+        rows.cache.move([RowMove(2, 3, 1, 1), move])
     assert rows.device.launches == []
 
 
@@ -211,7 +200,7 @@ def test_sources_enter_in_one_launch_up_to_the_most_there_are(library):
 def test_sources_beyond_the_rows_or_the_staging_blocks_are_refused(library, sources, rows):
     there = Rows(library)
     with pytest.raises(AssertionError, match=r"row|staging"):
-        there.kernels.enter_rows(there.cross_blocks, there.staging.ctypes.data, there.staging[0].nbytes, sources, rows)
+        there.cache.enter(sources, rows)
     assert there.device.launches == []
 
 
