@@ -19,18 +19,15 @@ def test_a_token_comes_from_where_it_attends_most_before_the_end_of_the_sentence
     assert all(type(token.source_token) is int and type(token.weight) is float for token in aligned)
 
 
-def test_what_is_covered_costs_nothing_however_often():
-    assert coverage_penalty(np.array([1.0, 1.5, 3.0], np.float32), 3) == 0.0
-
-
-def test_what_is_covered_in_part_costs_the_logarithm():
-    assert coverage_penalty(np.array([0.5, 2.0, 0.25], np.float32), 3) == pytest.approx(math.log(0.5) + math.log(0.25))
-
-
-def test_what_is_not_covered_costs_much_and_not_without_end():
-    assert coverage_penalty(np.array([0.0, 1.0], np.float32), 2) == pytest.approx(math.log(LEAST_COVERAGE))
-    assert coverage_penalty(np.array([0.0, 1.0]), 2) < coverage_penalty(np.array([1e-6, 1.0]), 2)
-
-
-def test_padding_is_no_part_of_the_source():
-    assert coverage_penalty(np.array([1.0, 1.0, 0.0, 0.0], np.float32), 2) == 0.0
+@pytest.mark.parametrize(
+    ("attention", "source_length", "expected"),
+    [
+        ([1.0, 1.5, 3.0], 3, 0.0),
+        ([0.5, 2.0, 0.25], 3, math.log(0.5) + math.log(0.25)),
+        ([0.0, 1.0], 2, math.log(LEAST_COVERAGE)),
+        ([1.0, 1.0, 0.0, 0.0], 2, 0.0),
+    ],
+    ids=["covered", "in part", "not at all, and finite", "but for the padding"],
+)
+def test_what_is_not_covered_costs_the_logarithm(attention, source_length, expected):
+    assert coverage_penalty(np.array(attention, np.float32), source_length) == pytest.approx(expected)
