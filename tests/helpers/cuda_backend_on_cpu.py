@@ -18,7 +18,7 @@ from helpers.cuda_on_cpu import CpuDevice, kernels_library
 from translane_server.bundle.bundle import Bundle
 from translane_server.core.errors import DeviceError
 from translane_server.runtime.cuda.backend import CudaBackend
-from translane_server.runtime.cuda.kernels import Extent
+from translane_server.runtime.cuda_runtime import Extent
 from translane_server.runtime.sessions import Sessions
 
 _Work = Callable[[], object]

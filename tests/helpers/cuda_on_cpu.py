@@ -13,7 +13,7 @@ import pytest
 
 import translane_server
 from helpers.store import stored
-from translane_server.runtime.cuda.kernels import Extent
+from translane_server.runtime.cuda_runtime import Extent
 
 SOURCE = Path(translane_server.__file__).parent / "runtime" / "cuda" / "kernels.cu"
 _HARNESS = Path(__file__).with_name("cuda_on_cpu.cpp")
@@ -35,7 +35,7 @@ def kernels_library() -> ctypes.CDLL:
 
 
 class CpuDevice:
-    """Memory for kernels, and a `Launcher` whose `launch` runs a kernel before it returns.
+    """Memory for kernels, and of `CudaRuntime` a `launch` that runs a kernel before it returns.
 
     A launch fails if it would fail on CUDA, if a thread copies from or to memory that is not allocated, and if the
     result depends on the order of threads.

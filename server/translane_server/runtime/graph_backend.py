@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
@@ -216,15 +217,13 @@ def group_sources(lengths: Sequence[int], capacity: int, run_cost: int) -> list[
 
     So many tokens of padding as `run_cost` cost as much as one more run.
     """
-    low, high = 1, len(lengths)
-    middle = high
-    while low < high:  # the largest number that fits
-        if _group(lengths[:middle], run_cost)[-1].end <= capacity:
-            low = middle
-        else:
-            high = middle - 1
-        middle = (low + high + 1) // 2
-    return _group(lengths[:low], run_cost)
+    groups = _group(lengths, run_cost)
+    if groups[-1].end <= capacity:  # most often all fit
+        return groups
+    fitting = bisect_right(
+        range(1, len(lengths)), capacity, key=lambda first: _group(lengths[:first], run_cost)[-1].end
+    )
+    return _group(lengths[: max(1, fitting)], run_cost)
 
 
 def _group(lengths: Sequence[int], run_cost: int) -> list[Group]:

@@ -12,10 +12,10 @@ from ctypes import c_uint16, c_uint32, c_uint64
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Protocol
 
 from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import Staged
+from translane_server.runtime.cuda_runtime import CudaRuntime
 
 
 @dataclass(eq=False, slots=True)
@@ -141,21 +141,12 @@ _WARP = 32
 _COPYING = 128  # maximum threads of a block that copies
 _FEEDING = 1024
 
-Extent = tuple[int, int, int]  # of a grid or a block: x, y, z
-
-
-class Launcher(Protocol):
-    """Runs kernels one after the other."""
-
-    def launch(self, name: str, grid: Extent, block: Extent, arguments: Sequence[ctypes.Structure]) -> None:
-        """Queue a kernel behind all others. The arguments may change as soon as this returns."""
-
 
 class Kernels:
     """Prepares and launches the kernels. Every beam step prepares arguments, so the large structures are reused."""
 
-    def __init__(self, launcher: Launcher) -> None:
-        self._launcher = launcher
+    def __init__(self, runtime: CudaRuntime) -> None:
+        self._runtime = runtime
         self._moves, self._sources = Moves(), Sources()
 
     def move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
@@ -235,11 +226,11 @@ class Kernels:
         """
         assert 0 < n <= stride, "more rows than a line of the history has"
         argument = Fed(ids, token_ids, positions, history, counter, n, stride)
-        self._launcher.launch("feed_back", (1, 1, 1), (_threads(n, _FEEDING), 1, 1), (argument,))
+        self._runtime.launch("feed_back", (1, 1, 1), (_threads(n, _FEEDING), 1, 1), (argument,))
 
     def _copy(self, name: str, lanes: int, pairs: int, parts: int, argument: ctypes.Structure) -> None:
         threads = _threads(lanes, _COPYING)
-        self._launcher.launch(name, (-(-lanes // threads), pairs, parts), (threads, 1, 1), (argument,))
+        self._runtime.launch(name, (-(-lanes // threads), pairs, parts), (threads, 1, 1), (argument,))
 
 
 def load_ptx() -> bytes:

@@ -48,7 +48,8 @@ class Rows:
 
     def __init__(self, library, shape=SHAPE):
         self.device, random = CpuDevice(library), np.random.default_rng(0)
-        self.cache = CudaCache(shape, STAGING_TOKENS, cast(CudaRuntime, self.device), Kernels(self.device))
+        runtime = cast(CudaRuntime, self.device)
+        self.cache = CudaCache(shape, STAGING_TOKENS, runtime, Kernels(runtime))
         self.host = HostCache(shape, STAGING_TOKENS)
         staging = (2 * shape.layers, STAGING_TOKENS * shape.heads * shape.head_size)
         self.memory = []
@@ -226,7 +227,7 @@ class Feeding:
     def feed(self, n):
         names = ("ids", "token_ids", "positions", "history", "counter")
         addresses = {name: getattr(self, name).ctypes.data for name in names}
-        Kernels(self.device).feed_back(**addresses, n=n, stride=self.rows)
+        Kernels(cast(CudaRuntime, self.device)).feed_back(**addresses, n=n, stride=self.rows)
 
 
 @settings(max_examples=30)
