@@ -103,7 +103,7 @@ def _with_bundle(
         model = look_up(title, settings.firefox_models, cache.firefox)
         languages = ("--source-language", model.source, "--target-language", model.target)
         bundle = exported(f"{model.source}-{model.target}", model.state, partial(_fetched, model, cache), languages)
-    elif (place.folder / MANIFEST).exists() or not any(_weights_in(place.folder)):
+    elif (place.folder / MANIFEST).exists() or not any(any(place.folder.glob(pattern)) for pattern in _WEIGHTS):
         return place
     else:
         folder = place.folder.resolve()
@@ -158,11 +158,6 @@ def _is_bundled_model(folder: Path) -> bool:
         return hashlib.sha256(manifest).hexdigest() == ModelUrl.parse(BUNDLED_MODEL_URL).digest
     except (OSError, ValueError):
         return False
-
-
-def _weights_in(folder: Path) -> Iterator[Path]:
-    for pattern in _WEIGHTS:
-        yield from folder.glob(pattern)
 
 
 def _state_of(folder: Path) -> str:

@@ -327,7 +327,8 @@ class ServedModel:
         old, self.ready = self.ready, new
         self.description = new.description
         new.dispatcher.availability_changed = lambda: self.changed()
-        self._set_state(ModelState.READY)
+        self._state = ModelState.READY
+        self.changed()
         if old:
             self._retirement = asyncio.create_task(self._retire(old))
         await new.announce()
@@ -336,7 +337,8 @@ class ServedModel:
         old, self.ready = self.ready, None
         self._tries_again_at = -float("inf")
         self._metrics.unwatch()
-        self._set_state(state)
+        self._state = state
+        self.changed()
         if old:
             self._retirement = asyncio.create_task(self._retire(old))
             await asyncio.wait([self._retirement])
@@ -346,10 +348,6 @@ class ServedModel:
         await old.retire()
         # Readers and their caches refer to each other, and hold the tokenizer. Soon nothing else refers to them.
         asyncio.get_running_loop().call_later(_COLLECTING_DELAY, gc.collect)
-
-    def _set_state(self, state: ModelState) -> None:
-        self._state = state
-        self.changed()
 
     def _is_unused(self, seconds: float) -> bool:
         model = self.ready
