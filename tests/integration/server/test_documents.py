@@ -152,7 +152,7 @@ async def test_texts_of_more_sentences_than_a_request_may_have_are_several_reque
 
 
 async def test_time_counts_from_the_last_progress():
-    async with serving(max_request_texts=8, rows=2, request_timeout=0.6) as running:
+    async with serving(max_request_texts=8, rows=2, request_timeout=1.5) as running:
         events, got, _ = await translated(running, lines(3000, "abcdefghij" * 2))
         assert got == lines(3000, "abcdefghij" * 2)
         assert len([event for event in events if event.HasField("progress")]) > 2, "it was too fast to show anything"
