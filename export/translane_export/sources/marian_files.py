@@ -97,6 +97,12 @@ class _Settings(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
+# Marian writes 1e-06. YAML 1.1 takes it for text: its numbers have a dot, and a sign after the e.
+_Settings.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}$"), list("-+.0123456789")
+)
+
+
 def read_settings(text: str) -> dict[str, Any]:
     """Return the settings of a YAML file by name.
 

@@ -42,6 +42,13 @@ def test_how_translations_are_generated(marian):
     assert generation_settings({"beam-size": 4}) == {"num_beams": 4, "length_penalty": 0.0}
 
 
+@pytest.mark.parametrize("written", ["6e-1", "0.6", "6E-01", "0.06e1", ".6", "+60.e-2"])
+def test_numbers_of_settings(marian, written):
+    path = marian.folder / "decoder.yml"
+    path.write_text(path.read_text().replace("normalize: 0.6", f"normalize: {written}"))
+    assert marian.read().metadata["generation"]["length_penalty"] == 0.6
+
+
 def test_languages_that_have_tokens(marian):
     path = marian.folder / "opus.vocab.yml"
     text = path.read_text().replace('"<unk>": 1\n', '"<unk>": 1\n">>fra<<": 5\n')
