@@ -27,6 +27,14 @@ _MODELS: dict[str, dict[str, list[str]]] = {
     "two-en": {"source_languages": ["ja", "de"], "target_languages": ["en"]},
     "several": {"source_languages": ["sv", "nb", "de"], "target_languages": ["pt-BR", "es", "en"]},
 }
+_LANGUAGE_TOKENS = {
+    "source_languages": ["fi", "et"],
+    "target_languages": ["lv", "lt"],
+    "language_templates": {
+        "source": {"fi": {"source_prefix": [9]}, "et": {"source_prefix": [10], "source_suffix": [11]}},
+        "target": {"lv": {"forced": [9]}, "lt": {"forced": [10, 11]}},
+    },
+}
 _GLOSSARIES = {
     "animals.zh.en.tsv": "猫\tkitty\n狗\tpuppy\nTom\tTOM\tignore-case\n",
     "drinks.zh.en.tsv": "茶\ttea\n咖啡\tespresso\n",
@@ -72,6 +80,7 @@ def _models(folder: Path) -> Iterator[Ports]:
         _copy(BUNDLE, folder / "models" / name, {"name": name, **changes})
     tiny = random_bundle(folder / "tiny", export={"shortlist": FOLDER / "tiny.vmap"}, eos_bias=2.0)
     _copy(tiny, folder / "models" / "tiny", {"name": "tiny", "source_languages": ["ko"]})
+    _copy(tiny, folder / "models" / "multilingual", {"name": "multilingual", **_LANGUAGE_TOKENS})
     for name, lines in _GLOSSARIES.items():
         (folder / name).write_text(lines, encoding="utf-8")
     flags = (f"--models={folder / 'models'}", f"--glossaries={folder}", "--admin-port=0", "--http-port=0")

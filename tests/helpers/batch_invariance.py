@@ -43,7 +43,7 @@ class Bag:
     def sentence(self, kind: Callable[[Any], _Kind]) -> Sentence:
         pick = self.pick
         rest: dict[str, Any] = {
-            "max_length": pick.randint(1, 18),
+            "max_length": pick.choice([pick.randint(1, 18), 48]),
             "min_length": pick.choice([0, 0, pick.randint(1, 8)]),
         }
         rest["min_length"] = min(rest["min_length"], rest["max_length"])
@@ -136,7 +136,7 @@ def differences(results: _Results, expected: _Results, sentences: Sequence[Sente
 
 def check(bundle: Bundle, sentences: Sequence[Sentence], *, threads: int) -> _Results:
     """Check that the sentences are decoded alone as in every batch, and return their hypotheses."""
-    sizes: dict[str, Any] = {"source_capacity": CAPACITY, "target_capacity": 24, "threads": threads}
+    sizes: dict[str, Any] = {"source_capacity": CAPACITY, "target_capacity": 54, "threads": threads}
     with BundleDecoder(bundle, rows=ROWS[-1], **sizes) as driver:
         alone = driver.one_by_one(sentences)
         check_phrases(sentences, alone, driver.vocabulary.surfaces)

@@ -297,7 +297,7 @@ async def test_the_metrics_port_has_the_certificate_too(secrets, authority, anot
             await asyncio.to_thread(scrape, another)
 
 
-async def test_the_health_check_works_beside_mutual_tls(secrets):
+async def test_the_health_check_works_beside_mutual_tls(secrets, monkeypatch):
     health_port = free_port()
     environ = {"TRANSLANE_HEALTH_PORT": str(health_port)}
     async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=health_port, opened=False) as running:
@@ -306,6 +306,9 @@ async def test_the_health_check_works_beside_mutual_tls(secrets):
         assert await asyncio.to_thread(healthcheck.problem, environ) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
             assert await ended(stub_of(channel).Translate(request())) == "bare UNIMPLEMENTED(METHOD_NOT_FOUND)"
+        for name, value in (environ | {"http_proxy": "http://127.0.0.1:1"}).items():
+            monkeypatch.setenv(name, value)
+        assert await asyncio.to_thread(healthcheck.main) == 0
     assert await asyncio.to_thread(healthcheck.problem, environ) is not None
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fakes.serving import serving
+from helpers.http_calls import until
 from translane.v1 import translation_pb2 as pb
 
 PATIENCE = 30  # seconds
@@ -59,3 +60,10 @@ async def test_files_change_under_load_and_no_request_fails(folder):
         stop.set()
         await asyncio.gather(*callers)
         assert {"wo", "wor", "word"} == set(seen)
+        put(folder, "a\tb\n", "more.zh.en.tsv")
+
+        async def are_listed():
+            (model,) = (await running.stub.ListModels(pb.ListModelsRequest())).models
+            return list(model.glossaries) == ["greek", "more"]
+
+        await until(are_listed)

@@ -80,6 +80,10 @@ async def test_health_tells_its_watchers():
         await asyncio.sleep(0.3)  # a watch has no longest time
         await running.open()
         assert (await watch.read()).status == SERVING
+        gone = health_pb2_grpc.HealthStub(running.channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+        assert (await gone.read()).status == SERVING
+        gone.cancel()
+        await until(lambda: len(running.server._health._watchers) == 1)
         stopping = asyncio.create_task(running.server.stop(grace=1))
         assert (await watch.read()).status == NOT_SERVING
         assert await stopping

@@ -37,7 +37,7 @@ def bag(bundle, texts, seed):
 def test_random_model(tmp_path, config, precision, threads):
     bundle = load_bundle(random_bundle(tmp_path / "bundle", export={"precision": precision}, **config))
     shuffle = random.Random(0)
-    texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 24))) for _ in range(200)]
+    texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 50))) for _ in range(200)]
     check(bundle, bag(bundle, texts, seed=0).sentences(112), threads=threads)
 
 
@@ -66,7 +66,7 @@ def test_steps_on_more_threads_now_and_then(tmp_path, precision):
         more = AllThreads(Sessions(bundle, threads=4, plain_steps_only=True), are_free)
         return OrtBackend(Sessions(bundle, threads=1), all_threads=more, **sizes)
 
-    sizes: dict[str, Any] = {"rows": 24, "target_capacity": 48}
+    sizes: dict[str, Any] = {"rows": 24, "target_capacity": 54}
     with BundleDecoder(bundle, **sizes) as driver:
         expected = driver.together(sentences)
     with BundleDecoder(bundle, open_backend=on_more_threads, **sizes) as driver:

@@ -53,6 +53,16 @@ def test_wrong_settings_are_refused_in_one_sentence(argv, sentence):
     assert "\n" not in str(caught.value)
 
 
+def test_all_that_decides_the_outputs_is_compared():
+    """A new setting is either in the identity of a run, or it changes no output, and is named here."""
+    elsewhere = {"corpus", "model"}  # by their contents
+    of_no_effect = {
+        "bundled_model", "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads",
+        "max_batch_size", "requests", "task_size", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
+    }  # fmt: skip
+    assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect
+
+
 def test_a_wrong_url_is_refused_without_its_secrets():
     with pytest.raises(SettingsError) as caught:
         load(["corpus", "--output=out", "--model=http://me:secret@far.example/zh-en?sig=secret"])

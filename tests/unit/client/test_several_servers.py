@@ -186,6 +186,12 @@ def test_every_command_takes_several_servers(several, refused, argv):
     assert Command(refused)(*argv, "--server", f"{several[0]}, {several[1]}") == 0
 
 
+def test_bench_loads_several_servers(servers, several):
+    assert Command(",".join(several))("bench", "--clients", "4", "--duration", "500ms", "--warm-up", "100ms") == 0
+    counts = [len(server.requests) for server in servers]
+    assert min(counts) > 0.3 * max(counts)
+
+
 # What is peculiar to one of the clients: threads, tasks, and closing while calls are under way.
 
 

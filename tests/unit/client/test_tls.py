@@ -154,14 +154,22 @@ def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, mo
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
-def test_every_command_speaks_tls(authority, argv):
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *(["translate", "a"], ["score", "a", "b"], ["models"]),
+        ["bench", "--clients", "2", "--duration", "100ms", "--warm-up", "0"],
+    ],
+)
+def test_every_command_speaks_tls_and_shows_the_token(authority, argv):
     with FakeServer().start(authority.server_credentials("127.0.0.1")) as server:
-        command = Command(server.address)
+        keys, command = Keys(server), Command(server.address)
+        command.environ["TRANSLANE_CLIENT_TOKEN"] = "secret"
         assert command(*argv, "--ca", str(authority.file)) == 0
         command.environ["TRANSLANE_CLIENT_CA"] = str(authority.file)
         command.environ["TRANSLANE_CLIENT_TLS"] = "true"
         assert command(*argv) == 0
+        assert set(keys.shown) == ({"Bearer secret"} if argv != ["models"] else set())
 
 
 def test_the_commands_name_their_flags(authority):

@@ -256,6 +256,13 @@ def test_a_secret_may_have_the_url():
     assert container_of(documents)["envFrom"] == [{"secretRef": {"name": "models-reader"}}]
 
 
+def test_a_claim_that_exists_is_not_made_again():
+    documents = manifests({"models": {"source": "claim", "claim": {"name": "mine"}}})
+    assert "PersistentVolumeClaim" not in {document["kind"] for document in documents}
+    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
+    assert volume["persistentVolumeClaim"]["claimName"] == "mine"
+
+
 def test_gpus_take_an_image_a_device_and_a_toleration(rendered):
     container = container_of(rendered["gpu"])
     assert container["image"] == f"translane:{yaml.safe_load((CHART / 'Chart.yaml').read_text())['appVersion']}-cuda"
@@ -265,6 +272,23 @@ def test_gpus_take_an_image_a_device_and_a_toleration(rendered):
         "tolerations"
     ]
     assert pod_of(rendered["everything"])["runtimeClassName"] == "nvidia"
+
+
+def test_a_digest_goes_before_a_tag(rendered):
+    digest = SETS["everything"]["image"]["digest"]
+    assert container_of(rendered["everything"])["image"] == f"registry.example/translane@{digest}"
+
+
+def test_the_autoscaler_counts_the_pods(rendered):
+    autoscaler = of_kind(rendered["autoscaled"], "HorizontalPodAutoscaler")["spec"]
+    deployment = of_kind(rendered["autoscaled"], "Deployment")
+    assert autoscaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert "replicas" not in deployment["spec"]  # an upgrade leaves the autoscaler's number
+    targets = {each["pods"]["metric"]["name"]: each["pods"]["target"] for each in autoscaler["metrics"]}
+    assert targets == {
+        "translane_sentences_waiting": {"type": "AverageValue", "averageValue": "32"},
+        "translane_busy_rows": {"type": "AverageValue", "averageValue": "750m"},
+    }
 
 
 def test_keda_takes_the_place_of_the_autoscaler(rendered):
@@ -281,6 +305,15 @@ def test_keda_takes_the_place_of_the_autoscaler(rendered):
     assert {each["serverAddress"] for each in metadata} == {"http://prometheus-operated.monitoring:9090"}
 
 
+def test_one_pod_ends_only_when_another_serves(rendered):
+    deployment = of_kind(rendered["default"], "Deployment")["spec"]
+    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert deployment["minReadySeconds"] == 10
+    assert of_kind(rendered["everything"], "Deployment")["spec"]["minReadySeconds"] == 20
+    for constraint in pod_of(rendered["default"])["topologySpreadConstraints"]:
+        assert constraint["matchLabelKeys"] == ["pod-template-hash"]  # old pods do not move new ones to one side
+
+
 def test_routes_lead_to_the_ports_of_the_service(rendered):
     for name in ("gateway", "everything"):
         documents = rendered[name]
@@ -292,6 +325,12 @@ def test_routes_lead_to_the_ports_of_the_service(rendered):
     route = of_kind(rendered["gateway"], "GRPCRoute")["spec"]
     services = [match["method"]["service"] for rule in route["rules"] for match in rule["matches"]]
     assert services == [translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].full_name]
+
+
+def test_a_route_of_grpc_alone():
+    kinds = {each["kind"] for each in manifests({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}})}
+    assert "GRPCRoute" in kinds
+    assert "HTTPRoute" not in kinds
 
 
 def test_a_gateway_waits_longer_than_the_server(rendered):

@@ -105,6 +105,15 @@ def test_a_bundle_is_named_by_the_languages_that_are_set(checkpoint, tmp_path, c
 
 
 ONES = torch.ones(4, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_weights(dtype):
+    weight = ONES.to(dtype)
+    for tensor in (weight, weight[1:, :3], weight.T, torch.nn.Parameter(weight), weight[:0]):
+        check_weight(tensor, "")
+
+
 OTHERS: dict[str, Callable[[], Any]] = {
     "empty (on the device meta)": lambda: ONES.to("meta"),
     "sparse (sparse_coo)": ONES.to_sparse,

@@ -17,6 +17,7 @@ from translane_export.checks.running import float32_twin
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.graphs import exporter_shortcuts
 from translane_export.graphs.encoder_decoder import AlignmentGraph, DecoderGraph, EncoderGraph
+from translane_export.graphs.numerics import choose_numerics, verified_as
 from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import TransformerConfig
@@ -29,6 +30,11 @@ OUTPUTS = {"README.md", "alignment.onnx", "decoder.onnx", "encoder.onnx", "greed
 
 def export(*arguments):
     return main([*map(str, arguments)])
+
+
+def test_only_bf16_is_verified_as_something_else():
+    numerics = {name: verified_as(choose_numerics(name, None)).precision for name in ("fp32", "fp16", "bf16")}
+    assert numerics == {"fp32": "fp32", "fp16": "fp16", "bf16": "fp32"}
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,15 @@
 import importlib.metadata
 import json
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -85,6 +88,13 @@ def test_the_log_of_changes_has_the_version():
     assert f"\n## [{version}]" in read("CHANGELOG.md")
 
 
+def test_a_word_that_is_no_version_changes_no_file(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts/set-version", tmp_path / "scripts")
+    run = subprocess.run([script, "1.2.3\n2"], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, "is no version such as" in run.stderr) == (2, True)
+
+
 def test_the_image_sets_what_the_server_knows():
     values = dict(re.findall(r"(TRANSLANE_\w+)=(\S+)", read("Dockerfile")))
     names = {name.removeprefix("TRANSLANE_").lower(): value for name, value in values.items()}
@@ -95,6 +105,13 @@ def test_the_image_sets_what_the_server_knows():
     (model,) = settings.model
     assert isinstance(model, ModelPlace)
     assert f"COPY {model.folder.relative_to('/')} {model.folder}\n" in read("Dockerfile")
+
+
+def test_what_cuda_takes_is_pinned_within_its_range():
+    pinned = dict(line.split("==") for line in read("constraints-cuda.txt").splitlines() if "==" in line)
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+    wanted = [each for each in map(Requirement, extras["server-cuda"]) if each.name != "translane"]
+    assert {each.name for each in wanted if not each.specifier.contains(pinned[each.name])} == set()
 
 
 def test_what_the_makefile_installed_is_what_is_pinned():

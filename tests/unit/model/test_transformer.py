@@ -36,6 +36,14 @@ def test_each_dropout_acts_in_training_alone(make_model, rate):
     assert not torch.allclose(*trained)
 
 
+def test_the_logit_scale_is_of_the_logits_without_their_bias(make_model):
+    model = make_model(logit_scale=1.0)
+    scaled, bias = Transformer(model.config.changed(logit_scale=0.25)).double().eval(), model.output_projection.bias
+    scaled.load_state_dict(model.state_dict())
+    expected = (model(SOURCE, SOURCE_LENGTHS, TARGET) - bias) * 0.25 + bias
+    torch.testing.assert_close(scaled(SOURCE, SOURCE_LENGTHS, TARGET), expected, **EXACT)
+
+
 def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 

@@ -252,6 +252,13 @@ def test_quantiles_are_values_that_occurred(share, expected):
     assert quantile(range(1, 101), share) == expected
 
 
+def test_json_has_base_units():
+    report = measured(0.1, 0.3, seconds=4.0, errors=Counter(UNAVAILABLE=1)).as_json()
+    assert report["latency_seconds"] == {"p50": 0.1, "p95": 0.3, "p99": 0.3, "max": 0.3}
+    assert (report["rate"], report["requests"], report["answered_per_second"]) == (50.0, 3, 0.5)
+    assert (report["errors"], measured().as_json()["latency_seconds"]["p50"]) == ({"UNAVAILABLE": 1}, None)
+
+
 def test_quantiles_of_few_values():
     assert quantile([7.0], 0.5) == quantile([7.0], 0.99) == 7.0
     assert math.isnan(quantile([], 0.5))

@@ -223,6 +223,13 @@ def suppressing(model, *ids, **config):
     return copied
 
 
+def test_the_decoder_is_fed_what_it_starts_with(model, sources):
+    reference = suppressing(model, decoder_start_id=5)
+    backend = EagerBackend(reference)
+    check_parity(backend, reference, sources, FP32)
+    assert {fed[0] for fed in backend.fed.values()} == {5}
+
+
 def test_suppressed_ids_are_minus_infinity_in_both(model, sources):
     reference = suppressing(model, 0, 7, 9)
     parity = check_parity(EagerBackend(reference), reference, sources, FP32)

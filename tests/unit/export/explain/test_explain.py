@@ -76,6 +76,8 @@ def test_only_its_own_output_is_replaced(explain, tiny, tmp_path):
     output.mkdir()
     (output / "index.html").write_bytes(b"old")
     (output / "explain.json").write_text('{"schema_version": 1, "files": {"index.html": {}}}')
+    problem = f"output {output}: there is an output of explain already; --force replaces it"
+    assert explain(tiny, TEXT, "-o", output)[::2] == (1, problem)
     assert explain(tiny, TEXT, "-o", output, "--threads", 1, "--force")[0] == 0
     assert {path.name for path in output.iterdir()} == FILES
     assert explain(tiny, TEXT, "-o", tiny, "--force")[2] == (

@@ -20,6 +20,11 @@ def make_port(**settings):
     return grpc_port.GrpcPort(metrics, Answering(made), grpc_port.options_of(made, connections=1))
 
 
+def test_a_full_request_of_long_sentences_fits_the_default():
+    # the longest sentences take 256 tokens, and a token of common writings is at most 3 letters of 3 bytes on average
+    assert make_settings().max_message_bytes >= 256 * 256 * 3 * 3 + 256 * 4
+
+
 @pytest.mark.parametrize(
     "settings",
     [

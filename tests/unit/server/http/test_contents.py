@@ -19,10 +19,11 @@ from fakes.models import FakeDecoder
 from helpers.http_calls import PATHS
 from translane.v1 import translation_pb2 as pb
 from translane_server import http
-from translane_server.api.status import CODES
+from translane_server.api.status import CODES, status_of
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.core.errors import (
     InvalidRequestError,
+    QueueFullError,
 )
 from translane_server.engine.sequence import StepStats
 from translane_server.http.errors import RefusedError
@@ -121,6 +122,7 @@ def test_every_code_has_a_status_of_errors():
     assert {RefusedError(status_pb2.Status(code=code.value[0])).http_status for code in CODES.values()} == {
         *(400, 401, 404, 429, 500, 503, 504)
     }
+    assert RefusedError(status_of(QueueFullError("full", retry_after=1.2))).headers["retry-after"] == "2"
 
 
 # `/status.json`: what ListModels lists, with the figures of the metrics.

@@ -223,6 +223,16 @@ def test_without_a_thread_a_line_waits_a_moment_only(pipe, handler):
     assert lines.count("again") == 20
 
 
+def test_the_end_does_not_wait_for_a_reader(pipe, handler):
+    handler.start()
+    for number in range(100):
+        handler.handle(record(f"{number} {LONG}"))
+    began = time.monotonic()
+    handler.stop()
+    assert time.monotonic() - began < 30
+    assert read_all(pipe[0], b"\n99 ").decode().splitlines()[0].startswith("0 ")
+
+
 def test_a_line_that_is_longer_than_the_buffer(pipe, handler):
     handler.start()
     handler.handle(record("x" * (3 << 20)))

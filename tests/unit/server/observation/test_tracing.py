@@ -179,6 +179,11 @@ async def test_a_caller_that_is_not_sampled(sent):
     assert await sent(lambda running: translate(running, "abc", metadata=[UNSAMPLED])) == []
 
 
+async def test_the_sampler_of_the_environment(sent, monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    assert await sent(lambda running: translate(running, "abc", metadata=[SAMPLED])) == []
+
+
 async def test_a_parent_that_is_none(sent):
     spans = await sent(lambda running: translate(running, "abc", metadata=[("traceparent", "nonsense")]))
     assert spans[0].parent_id == ""

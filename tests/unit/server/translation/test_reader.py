@@ -84,6 +84,15 @@ def test_options_of_any_length_are_not_remembered(prepare, planned):
     assert len(planned) == 2
 
 
+def test_what_is_remembered_is_bounded(prepare, planned):
+    for seed in range(plan._PLANS + 1):
+        prepare(top_k=2, seed=seed)
+    prepare(top_k=2, seed=plan._PLANS)
+    assert len(planned) == plan._PLANS + 1
+    prepare(top_k=2, seed=0)
+    assert len(planned) == plan._PLANS + 2
+
+
 class SlowTokenizer(FakeTokenizer):
     """Takes a second for each call; or ends the budget, as a caller does who goes."""
 

@@ -4,7 +4,9 @@ import asyncio
 import itertools
 import random
 import time
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,6 +15,7 @@ from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import EngineOutput
 from translane_server.observation.logs import data
 from translane_server.workers import worker as workers
+from translane_server.workers.__main__ import _open
 from translane_server.workers.worker import State, Worker
 
 
@@ -316,3 +319,13 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
     assert worker.state is State.STOPPED
     told = [each for each in listener.news if isinstance(each, str)]
     assert all(second != "lost" or first == "returned" for first, second in itertools.pairwise(told))
+
+
+@pytest.mark.parametrize(("cuda", "backend"), [(None, "ort.OrtBackend"), (object(), "cuda.backend.CudaBackend")])
+def test_each_device_has_its_backend_of_the_sizes_asked_for(cuda, backend, monkeypatch):
+    opened, sessions = Mock(), Mock(cuda=cuda)
+    monkeypatch.setattr(f"translane_server.runtime.{backend}", opened)
+    setup: Any = SimpleNamespace(rows=3, model=SimpleNamespace(source_capacity=5, target_capacity=7))
+    _open(setup, sessions)
+    sizes: dict[str, Any] = {"rows": 3, "source_capacity": 5, "target_capacity": 7}
+    opened.assert_called_once_with(sessions, **sizes, **({} if cuda else {"all_threads": None}))
