@@ -53,7 +53,6 @@ _EXTRAS = {
     "safetensors": "export",
     "pyarrow": "batch",
     "ray": "ray",
-    "yaml": "ray",
 }
 
 

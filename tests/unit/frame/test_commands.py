@@ -77,6 +77,7 @@ def test_no_such_command(argv, said):
         (["keys", "list"], "pydantic", "server"),
         (["train", "--evaluate", "none", "--test", "none"], "torch", "export"),
         (["export", "models/zh-en", "-o", "none"], "torch", "export"),
+        (["export", "models/zh-en", "-o", "none"], "yaml", "export"),
     ],
 )
 def test_a_missing_package_is_a_sentence_that_names_the_extra(command, package, extra):
