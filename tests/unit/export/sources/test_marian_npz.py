@@ -42,7 +42,7 @@ def test_how_translations_are_generated(marian):
     assert generation_settings({"beam-size": 4}) == {"num_beams": 4, "length_penalty": 0.0}
 
 
-@pytest.mark.parametrize("written", ["6e-1", "0.6", "6E-01", "0.06e1", ".6", "+60.e-2"])
+@pytest.mark.parametrize("written", ["0.6", "6e-1", "6E-01", "0.06e1"])
 def test_numbers_of_settings(marian, written):
     path = marian.folder / "decoder.yml"
     path.write_text(path.read_text().replace("normalize: 0.6", f"normalize: {written}"))
