@@ -51,6 +51,13 @@ def test_batch_norm_in_training_is_pytorch_s_over_the_real_positions(pair, real)
         torch.testing.assert_close(ours.running_var, theirs.running_var, **EXACT)
 
 
+def test_batch_norm_of_bfloat16_has_statistics_in_float32():
+    ours, exact, x = BatchNorm(M), BatchNorm(M).double(), given().detach().bfloat16()
+    ours(x, REAL)
+    exact(x.double(), REAL)
+    torch.testing.assert_close(ours.running_var.double(), exact.running_var, rtol=1e-5, atol=1e-5)
+
+
 def test_batch_norm_at_inference_has_the_running_statistics(pair):
     ours, theirs = (norm.eval() for norm in pair)
     before, x = copy.deepcopy(ours.state_dict()), given()
