@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 HISTORY_FILE, EVENTS_FOLDER = "history.jsonl", "tensorboard"
 
 Record = dict[str, Any]
+# The numbers that a resumed run needs of each kind of record.
+_NEEDED = {"step": ("step",), "validation": ("step", "best_bleu", "best_step")}
 
 
 class _Window:
@@ -171,7 +173,7 @@ def read_history(path: Path) -> list[Record]:
     for number, line in enumerate(lines[:-1], start=1):  # after a whole line there is nothing, or half a line
         try:
             record = parse_json(line)
-            records.append({**record, "kind": str(record["kind"]), "step": int(record["step"])})
+            records.append(record | {name: record[name] + 0 for name in _NEEDED[record["kind"]]})
         except (ValueError, TypeError, KeyError):
             raise TrainError(f"{path}:{number}: not a record of a training run") from None
     return records

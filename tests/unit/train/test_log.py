@@ -143,6 +143,7 @@ def test_half_a_last_line_is_left_out_and_cut_off(tmp_path, lost):
         "\xff",
         '{"kind": "other"}',
         '{"step": 1}',
+        '{"kind": "validation", "step": 1, "best_bleu": "1"}',
     ],
 )
 def test_what_is_no_record_is_refused_with_its_line(tmp_path, line):
