@@ -25,24 +25,27 @@ from translane_server.core.errors import StartupError, first_line
 from translane_server.core.machine import available_cpus
 from translane_server.settings.model_sources import ModelPlace
 
-_TEXTS, _IN_FLIGHT = 512, 2  # of a chunk, and chunks of a worker: a kill of the command loses no more
-_MOST_LOSSES = 5  # workers that may end while they translate the same texts
+_TEXTS = 512  # of a chunk
+_IN_FLIGHT = 2  # chunks that a worker has at once. A killed command loses no more of them
+_MOST_LOSSES = 5  # the run ends when so many workers have ended over the same texts
+_PATIENCE = 300  # seconds without any answer, after which idle workers get what others have
 _OBJECT_STORE = 80 << 20  # about the least that Ray takes [bytes]
 
+Texts = Sequence[tuple[int, str]]
 Answers = list[tuple[int, Answer]]
 
 
-class Worker:
+class RayWorker:
     """An actor of the cluster, whose model is loaded with its first call."""
 
     def __init__(self, settings: BatchSettings, model: str, cpus: int) -> None:
         self._settings, self._model, self._cpus = settings, model, cpus
         self._opening: asyncio.Task[Translator] | None = None
 
-    async def translate(self, texts: Sequence[tuple[int, str]]) -> Answers | BatchError:
-        """Return the answers of texts with numbers, or what is wrong.
+    async def translate(self, texts: Texts) -> tuple[Answers, BatchError | None]:
+        """Return the answers of texts with numbers, and what is wrong where some have no answer.
 
-        What is wrong is an answer, too: an exception would arrive with pages of traceback.
+        What is wrong is returned, because an exception would arrive with pages of traceback.
         """
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
@@ -52,8 +55,8 @@ class Worker:
             await translator.translate(texts, answers.extend)
         except (BatchError, StartupError, TranslaneError, OSError) as error:
             message = f"machine {ray.util.get_node_ip_address()}: {error}"
-            return BatchError(message, getattr(error, "exit_code", 1))
-        return answers
+            return answers, BatchError(message, getattr(error, "exit_code", 1))
+        return answers, None
 
     async def _open(self) -> Translator:
         place = self._settings.place  # if it is a URL, its digest makes sure that the model is the same
@@ -79,33 +82,53 @@ def ray_workers(
             max_restarts=-1,
             max_task_retries=_MOST_LOSSES - 1,
             max_concurrency=_IN_FLIGHT,
-        )(Worker)
+        )(RayWorker)
         workers = [actor.remote(for_other_processes(settings), model, cpus) for _ in range(number)]
         most = min(_TEXTS, settings.task_size)
-        yield lambda sources, done: _translate(workers, most, sources, done)
+        yield lambda sources, done: _translate(workers, sources.left(most), sources, done, log)
     finally:
         ray.shutdown()
 
 
-def _translate(workers: Sequence[Any], most: int, sources: Sources, done: Callable[[int], None]) -> None:
-    """Have workers translate what is left. One gets texts once it has its model: some may find no room for long."""
-    left = sources.left(most)
-    running = {worker.translate.remote([]): worker for worker in workers for _ in range(_IN_FLIGHT)}
-    with_texts = set[Any]()
+def _translate(
+    workers: Sequence[Any],
+    left: Iterator[Texts],
+    sources: Sources,
+    done: Callable[[int], None],
+    log: Callable[[str], None],
+) -> None:
+    """Have workers translate what is left, in chunks.
+
+    A worker gets texts once its model is loaded, because the cluster may have no room for some workers for long. An
+    empty call loads the model. A worker whose machine is lost waits for another one, perhaps for ever: after
+    `_PATIENCE`, idle workers get its chunks, too, and the first answer counts.
+    """
+    running: dict[Any, tuple[Any, Texts]] = {
+        worker.translate.remote([]): (worker, []) for worker in workers for _ in range(_IN_FLIGHT)
+    }
+    unanswered: dict[int, Texts] = {}  # chunks by the number of their first text
     chunk = next(left, None)
     try:
-        while chunk or with_texts:
-            (ended,), _ = ray.wait(list(running))
-            worker, answers = running.pop(ended), ray.get(ended)
-            with_texts.discard(ended)
-            if isinstance(answers, BatchError):
-                raise answers
-            sources.save(answers)
-            done(len(answers))
+        while chunk or unanswered:
+            ended, _ = ray.wait(list(running), timeout=_PATIENCE)
+            if not ended:
+                log("no worker has answered for some minutes; the cluster may have no room for all of them")
+                busy = [worker for worker, _ in running.values()]
+                idle = [worker for worker in workers if worker not in busy]
+                for worker, texts in zip(idle, unanswered.values(), strict=False):
+                    running[worker.translate.remote(texts)] = worker, texts
+                continue
+            worker, texts = running.pop(ended[0])
+            answers, problem = ray.get(ended[0])
+            if texts and texts[0][0] in unanswered:
+                del unanswered[texts[0][0]]
+                sources.save(answers)
+                done(len(answers))
+            if problem:
+                raise problem
             if chunk:
-                begun = worker.translate.remote(chunk)
-                running[begun] = worker
-                with_texts.add(begun)
+                running[worker.translate.remote(chunk)] = worker, chunk
+                unanswered[chunk[0][0]] = chunk
                 chunk = next(left, None)
     except RayError as error:
         raise BatchError(f"Ray has given up: {first_line(error)}") from error
@@ -114,7 +137,7 @@ def _translate(workers: Sequence[Any], most: int, sources: Sources, done: Callab
 def _connect(settings: BatchSettings) -> None:
     chosen: dict[str, Any] = {"address": settings.ray}
     if settings.ray == "local":
-        # Batches are small.
+        # Chunks are small, so the least object store is enough.
         chosen |= {"num_cpus": available_cpus(), "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
     try:
         ray.init(**chosen, log_to_driver=False, logging_level=logging.ERROR)

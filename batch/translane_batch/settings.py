@@ -48,11 +48,12 @@ OF_THIS_MACHINE = (
 )
 """Settings of the model in a process that translates, under the same name."""
 
-# Settings on which no output depends, and those whose contents are compared. A run is resumed with all others the same.
+# Settings that change no output. A run may be resumed with other values of them.
 _OF_NO_EFFECT = {
     *("work", "summary", "requests", "task_size", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker"),
     *OF_THIS_MACHINE,
 }
+# Settings that name files, whose contents are compared in place of their names.
 _BY_CONTENT = {"corpus", "model"}
 
 
@@ -199,7 +200,7 @@ class BatchSettings(Settings):
 
     @property
     def what_decides(self) -> dict[str, Any]:
-        """All that the outputs depend on beside the corpus and the model. A run is resumed with the same."""
+        """All that the outputs depend on beside the corpus and the model. A run is resumed with the same values."""
         compared = [name for name in type(self).model_fields if name not in _OF_NO_EFFECT | _BY_CONTENT]
         values = {name: getattr(self, name) for name in compared}
         return values | {"output": str(self.output.absolute()), "leave_out": sorted(self.leave_out)}

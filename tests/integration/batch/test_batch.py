@@ -264,7 +264,7 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, downlo
 
     def actors() -> list[psutil.Process]:
         family[:] = psutil.Process(process.pid).children(recursive=True)
-        return [each for each in family if _title(each).startswith("ray::Worker")]
+        return [each for each in family if _title(each).startswith("ray::RayWorker")]
 
     wait_for(lambda: len(actors()) == 2, process, 300)  # Ray takes minutes to start on a busy machine
     one, _ = actors()  # found early: once they translate, it is a matter of seconds

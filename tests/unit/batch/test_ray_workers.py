@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from unit.batch.fake_workers import settings_of
@@ -37,11 +39,45 @@ def test_more_cpus_than_a_machine_has_are_refused():
 
 async def test_a_worker_with_another_model_says_so_in_a_sentence(monkeypatch):
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "far")
-    worker = ray_workers.Worker(settings_of(model=str(TINY), ray="auto"), "another digest", 1)
+    worker = ray_workers.RayWorker(settings_of(model=str(TINY), ray="auto"), "another digest", 1)
     for _ in range(2):
-        answer = await worker.translate([(1, "a")])
-        assert isinstance(answer, BatchError)
-        assert str(answer) == f"machine far: {TINY}: another model is there"
+        answers, problem = await worker.translate([(1, "a")])
+        assert not answers
+        assert str(problem) == f"machine far: {TINY}: another model is there"
+
+
+class Cluster:
+    """Workers that answer in the order of their calls, but for those that are lost and have no room to come back."""
+
+    def __init__(self, *lost):
+        self.calls = []
+        self.lost = lost
+        self.workers = [SimpleNamespace(translate=SimpleNamespace(remote=partial(self.call, each))) for each in "ab"]
+
+    def call(self, worker, texts):
+        self.calls.append((worker, len(self.calls), tuple(texts)))
+        return self.calls[-1]
+
+    def wait(self, running, timeout):
+        assert timeout
+        return [each for each in running if not (each[2] and each[0] in self.lost)][:1], []
+
+    def get(self, call):
+        return [(number, text.upper()) for number, text in call[2]], None
+
+
+@pytest.mark.parametrize("lost", [(), ("a",)])
+def test_idle_workers_get_the_texts_of_a_machine_that_is_lost(monkeypatch, lost):
+    cluster = Cluster(*lost)
+    saved: list[tuple[int, str]] = []
+    said: list[str] = []
+    counts: list[int] = []
+    monkeypatch.setattr(ray_workers, "ray", cluster)
+    chunks = [[(2 * number, "x"), (2 * number + 1, "y")] for number in range(6)]
+    sources = SimpleNamespace(save=saved.extend)
+    ray_workers._translate(cluster.workers, iter(chunks), sources, counts.append, said.append)
+    assert sorted(saved) == [(number, "XY"[number % 2]) for number in range(12)]
+    assert (sum(counts), bool(said)) == (12, bool(lost))
 
 
 def test_paths_hold_for_workers_elsewhere(tmp_path, monkeypatch):
