@@ -12,9 +12,12 @@ import itertools
 from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+
+_place = attrgetter("place")
 
 # Fewer callers who have gone are not worth a pass over all of them.
 _FEW = 64
@@ -27,7 +30,7 @@ class Entry(Generic[Item]):
     item: Item
     cost: float
     line: _Line[Item]
-    place: tuple[int, int]  # (-priority, arrival), by which the entries of a line leave
+    place: tuple[int, int]  # the order in which the entries of a line leave: (-priority, arrival)
     is_waiting: bool = True
 
 
@@ -37,9 +40,9 @@ class _Line(Generic[Item]):
 
     caller: str
     level: int
-    # (virtual time, arrival of the first entry), by which the lines of a level have their turns
+    # the order in which the lines of a level have their turns: (virtual time, arrival of the first entry)
     place: tuple[float, int]
-    entries: list[tuple[int, int, Entry[Item]]] = field(default_factory=list)  # by their places, the next one first
+    entries: list[Entry[Item]] = field(default_factory=list)  # by their places, the next one first
 
 
 class _Level(Generic[Item]):
@@ -50,33 +53,41 @@ class _Level(Generic[Item]):
     def __init__(self) -> None:
         self.virtual_time = 0.0
         self.by_caller: dict[str, _Line[Item]] = {}
-        self.lines: list[tuple[float, int, _Line[Item]]] = []  # by their places, the next one first
+        self.lines: list[_Line[Item]] = []  # by their places, the next one first
         self._finished: dict[str, float] = {}  # virtual times of callers of whom nothing waits now
         self._most_finished = _FEW
 
+    @property
+    def first(self) -> Entry[Item]:
+        """The next entry."""
+        return self.lines[0].entries[0]
+
     def open(self, caller: str, level: int, arrival: int) -> _Line[Item]:
         """Make the line of a caller who comes, or comes back."""
-        line = self.by_caller[caller] = _Line(caller, level, (self._start_of(caller), arrival))
-        insort(self.lines, (*line.place, line))
+        line = self.by_caller[caller] = _Line(caller, level, (self._take_start(caller), arrival))
+        insort(self.lines, line, key=_place)
         return line
 
     def charge(self, caller: str, cost: float) -> None:
         """Let `caller` pay for work that it has got."""
         if line := self.by_caller.get(caller):
-            del self.lines[bisect_left(self.lines, line.place)]
+            del self.lines[bisect_left(self.lines, line.place, key=_place)]
             line.place = line.place[0] + cost, line.place[1]
-            insort(self.lines, (*line.place, line))
+            insort(self.lines, line, key=_place)
         else:
-            self._remember(caller, self._start_of(caller) + cost)
+            self._remember(caller, self._take_start(caller) + cost)
 
     def close(self, line: _Line[Item]) -> None:
         """Forget a line of which nothing waits, but not what its caller has used."""
-        del self.lines[bisect_left(self.lines, line.place)]
+        del self.lines[bisect_left(self.lines, line.place, key=_place)]
         del self.by_caller[line.caller]
         self._remember(line.caller, line.place[0])
 
-    def _start_of(self, caller: str) -> float:
-        """The virtual time of a caller of whom nothing waits. Time in which nothing waited is no claim."""
+    def _take_start(self, caller: str) -> float:
+        """The virtual time of a caller of whom nothing waits, which is remembered no more.
+
+        A caller gets no credit for the time in which nothing of it waited.
+        """
         return max(self.virtual_time, self._finished.pop(caller, 0.0))
 
     def _remember(self, caller: str, start: float) -> None:
@@ -95,7 +106,8 @@ class FairQueue(Generic[Item]):
 
     def __init__(self) -> None:
         self._arrivals = itertools.count()
-        self._levels: dict[int, _Level[Item]] = {}  # those with entries
+        # Those with entries, and those that `first` has not seen empty yet: they know what their callers have used.
+        self._levels: dict[int, _Level[Item]] = {}
         self.of_callers: Counter[str] = Counter()  # number of entries of each caller who has any
         self.size = 0
 
@@ -104,13 +116,13 @@ class FairQueue(Generic[Item]):
 
         Items of a higher level leave first, whoever they belong to. Priorities order items of one caller and level.
         """
-        group = self._levels.get(level)
-        if group is None:
-            group = self._levels[level] = _Level()
+        callers = self._levels.get(level)
+        if callers is None:
+            callers = self._levels[level] = _Level()
         arrival = next(self._arrivals)
-        line = group.by_caller.get(caller) or group.open(caller, level, arrival)
+        line = callers.by_caller.get(caller) or callers.open(caller, level, arrival)
         entry = Entry(item, cost, line, (-priority, arrival))
-        insort(line.entries, (*entry.place, entry))
+        insort(line.entries, entry, key=_place)
         self.size += 1
         self.of_callers[caller] += 1
         return entry
@@ -118,14 +130,19 @@ class FairQueue(Generic[Item]):
     @property
     def first(self) -> Item | None:
         """The next item; None if the queue is empty."""
-        return self._levels[max(self._levels)].lines[0][2].entries[0][2].item if self._levels else None
+        while self._levels:
+            highest = max(self._levels)
+            if self._levels[highest].lines:
+                return self._levels[highest].first.item
+            del self._levels[highest]
+        return None
 
     def pop(self) -> Item:
         """Remove and return the next item. The queue must not be empty."""
-        group = self._levels[max(self._levels)]
-        entry = group.lines[0][2].entries[0][2]
-        group.virtual_time = entry.line.place[0]
-        group.charge(entry.line.caller, entry.cost)
+        callers = self._levels[max(level for level, each in self._levels.items() if each.lines)]
+        entry = callers.first
+        callers.virtual_time = entry.line.place[0]
+        callers.charge(entry.line.caller, entry.cost)
         self.remove(entry)
         return entry.item
 
@@ -134,8 +151,8 @@ class FairQueue(Generic[Item]):
 
         This is of no use if nothing waits.
         """
-        if group := self._levels.get(level):
-            group.charge(caller, cost)
+        if callers := self._levels.get(level):
+            callers.charge(caller, cost)
 
     def remove(self, entry: Entry[Item]) -> bool:
         """Remove an entry. Return whether it was still waiting."""
@@ -143,13 +160,11 @@ class FairQueue(Generic[Item]):
             return False
         entry.is_waiting = False
         line = entry.line
-        del line.entries[bisect_left(line.entries, entry.place)]
+        del line.entries[bisect_left(line.entries, entry.place, key=_place)]
         self.size -= 1
         self.of_callers[line.caller] -= 1
         if not self.of_callers[line.caller]:
             del self.of_callers[line.caller]
         if not line.entries:
             self._levels[line.level].close(line)
-            if not self._levels[line.level].lines:
-                del self._levels[line.level]
         return True

@@ -79,7 +79,17 @@ def test_entries_that_come_and_go_leave_nothing():
         assert queue.remove(queue.add("x", f"caller {number}"))
     assert sum(len(group.lines) + len(group._finished) for group in queue._levels.values()) < 300
     assert drain(queue) == ["first"]
+    assert queue.first is None
     assert not queue._levels
+
+
+def test_what_callers_have_used_counts_though_the_queue_was_empty_for_a_moment():
+    queue: FairQueue[str] = FairQueue()
+    queue.add("a", "a", cost=100)
+    assert queue.pop() == "a"
+    queue.add("a again", "a", cost=100)
+    queue.add("b", "b")
+    assert drain(queue) == ["b", "a again"]
 
 
 @pytest.mark.parametrize("seed", range(20))
