@@ -155,6 +155,8 @@ def _help() -> str:
 
 def _missing(command: _Command, package: str) -> str:
     extras = _EXTRAS.get(package, command.extras)
+    if package == "yaml" and command.name == "inspect":  # it reads Marian's files as the exporter does
+        extras = "export"
     if not extras:
         return f"{package} is not installed; install translane with its dependencies"
     gpus = ", or 'translane[server-cuda]' for GPUs" if extras == "server" else ""

@@ -4,8 +4,8 @@ An .npz file is a zip archive of .npy files. Members have to be stored as they a
 them: so no array is larger than the file is, and none is a pickle.
 https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
-Vocabularies are YAML, too, but a line for each piece is read without a library of it: for YAML 1.1 the pieces ``no``
-and ``on`` are no texts.
+A vocabulary is YAML, too, with a line for each piece. It is read without PyYAML, which takes the pieces ``no`` and
+``on`` for truth values.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ _ID = re.compile(r"\s*\+?\d{1,18}\s*")
 _MOST_CHARACTERS = 1 << 18  # of settings: a model's are some 10,000
 
 
-class _Settings(yaml.SafeLoader):
-    """YAML without references, by which a small file would stand for values without end."""
+class _Loader(yaml.SafeLoader):
+    """A loader that refuses references: with them, a small file stands for any number of values."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -98,8 +98,8 @@ class _Settings(yaml.SafeLoader):
 
 
 # Marian writes 1e-06. YAML 1.1 takes it for text: its numbers have a dot, and a sign after the e.
-_Settings.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}$"), list("-+.0123456789")
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d{1,3}$"), list("-+.0123456789")
 )
 
 
@@ -107,17 +107,19 @@ def read_settings(text: str) -> dict[str, Any]:
     """Return the settings of a YAML file by name.
 
     Raises:
-        ValueError: a line is no setting, as the message says with its number; or there are too many.
+        ValueError: a line is no setting, as the message says with its number; or the text has too many characters.
     """
     if len(text) > _MOST_CHARACTERS:
         raise ValueError(f"it has {len(text):,} characters, and at most {_MOST_CHARACTERS:,} are read")
     try:
-        settings = yaml.load(text, _Settings) or {}  # noqa: S506 - a safe one
+        settings = yaml.load(text, _Loader) or {}  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"line {line} is no setting") from None
     except (yaml.YAMLError, RecursionError):
         raise ValueError("it is no YAML") from None
+    except (ValueError, OverflowError):
+        raise ValueError("a value cannot be read") from None
     if not isinstance(settings, dict):
         raise ValueError("line 1 is no setting")
     return {str(name): value for name, value in settings.items()}

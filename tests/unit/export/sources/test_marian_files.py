@@ -30,13 +30,18 @@ from translane_export.sources.marian_files import read_ids, read_npz, read_setti
         ("a: " + "[" * 10_000, "it is no YAML"),
         ("a: \x07", "it is no YAML"),
         ("a: " + "1" * 300_000, "it has 300,003 characters, and at most 262,144 are read"),
-        ("a: " + "1" * 200_000, "Exceeds the limit"),
+        ("a: " + "1" * 200_000, "a value cannot be read"),
         ('a: "' + "\\" * 200_000, "line 1 is no setting"),
     ],
 )
 def test_what_is_no_list_of_settings(text, message):
     with pytest.raises(ValueError, match=message):
         read_settings(text)
+
+
+@pytest.mark.timeout(20)
+def test_a_text_of_digits_is_read_at_once():
+    assert read_settings("a: " + "1" * 200_000 + "x")["a"].endswith("1x")
 
 
 def test_ids_are_those_of_yaml():
