@@ -89,9 +89,9 @@ def export_checkpoint(
 ) -> Manifest:
     """Export a checkpoint as `settings` say, in one precision; return the manifest of the bundle that is now there.
 
-    What bundles in other precisions, `made` by the same settings, have found out or verified is taken from them. The
-    `reader` is that of the checkpoint's format, unless another one is given. It reads a second time to verify with, so
-    that PyTorch's weights are not in memory while ONNX Runtime's are.
+    It takes over what bundles in other precisions (`made`, by the same settings) have found or verified. `reader` is
+    by default that of the checkpoint's format. The checkpoint is read a second time for the verification, so that
+    PyTorch's weights and ONNX Runtime's are not in memory together.
 
     Raises:
         ExportError: the checkpoint, a setting or the output folder is wrong, or the export fails its verification;

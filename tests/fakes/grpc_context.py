@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from helpers.reliability.failures import Failure, parsed
+from helpers.failures import Failure, parsed
 
 
 class GrpcContext:

@@ -8,9 +8,9 @@ import time
 import grpc
 import pytest
 
+from helpers.failures import failure_of
 from helpers.reliability.bounds import HONEST_CALL
 from helpers.reliability.cases import SENTENCES, single
-from helpers.reliability.failures import failure_of
 from helpers.reliability.form import IS_LONG, form
 from helpers.reliability.load import CHANNEL_OPTIONS
 from helpers.reliability.other_address import from_other_address

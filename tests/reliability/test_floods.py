@@ -13,10 +13,10 @@ import grpc
 import psutil
 import pytest
 
+from helpers.failures import ended
 from helpers.reliability import raw_http2
 from helpers.reliability.bounds import GAP, HONEST_CALL, MEMORY_GROWTH, MESSAGE_TIME, OPEN_STREAMS, VANISHED
 from helpers.reliability.cases import SENTENCES, single
-from helpers.reliability.failures import ended
 from helpers.reliability.form import IS_LONG, form
 from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander
@@ -140,7 +140,7 @@ async def test_bytes_in_flight_are_bounded(shared_server, figures, calls, size):
     figures.add(calls=calls, bytes_each=request.ByteSize(), outcomes=dict(outcomes), **memory.figures, **seen.figures)
     assert memory.growth < MEMORY_GROWTH
     assert max(seen.health, seen.translate) < GAP
-    assert not [name for name in outcomes if re.match("bare (CANCELLED|INTERNAL|UNKNOWN|DEADLINE)", name)]
+    assert not [name for name in outcomes if re.match("final (CANCELLED|INTERNAL|UNKNOWN|DEADLINE)", name)]
 
 
 @pytest.mark.slow

@@ -18,9 +18,9 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from helpers.failures import failure_of
 from helpers.reliability.bounds import GAP, HONEST_CALL, REFUSAL
 from helpers.reliability.cases import SENTENCES
-from helpers.reliability.failures import failure_of
 from helpers.reliability.form import form
 from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander

@@ -11,10 +11,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from helpers.failures import ended, failure_of
 from helpers.reliability.bounds import RECOVERY
 from helpers.reliability.cases import SENTENCES, unary_answer
 from helpers.reliability.chaos import Chaos
-from helpers.reliability.failures import ended, failure_of
 from helpers.reliability.form import form
 from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander
@@ -179,7 +179,7 @@ async def test_poisoned_texts_each_second_are_refused_alone(start, figures, text
         median_ms=1000 * statistics.median(taken),
         longest_ms=1000 * max(taken),
     )
-    assert ends == {"bare INTERNAL(POISONED)": SECONDS}
+    assert ends == {"final INTERNAL(POISONED)": SECONDS}
     assert set(others) == {"right"}
     assert 2 <= lost <= 4 * SECONDS
     if texts == "one text":
@@ -221,7 +221,7 @@ async def drained(server, oracle, figures, fault):
         except grpc.aio.AioRpcError as error:
             failure = failure_of(error)
             refusals[failure.message] += 1
-            outcomes[failure.name if failure.is_refusal else f"bare {failure.name}"] += 1
+            outcomes[failure.name if failure.is_refusal else f"final {failure.name}"] += 1
         else:
             outcomes["OK"] += 1
             wrong += not oracle.is_right(case, answer)
@@ -250,7 +250,7 @@ async def drained(server, oracle, figures, fault):
     assert wrong == 0
     assert refusals[GIVEN_UP] == 0
     assert set(refusals) <= {"the server is shutting down"}
-    assert not [name for name in outcomes if name.startswith("bare")]
+    assert not [name for name in outcomes if name.startswith("final")]
     assert {name for name in outcomes if name != "OK"} <= {"UNAVAILABLE(UNAVAILABLE)"}
     assert exit_code == 0
     assert seconds < DRAIN_TIME

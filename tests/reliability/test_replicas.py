@@ -9,10 +9,10 @@ import grpc
 import psutil
 import pytest
 
+from helpers.failures import ended
 from helpers.reliability.bounds import GAP, RECOVERY
 from helpers.reliability.cases import single, stream_answer
 from helpers.reliability.chaos import Chaos
-from helpers.reliability.failures import ended
 from helpers.reliability.form import form
 from helpers.reliability.load import CHANNEL_OPTIONS, Load
 from helpers.reliability.probe import bystander
@@ -191,7 +191,7 @@ async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
         **seen.figures,
     )
     assert server.is_alive
-    assert not [name for name in outcomes if name.startswith("bare")]
+    assert not [name for name in outcomes if name.startswith("final")]
     assert load.lost == 0
     assert not seen.failed
     assert max(seen.health, seen.translate) < GAP

@@ -119,8 +119,8 @@ def save_checkpoint(
     _swap_in(new, directory)
 
 
-def is_checkpoint(folder: Path) -> bool:
-    """Whether config.json names the format."""
+def is_translane_checkpoint(folder: Path) -> bool:
+    """Whether the folder's config.json names the format of Translane's own checkpoints."""
     try:
         return read_json(folder / _CONFIG).get("format") == FORMAT
     except ExportError:

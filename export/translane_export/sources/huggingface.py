@@ -274,8 +274,10 @@ def read_search(settings: ModelSettings) -> GenerationSearch:
         "no_repeat_ngram_size": ("no_repeat_ngram_size", settings.whole),
     }
     found: dict[str, Any] = {}
-    others = {name: settings.get(name) for name in _LEFT_OUT}
-    left_out = [_said(settings, name) for name, value in others.items() if value not in (*_NOTHING, _LEFT_OUT[name])]
+    unsupported = {name: settings.get(name) for name in _LEFT_OUT}
+    left_out = [
+        _said(settings, name) for name, value in unsupported.items() if value not in (*_NOTHING, _LEFT_OUT[name])
+    ]
     for option, (name, read) in readers.items():
         if settings.get(name) is None:
             continue

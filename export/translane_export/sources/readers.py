@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from translane_export.core.checkpoint import Checkpoint, is_checkpoint, load_checkpoint
+from translane_export.core.checkpoint import Checkpoint, is_translane_checkpoint, load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import read_json
 from translane_export.sources.architectures import BART, M2M100, MARIAN, MBART, MT5, T5
@@ -34,7 +34,7 @@ class Reader:
         format: what the format is called.
         family: what the bundle's manifest calls the architecture.
         recognises: whether a folder is of this format, judged by the files it has; it may still be broken.
-        load: reads such a folder. Raises ExportError with one sentence for what is wrong.
+        load: reads such a folder. `read` makes an ExportError of any error that `load` does not foresee.
     """
 
     format: str
@@ -43,7 +43,7 @@ class Reader:
     load: Callable[[Path], Checkpoint]
 
     def read(self, folder: Path) -> Checkpoint:
-        """Read `folder`, whose files anybody may have written.
+        """Read `folder` with `load`. Anybody may have written its files.
 
         Raises:
             ExportError: for whatever is wrong, as one sentence. A file may be wrong in ways that no reader foresees: a
@@ -75,7 +75,7 @@ def hugging_face_reader(architecture: Architecture) -> Reader:
 
 ARCHITECTURES = (MARIAN, M2M100, MBART, BART, T5, MT5)
 READERS = (
-    Reader("Translane checkpoint", "transformer", is_checkpoint, load_checkpoint),
+    Reader("Translane checkpoint", "transformer", is_translane_checkpoint, load_checkpoint),
     Reader("model bundle", "transformer", is_bundle, read_bundle),
     *map(hugging_face_reader, ARCHITECTURES),
     Reader("fairseq Transformer", "fairseq", is_fairseq, read_fairseq),

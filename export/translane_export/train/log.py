@@ -5,15 +5,16 @@ The history has one JSON object a line, in the order in which things happened::
     {"kind": "step", "step": 50, "epoch": 1, "seconds": 6.1, "loss": 5.9, "learning_rate": 5e-05, …}
     {"kind": "validation", "step": 500, "epoch": 2, "seconds": 61.0, "bleu": 12.3, "chrf": 30.1, …}
 
-A step record is of the updates since the last record, up to and including ``step``. ``epoch`` counts from 1, and
-``seconds`` is the run's wall time. ``loss`` is the mean of all target tokens [nats], ``learning_rate`` that of the last
-update, and ``tokens_per_second`` counts target tokens, without the time of validations. A validation record has scores
-from 0 to 100, and the best BLEU so far with its step.
+A step record is about the updates since the last record, up to and including ``step``. ``epoch`` counts from 1, and
+``seconds`` is the run's wall time. ``loss`` is the mean of all target tokens [nats], ``learning_rate`` is the rate of
+the last update, and ``tokens_per_second`` counts target tokens, without the time of validations. A validation record
+has scores from 0 to 100, and the best BLEU so far with its step.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,7 +174,9 @@ def read_history(path: Path) -> list[Record]:
     for number, line in enumerate(lines[:-1], start=1):  # after a whole line there is nothing, or half a line
         try:
             record = parse_json(line)
-            records.append(record | {name: record[name] + 0 for name in _NEEDED[record["kind"]]})
+            if not all(math.isfinite(record[name]) for name in _NEEDED[record["kind"]]):
+                raise ValueError
+            records.append(record)
         except (ValueError, TypeError, KeyError):
             raise TrainError(f"{path}:{number}: not a record of a training run") from None
     return records

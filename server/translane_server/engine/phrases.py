@@ -110,12 +110,12 @@ def _any(index: SurfaceIndex, masks: Sequence[BoolArray]) -> BoolArray:
 
 
 class Extension(NamedTuple):
-    """The hypothesis `parent` with one more token, and the cumulative score with this token."""
+    """The hypothesis `parent` with one more token."""
 
     parent: int
     token: int
-    score: float
-    remaining: int  # number of tokens that its missing phrases then need
+    score: float  # the cumulative score with the token
+    remaining: int  # the number of tokens that its missing phrases still need after this token
 
 
 class _Phrase:
@@ -231,7 +231,7 @@ class RequiredPhrases:
             for token, score in known.items():
                 remaining = self._remaining(self._lacking_after(state, token), goals)
                 children.append(Extension(parent, token, score, remaining))
-        children.sort(key=_by_score)
+        children.sort(key=_best_first)
         endings.sort(key=lambda ending: -ending[1])
         complete = [child.score for child in children if not child.remaining]
         ended = [
@@ -240,7 +240,7 @@ class RequiredPhrases:
             if rank + sum(score > ending[1] for score in complete) < beam_size
         ]
         running = _deal(_in_time(children, steps_left - 1), beam_size)
-        return sorted(running, key=_by_score), ended
+        return sorted(running, key=_best_first), ended
 
     def _state(self, generated_ids: Sequence[int]) -> _State:
         text = extended(None, b"".join([self._surfaces[token] for token in generated_ids]))
@@ -289,7 +289,7 @@ class RequiredPhrases:
         return tuple(tokens)
 
 
-def _by_score(child: Extension) -> float:
+def _best_first(child: Extension) -> float:
     return -child.score
 
 

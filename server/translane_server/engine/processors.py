@@ -149,22 +149,22 @@ def _banned(rules: Rules, token_ids: IntArray) -> BoolArray:
     return banned
 
 
-def _repeated(histories: IntArray, of_rows: Int32Array, sizes: Int32Array) -> tuple[IntArray, IntArray]:
+def _repeated(history: IntArray, lengths: Int32Array, ngram_size: Int32Array) -> tuple[IntArray, IntArray]:
     """The pairs of row and token that would repeat an n-gram: rows [N] and tokens [N].
 
-    Histories [P, L] have lengths `of_rows` [P], and n-grams of `sizes` [P] may not repeat; see `Rules`.
+    `history` [P, L], `lengths` [P] and `ngram_size` [P] are those of `Rules`.
     """
     pairs: list[tuple[IntArray, IntArray]] = []
-    for size in np.unique(sizes[sizes > 0]).tolist():
-        rows = np.flatnonzero((sizes == size) & (of_rows >= size))
+    for size in np.unique(ngram_size[ngram_size > 0]).tolist():
+        rows = np.flatnonzero((ngram_size == size) & (lengths >= size))
         if not rows.size:
             continue
-        lengths = of_rows[rows]
-        history = histories[rows, : int(lengths.max())]
-        windows = np.lib.stride_tricks.sliding_window_view(history, size, axis=1)  # [p, W, n]
-        last = np.take_along_axis(history, lengths[:, None] - (size - 1) + np.arange(size - 1), axis=1)  # [p, n - 1]
+        ends = lengths[rows, None]  # [p, 1]
+        tokens = history[rows, : int(ends.max())]
+        windows = np.lib.stride_tricks.sliding_window_view(tokens, size, axis=1)  # [p, W, n]
+        last = np.take_along_axis(tokens, ends - (size - 1) + np.arange(size - 1), axis=1)  # [p, n - 1]
         same = (windows[:, :, :-1] == last[:, None, :]).all(axis=2)
-        same &= np.arange(windows.shape[1]) + size <= lengths[:, None]
+        same &= np.arange(windows.shape[1]) + size <= ends
         row, window = np.nonzero(same)
         pairs.append((rows[row], windows[row, window, -1]))
     if not pairs:

@@ -82,7 +82,7 @@ def sample_candidates(
     cumulative = weights.cumsum(axis=1)
     kept = _nucleus_sizes(weights, cumulative, cumulative[:, -1], top_p)
     total = np.take_along_axis(cumulative, kept[:, None] - 1, axis=1)[:, 0]
-    # the first column whose cumulative weight exceeds the target, or the last kept one
+    # The first column whose cumulative weight exceeds the target, or the last kept one.
     columns: IntArray = np.minimum(np.count_nonzero(cumulative <= (uniforms * total)[:, None], axis=1), kept - 1)
     return columns
 

@@ -274,7 +274,7 @@ class OrtBackend(GraphBackend):
             self._encoder_run(place, len(group.numbers), group.longest, group.start)()
 
     def _bind_encoder(self, place: int, sources: int, longest: int, start: int) -> Callable[[], None]:
-        """Bind a run over so many sources, padded to `longest`, whose output begins at `start`."""
+        """Bind a run of the graphs `place` over so many sources, padded to `longest`; the output begins at `start`."""
         graphs = self._graphs[place]
         binding = graphs.sessions.encoder.io_binding()
         graphs.sources.bind_inputs(binding, sources, longest)

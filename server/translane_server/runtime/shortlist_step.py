@@ -117,7 +117,7 @@ class ShortlistStep:
     """Runs the step over shortlists, for the rows that have one."""
 
     session: Any
-    bound_run: Callable[[Any, Any], Callable[[], None]]  # that of `Sessions`
+    bound_run: Callable[[Any, Any], Callable[[], None]]  # `Sessions.bound_run`
     shortlist: Shortlist
     _: KW_ONLY
     rows: int

@@ -117,10 +117,10 @@ def _is_placeholder(text: str, start: int, end: int, closed_at: dict[int, int]) 
 # The patterns of a request together have at most this many of RE2's instructions. A hostile text takes each of its
 # characters through all of them, which takes some microseconds.
 _MOST_INSTRUCTIONS = 1000
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.longest_match = True
-_OPTIONS.max_mem = 1 << 20  # bytes that RE2 may take for a pattern
+_RE2_OPTIONS = re2.Options()
+_RE2_OPTIONS.log_errors = False
+_RE2_OPTIONS.longest_match = True
+_RE2_OPTIONS.max_mem = 1 << 20  # bytes that RE2 may take for a pattern
 
 _LINE = re.compile(r"[^\r\n]+")
 
@@ -147,7 +147,7 @@ class PreservePatterns:
         instructions = 0
         for number, pattern in enumerate(patterns):
             try:
-                compiled = re2.compile(pattern, _OPTIONS)
+                compiled = re2.compile(pattern, _RE2_OPTIONS)
             except re2.error as error:
                 raise PreservePatternError(number, f"is no regular expression of RE2: {_reason(error)}") from None
             if compiled.search("") is not None:

@@ -104,8 +104,8 @@ def _size(key: bytes, packed: bytes) -> int:
 class Recalled:
     """A request, and what is known of the translations of its texts."""
 
-    # what is left to translate: the request, with empty texts in the places of those that are known. So numbers of
-    # texts, and limits that depend on how many there are, stay what they are
+    # The request that is left to translate: texts that are known are empty in it. So the numbers of texts, and limits
+    # that depend on their count, stay the same.
     request: TranslationRequest
     size: int  # of the translations that are known [bytes]
     _keys: Sequence[bytes]
@@ -192,7 +192,8 @@ class TranslationCache:
         if known:
             texts = ["" if number in known else text for number, text in enumerate(request.texts)]
             request = replace(request, texts=texts)
-        return Recalled(request, _MOST_RECALLED - left, keys, known, self.store, self._count_texts)
+        size = _MOST_RECALLED - left
+        return Recalled(request, size, keys, known, self.store, self._count_texts)
 
     def close(self) -> None:
         """Forget all translations, and keep none from now on: no new request uses this version."""

@@ -164,7 +164,7 @@ class _Work:
         self._translations: dict[int, str] = {}  # by the number of the text
         self._answers: list[Translations] = []  # without the translations
         self._sums = _Sums()
-        self._begins = iter(range(0, len(self._texts), self._window))  # of the windows that nobody has taken
+        self._begins = iter(range(0, len(self._texts), self._window))  # first texts of the windows to take
 
     @property
     def progress(self) -> DocumentProgress:

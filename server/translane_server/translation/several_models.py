@@ -180,9 +180,9 @@ class ThroughPivot:
 class ByLanguage:
     """Finds the language of each text, and translates the texts of each language as a request of its own."""
 
-    # returns the languages that can be translated, by a request's model and target language
-    candidates: Callable[[str, str], Sequence[str]]
-    translator: Callable[[TranslationRequest], Translates]  # returns what translates a request in known languages
+    # finds the source languages for a request's model and target language
+    find_candidates: Callable[[str, str], Sequence[str]]
+    translator_for: Callable[[TranslationRequest], Translates]  # for a request in known languages
     pool: TokenizerPool
     most_texts: int
     name: str = ""
@@ -225,7 +225,7 @@ class ByLanguage:
         started = time.perf_counter()
         (language,) = await self.find(request, ticket.caller)
         request = replace(request, source_language=language)
-        translator = self.translator(request)
+        translator = self.translator_for(request)
         ticket.note(model=translator.name)
         ticket.count_in(translator.metrics)
         async with aclosing(translator.stream(request, ticket)) as deltas:
@@ -246,7 +246,7 @@ class ByLanguage:
         texts = [request.texts[number] for number in numbers]
         part = replace(request, texts=texts, source_language=language)
         try:
-            translator = self.translator(part)
+            translator = self.translator_for(part)
             ticket.count_in(translator.metrics)
             return await translator.translate(part, ticket)
         except InvalidRequestError as error:  # the caller has other numbers for the texts
@@ -260,7 +260,7 @@ class ByLanguage:
             RequestError: no language can be translated, the identifier is not installed, or finding takes too long.
         """
         texts = request.texts
-        candidates = self.candidates(request.model, request.target_language)
+        candidates = self.find_candidates(request.model, request.target_language)
         if len(candidates) == 1:
             return [candidates[0]] * len(texts)
         async with self._loading:

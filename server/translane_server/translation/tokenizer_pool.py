@@ -15,7 +15,7 @@ from translane_server.workers.fair_queue import FairQueue
 
 # The other CPUs run the model.
 _THREADS = 2
-_THREAD_NAME = "texts"
+_THREAD_NAME = "texts"  # `any_thread_runs` finds the threads by it
 
 # The maximum work that is done on the event loop [bytes of the request + tokens of the answer]. It takes less than a
 # millisecond, and mostly less than handing the work to another thread and back.
@@ -131,7 +131,7 @@ class TokenizerPool:
                 # The interpreter does not wait for a daemon thread when it exits. A thread cannot be ended within a
                 # library's call.
                 thread = threading.Thread(
-                    target=_do_handed, args=(self._handed, self._ended), name=_THREAD_NAME, daemon=True
+                    target=_work_off, args=(self._handed, self._ended), name=_THREAD_NAME, daemon=True
                 )
                 self._threads.append(thread)
                 thread.start()
@@ -176,7 +176,7 @@ class _Work(Generic[_Result]):
     outcome: asyncio.Future[_Result]
 
 
-def _do_handed(
+def _work_off(
     handed: SimpleQueue[_Work[Any] | None], ended: Callable[[_Work[Any], object, BaseException | None], None]
 ) -> None:
     """Do the work that is `handed` to this thread, until it gets None."""

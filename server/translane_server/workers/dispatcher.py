@@ -70,20 +70,20 @@ class Dispatcher:
     All calls come from one event loop.
     """
 
-    workers: abc.Sequence[Worker]  # which always run, all with the same model
+    residents: abc.Sequence[Worker]  # the workers that always run; all have the same model
     _: KW_ONLY
     # further workers, which run while the others are crowded and other models leave CPUs idle
     spares: Spares = field(default_factory=lambda: Spares((), SharedCpus(0)))
     waiting_limit: int  # maximum number of sentences that wait for rows. A request that would exceed it is refused
     most_priority: int = 0  # the highest priority that counts between callers
-    lone_rows: int = 0  # number of rows that the first worker decodes before another one begins
+    lone_rows: int = 0  # the first worker alone decodes up to this many rows
     observe: Callable[[StepStats], None] = lambda _measurements: None  # called with the measurements of the workers
     count_repeat: Callable[[], None] = lambda: None  # called for each sentence that is decoded again
 
     def __post_init__(self) -> None:
-        assert self.workers, "there is no worker"
-        self._all = [*self.workers, *self.spares.workers]
-        self._first = self.workers[0]
+        assert self.residents, "there is no worker"
+        self._workers = [*self.residents, *self.spares.workers]
+        self._first = self.residents[0]
         self.availability_changed: Callable[[], None] = lambda: None  # called when `is_available` may have changed
         self._queue: FairQueue[AcceptedSequence] = FairQueue()
         self._again: deque[AcceptedSequence] = deque()  # sentences to decode again, before those in the queue
@@ -99,34 +99,34 @@ class Dispatcher:
     @property
     def rows(self) -> int:
         """Maximum number of hypotheses that decode at once, in all workers that do not rest."""
-        return sum(worker.capacity for worker in self._all if worker.state is not State.RESTING)
+        return sum(worker.capacity for worker in self._workers if worker.state is not State.RESTING)
 
     @property
     def active_rows(self) -> int:
         """Maximum number of rows that the decoding sentences take, in all workers."""
-        return sum(worker.active_rows for worker in self._all)
+        return sum(worker.active_rows for worker in self._workers)
 
     @property
     def waiting(self) -> int:
         """Number of accepted sentences that wait for rows, here and in the workers."""
         here = self._queue.size + len(self._again) + len(self._alone)
-        return here + sum([len(worker.waiting) for worker in self._all])
+        return here + sum([len(worker.waiting) for worker in self._workers])
 
     @property
     def is_available(self) -> bool:
         """Whether a worker can decode."""
-        return not self._over and any(worker.state is State.UP for worker in self._all)
+        return not self._over and any(worker.state is State.UP for worker in self._workers)
 
     @property
     def is_failing(self) -> bool:
         """Whether all workers have been lost many times in a row. Each is still tried again."""
-        states = {worker.state for worker in self._all}
+        states = {worker.state for worker in self._workers}
         return not self._over and State.FAILING in states and states <= {State.FAILING, State.RESTING}
 
     async def start(self) -> None:
         """Start all workers but the spare ones. Raises StartupError if one cannot start."""
-        self.spares.start(self.workers)
-        starting = [asyncio.create_task(worker.start(self)) for worker in self.workers]
+        self.spares.start(self.residents)
+        starting = [asyncio.create_task(worker.start(self)) for worker in self.residents]
         try:
             await asyncio.gather(*starting)
         except BaseException:
@@ -139,7 +139,7 @@ class Dispatcher:
         self._over = True
         self.spares.stop()
         self._fail_all(UnavailableError("the model has been unloaded, or the server is shutting down", _RETRY_STOPPED))
-        await asyncio.gather(*(worker.stop() for worker in self._all))
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
 
     # For callers
 
@@ -250,7 +250,7 @@ class Dispatcher:
         if not request.missing or self._over:
             return
         waited = [self._queue.remove(each.entry) for each in sequences if each.entry]
-        for worker in self._all:
+        for worker in self._workers:
             for each in sequences:
                 worker.cancel(each.number)
         if any(waited):  # the next sequences in the queue may have room
@@ -363,7 +363,7 @@ class Dispatcher:
 
     def _usable(self) -> list[Worker]:
         """The workers that may get sequences now."""
-        up = [worker for worker in self.workers if worker.state is State.UP]
+        up = [worker for worker in self.residents if worker.state is State.UP]
         return up + self.spares.usable(up) if self.spares.workers else up
 
     def _send(self, sequence: AcceptedSequence, workers: abc.Sequence[Worker]) -> bool:
@@ -382,7 +382,7 @@ class Dispatcher:
             or first not in workers
         ):
             return False
-        return not any(worker.rows for worker in self._all if worker is not first)
+        return not any(worker.rows for worker in self._workers if worker is not first)
 
     def _dispatch(self) -> None:
         """Send sequences to the workers, as long as the workers have room."""
@@ -435,7 +435,7 @@ class Dispatcher:
     def _worker_to_keep(self, responsive: abc.Sequence[Worker]) -> Worker | None:
         """A worker that has nothing to do, or soon returns; the one with the least to do where none returns."""
         worker = min(responsive, key=_rows, default=None)
-        if worker and worker.rows and any(each.state is State.LOST for each in self._all):
+        if worker and worker.rows and any(each.state is State.LOST for each in self._workers):
             return None
         return worker
 
@@ -450,7 +450,7 @@ class Dispatcher:
         self._queue = FairQueue()
         self._again.clear()
         self._alone.clear()
-        for worker in self._all:
+        for worker in self._workers:
             worker.clear()
         for request in self._requests:
             request.sequences = []

@@ -89,7 +89,7 @@ def process_workers(
             threads=placement.threads,
             patience=patience,
             count_loss=count_loss,
-            close=host.close,
+            on_stopped=host.close,
         )
         for number, (rows, host) in enumerate(zip(all_rows, hosts, strict=True))
     ]

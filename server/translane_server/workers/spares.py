@@ -46,12 +46,12 @@ class Spares:
     """Wakes spare workers of one model while its other workers are crowded and CPUs are idle, and lets them rest."""
 
     workers: Sequence[Worker]  # the spare workers, which rest at first
-    cpus: SharedCpus  # with what other models do on them
+    cpus: SharedCpus  # the CPUs, and the workers of all models that use them
     _: KW_ONLY
-    # time for which all other workers have had more to do than a sentence each before one wakes [seconds]. To start one
-    # takes a part of a second of processor time, which a short burst of work is not worth
-    crowded: float = 0.5
-    unused: float = 10.0  # time between two looks at who has had nothing to do meanwhile, and may rest [seconds]
+    # A spare worker wakes after all other workers have had more than one sentence each for this long [seconds]. A start
+    # takes a part of a second of processor time; a short burst is not worth it.
+    crowded_seconds: float = 0.5
+    look_seconds: float = 10.0  # between two looks at which spare workers have had nothing to do, and may rest
     clock: Callable[[], float] = time.monotonic  # monotonic [seconds]
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Spares:
         now = self.clock()
         if self._crowded_since is None:
             self._crowded_since = now
-        if now - self._crowded_since < self.crowded or self._moving or self.cpus.idle <= 0:
+        if now - self._crowded_since < self.crowded_seconds or self._moving or self.cpus.idle <= 0:
             return
         if resting := next((worker for worker in self.workers if worker.state is State.RESTING), None):
             self._moving = asyncio.create_task(self._wake(resting, dispatcher))
@@ -121,12 +121,12 @@ class Spares:
             name, facts = worker.connection.name, worker.connection.facts
             _log.warning("%s would be of use, and does not start: %s", name, error, extra=facts)
             await worker.rest()
-            await asyncio.sleep(self.unused)
+            await asyncio.sleep(self.look_seconds)
         finally:
             self._moving = None
 
     def _look_later(self) -> None:
-        self._looking = asyncio.get_running_loop().call_later(self.unused, self._let_rest)
+        self._looking = asyncio.get_running_loop().call_later(self.look_seconds, self._let_rest)
 
     def _let_rest(self) -> None:
         self._looking = None

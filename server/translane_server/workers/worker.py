@@ -68,18 +68,18 @@ _NEXT = {
 class Worker:
     """A worker that comes back, and the load that it has. Its sequences decode in order, as soon as rows are free."""
 
-    connect: Callable[[], WorkerConnection]  # makes the connection of one life, which is not started
+    new_connection: Callable[[], WorkerConnection]  # makes a connection, not yet started, for the next life
     _: KW_ONLY
     threads: int = 1  # number of CPUs that a life needs while it has sequences
-    # time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever
+    # the time after which a life that neither answers nor computes is replaced [seconds]; 0 waits for ever
     patience: float = 0
     # called for each life that ends without being stopped, and for each that does not start
     count_loss: Callable[[], None] = lambda: None
-    close: Callable[[], None] = lambda: None  # called on a thread when the worker is stopped for good
+    on_stopped: Callable[[], None] = lambda: None  # called on a thread when the worker is stopped for good
     clock: Callable[[], float] = time.monotonic  # monotonic [seconds]
 
     def __post_init__(self) -> None:
-        self.connection = self.connect()
+        self.connection = self.new_connection()
         self.capacity = self.connection.rows  # maximum number of hypotheses that decode at once
         self.sequences: dict[int, AcceptedSequence] = {}  # number of a sequence -> the sequence
         self.rows = 0  # maximum number of rows that all its sequences take
@@ -209,7 +209,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.connection.stop()
         if not was_stopped:
-            await asyncio.to_thread(self.close)
+            await asyncio.to_thread(self.on_stopped)
 
     def received(self, connection: WorkerConnection, output: EngineOutput) -> None:
         """Take the output of a life; that of a former life does not count."""
@@ -276,7 +276,7 @@ class Worker:
 
     def _part_with_life(self) -> WorkerConnection:
         """Have a connection for the next life, of which nothing is known. Return that of the present one."""
-        before, self.connection = self.connection, self.connect()
+        before, self.connection = self.connection, self.new_connection()
         self._has_results = self._broke_early = self.is_starved = False
         return before
 

@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 import grpc
 
 from helpers.client_calls import ClientCall, ask, ask_async, without_times
+from helpers.failures import failure_of
 from helpers.reliability.cases import Case, stream_answer, unary_answer
-from helpers.reliability.failures import failure_of
 from helpers.reliability.form import form
 from translane import AsyncClient, Client, RetryPolicy, TranslaneError
 from translane.v1 import translation_pb2 as pb

@@ -23,7 +23,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from helpers.reliability.failures import Failure, parsed
+from helpers.failures import Failure, parsed
 
 TRANSLATE = "/translane.v1.TranslationService/Translate"
 STREAM = "/translane.v1.TranslationService/TranslateStream"

@@ -14,9 +14,9 @@ pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from helpers.failures import failure_of
 from helpers.file_server import serving_files
 from helpers.key_files import holder, key_file
-from helpers.reliability.failures import failure_of
 from helpers.server_process import BUNDLE
 from translane import Client, InvalidArgument, NotFound
 from translane.v1 import translation_pb2 as pb

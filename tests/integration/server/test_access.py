@@ -19,10 +19,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from fakes.serving import serving
 from helpers.commands import keys as run_keys
 from helpers.commands import serve
+from helpers.failures import ended, failed
 from helpers.http_calls import until
 from helpers.key_files import holder
 from helpers.ports import free_port
-from helpers.reliability.failures import ended, failed
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
@@ -117,8 +117,8 @@ async def test_mutual_tls_names_callers_by_their_certificates(secrets, authority
         for caller, expected in (
             (authority.issue_cert("team-a@example.org"), "OK"),
             (authority.issue_cert(common_name="team-b"), "OK"),
-            (another.issue_cert("team-a@example.org"), "bare UNAVAILABLE(no ErrorInfo)"),
-            (None, "bare UNAVAILABLE(no ErrorInfo)"),
+            (another.issue_cert("team-a@example.org"), "final UNAVAILABLE(no ErrorInfo)"),
+            (None, "final UNAVAILABLE(no ErrorInfo)"),
         ):
             async with secure(running, authority, caller) as channel:
                 assert await ended(stub_of(channel).Translate(request())) == expected
@@ -126,7 +126,7 @@ async def test_mutual_tls_names_callers_by_their_certificates(secrets, authority
 
 
 async def test_what_needs_a_key(secrets, tokens):
-    """Reflection and what is not there, and not health. Of other methods golden requests tell."""
+    """Reflection and unknown methods need a key; health does not. Golden requests cover the other methods."""
     secrets.write_keys(a=holder(tokens[0]))
     async with serving(keys_file=secrets.keys) as running:
         health = health_pb2_grpc.HealthStub(running.channel)
@@ -134,9 +134,9 @@ async def test_what_needs_a_key(secrets, tokens):
         listing = [reflection_pb2.ServerReflectionRequest(list_services="")]
         unknown = running.channel.unary_unary("/no.Service/Method", None, None)
         for metadata, reflected, found in (
-            ((), "bare UNAUTHENTICATED(MISSING_KEY)", "bare UNAUTHENTICATED(MISSING_KEY)"),
-            (bearer(tokens[1]), "bare UNAUTHENTICATED(UNKNOWN_KEY)", "bare UNAUTHENTICATED(UNKNOWN_KEY)"),
-            (bearer(tokens[0]), "OK", "bare UNIMPLEMENTED(METHOD_NOT_FOUND)"),
+            ((), "final UNAUTHENTICATED(MISSING_KEY)", "final UNAUTHENTICATED(MISSING_KEY)"),
+            (bearer(tokens[1]), "final UNAUTHENTICATED(UNKNOWN_KEY)", "final UNAUTHENTICATED(UNKNOWN_KEY)"),
+            (bearer(tokens[0]), "OK", "final UNIMPLEMENTED(METHOD_NOT_FOUND)"),
         ):
             assert await ended(reflection.ServerReflectionInfo(iter(listing), metadata=metadata).read()) == reflected
             assert await ended(unknown(b"", metadata=metadata)) == found
@@ -271,7 +271,7 @@ async def test_hostile_headers_cost_one_line_and_no_memory(secrets, tokens, capl
         ]  # fmt: skip
         for header in headers * 20:
             found = await ended(running.stub.Translate(request(), metadata=(("authorization", header),)))
-            assert found in ("bare UNAUTHENTICATED(MISSING_KEY)", "bare UNAUTHENTICATED(UNKNOWN_KEY)")
+            assert found in ("final UNAUTHENTICATED(MISSING_KEY)", "final UNAUTHENTICATED(UNKNOWN_KEY)")
         assert await ended(running.stub.Translate(request(), metadata=(("authorization", "x" * 50_000),))) != "OK"
         lines = [record for record in caplog.records if record.levelno > logging.DEBUG]
         assert len(lines) == 1
@@ -305,7 +305,7 @@ async def test_the_health_check_works_beside_mutual_tls(secrets, monkeypatch):
         await running.open()
         assert await asyncio.to_thread(healthcheck.problem, environ) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
-            assert await ended(stub_of(channel).Translate(request())) == "bare UNIMPLEMENTED(METHOD_NOT_FOUND)"
+            assert await ended(stub_of(channel).Translate(request())) == "final UNIMPLEMENTED(METHOD_NOT_FOUND)"
         for name, value in (environ | {"http_proxy": "http://127.0.0.1:1"}).items():
             monkeypatch.setenv(name, value)
         assert await asyncio.to_thread(healthcheck.main) == 0

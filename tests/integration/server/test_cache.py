@@ -15,10 +15,10 @@ from grpc_status import rpc_status
 
 from fakes.backend import VOCAB_SIZE
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
+from helpers.failures import failed
 from helpers.http_calls import call, until
 from helpers.key_files import holder, key_file
 from helpers.real_server import serving_models, small_settings
-from helpers.reliability.failures import failed
 from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token

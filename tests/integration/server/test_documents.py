@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from fakes.serving import serving
+from helpers.failures import failed
 from helpers.http_calls import request, until
 from helpers.key_files import holder
 from helpers.real_server import serving_bundle
-from helpers.reliability.failures import failed
 from helpers.tiny_bundle import TINY
 from translane.conversions import format_message
 from translane.v1 import translation_pb2 as pb

@@ -10,9 +10,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fakes.serving import serving
+from helpers.failures import ended, failed
 from helpers.http_calls import until
 from helpers.reliability import raw_http2
-from helpers.reliability.failures import ended, failed
 from helpers.reliability.raw_http2 import RawConnection
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
@@ -163,7 +163,10 @@ async def test_an_idle_connection_is_closed():
 
 @pytest.mark.parametrize("reads", [False, True])
 async def test_callers_who_do_not_read_keep_their_place(caplog, reads):
-    """Until they leave, or read the message on the way. The status of a stream that took too long follows it."""
+    """They keep it until they leave, or read the message that is on its way.
+
+    The status of a stream that took too long comes after that message.
+    """
     async with serving(request_timeout=0.2) as running:
         value = running.server.metrics.registry.get_sample_value
         with RawConnection(f"127.0.0.1:{running.server.port}", window=0) as connection:

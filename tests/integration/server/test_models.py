@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from helpers.commands import serve
-from helpers.reliability.failures import failed
+from helpers.failures import failed
 from helpers.server_process import ServerProcess, running_server
 from helpers.tiny_bundle import TINY, put_bundle
 from translane.v1 import log_pb2, log_pb2_grpc, models_pb2, models_pb2_grpc, translation_pb2_grpc

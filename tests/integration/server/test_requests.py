@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
+from helpers.failures import failed
 from helpers.http_calls import until
-from helpers.reliability.failures import failed
 from translane.v1 import translation_pb2 as pb
 
 

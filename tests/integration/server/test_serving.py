@@ -12,8 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
+from helpers.failures import failed
 from helpers.http_calls import until
-from helpers.reliability.failures import failed
 from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
 from translane_server.app import server as app_server

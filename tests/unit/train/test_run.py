@@ -223,7 +223,7 @@ def test_failures_are_one_sentence(run_flags, capfd, overrides, code, sentence):
     assert sentence in last
 
 
-# The learning rate; `test_parallel.py` and `test_run.py` ask of updates.
+# The learning rate. Updates are tested above, and in `test_parallel.py`.
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class CudaBackend(GraphBackend):
             element_type=ELEMENT_TYPES[bundle.manifest.graphs.cross_dtype],
         )
         self._bindings = StepBindings(sessions, cache, kernels, self._memory)
-        self._steps = StepGraphs(self._runtime, self._bindings, capture=capture)
+        self._steps = StepGraphs(self._runtime, self._bindings, captures=capture)
         self._buckets = buckets(self.rows)
         self._bucket_of = [next(size for size in self._buckets if size >= n) for n in range(self.rows + 1)]
         self._source_lengths = self._memory.inputs.source_lengths

@@ -33,11 +33,11 @@ class CudaEncoder:
 
     def __post_init__(self) -> None:
         self._vocab_size = self.sessions.bundle.manifest.architecture.source_vocab_size
-        ids = 8 * self.tokens  # bytes
-        self._memory = Mirrored(self.runtime, ids + 4 * self.tokens)
-        self._ids: IntArray = self._memory.host[:ids].view(np.int64)
-        self._lengths: Int32Array = self._memory.host[ids:].view(np.int32)
-        self._lengths_address = self._memory.address + ids
+        id_bytes = 8 * self.tokens
+        self._memory = Mirrored(self.runtime, id_bytes + 4 * self.tokens)
+        self._ids: IntArray = self._memory.host[:id_bytes].view(np.int64)
+        self._lengths: Int32Array = self._memory.host[id_bytes:].view(np.int32)
+        self._lengths_address = self._memory.address + id_bytes
         self._run = lru_cache(_MOST_BINDINGS)(self._bind)
 
     def queue(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
@@ -47,8 +47,8 @@ class CudaEncoder:
         """
         assert all(0 <= min(source) <= max(source) < self._vocab_size for source in sources), "no such token"
         for group in groups:
-            some = [sources[number] for number in group.numbers]
-            write_padded(self._ids[group.start :], self._lengths[group.start :], some, group.longest, self.pad)
+            grouped = [sources[number] for number in group.numbers]
+            write_padded(self._ids[group.start :], self._lengths[group.start :], grouped, group.longest, self.pad)
         self._memory.to_device()
         for group in groups:
             self._run(len(group.numbers), group.longest, group.start)()

@@ -65,8 +65,11 @@ LANE = 16  # bytes that a thread copies at once
 class Blocks(ctypes.Structure):
     """Keys and values in contiguous blocks [R, H, C, D], one after the other in the device's memory.
 
-    The fields are those of `Blocks` in kernels.cu. A head of a position has `position_bytes`, a multiple of 16: half
-    precision has such a size if the head size is a multiple of 8.
+    A block has R rows of H heads, each with C positions (`capacity`) of D numbers. `position_bytes` is the size of one
+    position of one head. It is a multiple of 16, because a thread copies 16 bytes; in half precision it is one where D
+    is a multiple of 8.
+
+    The fields are those of `Blocks` in kernels.cu, which does not have the other attributes.
     """
 
     _fields_ = (
@@ -75,7 +78,7 @@ class Blocks(ctypes.Structure):
         ("row_bytes", c_uint64),
         ("head_bytes", c_uint64),
         ("heads", c_uint32),  # H
-        ("lanes", c_uint32),  # of 16 bytes, of one position of one head
+        ("lanes", c_uint32),  # 16-byte lanes of one position of one head
     )
 
     def __init__(self, address: int, count: int, rows: int, heads: int, capacity: int, position_bytes: int) -> None:
@@ -87,7 +90,7 @@ class Blocks(ctypes.Structure):
         )
         self.count = count  # every decoder layer has one block of keys and one of values
         self.rows, self.capacity, self.position_bytes = rows, capacity, position_bytes
-        self.pairs = count * heads  # of a block and a head
+        self.pairs = count * heads  # pairs of a block and a head
 
 
 class Moves(ctypes.Structure):

@@ -57,7 +57,7 @@ class StepInputs(Mirrored):
         self.counter_address = self.address + counter
         self._token_ids: IntArray = self.host[: 8 * rows].view(np.int64)
         self._positions: Int32Array = self.host[8 * rows : 12 * rows].view(np.int32)
-        # source length of every row, [R]. Free rows have valid lengths, too
+        # The source length of every row, [R]. Free rows have valid lengths, too.
         self.source_lengths: Int32Array = self.host[12 * rows : counter].view(np.int32)
         self._token_ids.fill(start_id)
         self.source_lengths.fill(1)
@@ -79,12 +79,12 @@ class CandidateMemory(Mirrored):
     """Candidates of a step over `rows` rows, `count` for each."""
 
     def __init__(self, runtime: CudaRuntime, rows: int, count: int) -> None:
-        ids = 8 * rows * count  # bytes
-        super().__init__(runtime, ids + 4 * rows * count)
-        self.ids_address, self.log_probs_address = self.address, self.address + ids  # on the device
-        # In the host's memory, [rows, count] each. The copy must be done.
-        self.ids: IntArray = self.host[:ids].view(np.int64).reshape(rows, count)
-        self.log_probs: FloatArray = self.host[ids:].view(np.float32).reshape(rows, count)
+        id_bytes = 8 * rows * count
+        super().__init__(runtime, id_bytes + 4 * rows * count)
+        self.ids_address, self.log_probs_address = self.address, self.address + id_bytes  # on the device
+        # Views of the host's memory, [rows, count] each. They are valid once the copy of `to_host` is done.
+        self.ids: IntArray = self.host[:id_bytes].view(np.int64).reshape(rows, count)
+        self.log_probs: FloatArray = self.host[id_bytes:].view(np.float32).reshape(rows, count)
 
 
 class StepMemory:

@@ -47,11 +47,11 @@ class Step:
 
 @dataclass(eq=False)
 class StepGraphs:
-    """Makes steps, and keeps them. Without `capture`, their kernels are queued one by one."""
+    """Makes steps, and keeps them. Without `captures`, their kernels are queued one by one."""
 
     runtime: CudaRuntime
     bindings: StepBindings
-    capture: bool
+    captures: bool  # turned off after the first capture that fails
     _steps: dict[tuple[int, StepNeeds | None, bool], Step] = field(default_factory=dict)
 
     def greedy(self, bucket: int, *, with_query: bool) -> Step:
@@ -85,7 +85,7 @@ class StepGraphs:
     def _make(self, bucket: int, needs: StepNeeds | None, *, feeds_back: bool) -> Step:
         candidates = CandidateMemory(self.runtime, bucket, needs.num_candidates if needs else 1)
         bound = self.bindings.bind(bucket, needs, candidates, feeds_back=feeds_back)
-        if self.capture:
+        if self.captures:
             # A capture fails if something reserves memory in it. Libraries reserve memory when they first need it.
             # ONNX Runtime measures its need in the first run, and reserves one block in the second run.
             bound.run()
@@ -99,7 +99,7 @@ class StepGraphs:
                     bucket,
                     first_line(error),
                 )
-                self.capture = False
+                self.captures = False
             else:
                 return Step(bound, candidates, graph, partial(self.runtime.launch_graph, graph))
         return Step(bound, candidates, None, bound.queue)

@@ -1,4 +1,4 @@
-"""CPUs granted by control groups of both versions."""
+"""What a machine has: CPUs and memory granted by control groups of both versions, and int8 kernels."""
 
 import os
 

@@ -80,8 +80,8 @@ def select(phrases, parents, scores, beam_size=2, steps_left=10, banned=()):
 
 def test_a_phrase_that_is_once_does_not_come_again():
     once = RequiredPhrase(SURFACES[A], (A,), once=True)
-    for required, ended, tokens in ((once, (A,), [C, B]), (once, (C,), [A, C]), (phrase(A), (A,), [A, C])):
-        running, _ = select([required], [(ended, 0.0)], {A: -0.1, C: -1.0, B: -1.1})
+    for required, generated, tokens in ((once, (A,), [C, B]), (once, (C,), [A, C]), (phrase(A), (A,), [A, C])):
+        running, _ = select([required], [(generated, 0.0)], {A: -0.1, C: -1.0, B: -1.1})
         assert [token for _, token, *_ in running] == tokens
 
 

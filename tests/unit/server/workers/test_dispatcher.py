@@ -610,7 +610,7 @@ async def two_models(cpus=2, spares=1, unused=0.02):
     shared, ticks, models = SharedCpus(cpus), Ticks(), []
     for _ in range(2):
         resident, *more = [ObedientWorker() for _ in range(1 + spares)]
-        spare = Spares(more, shared, crowded=1.0, unused=unused, clock=ticks)
+        spare = Spares(more, shared, crowded_seconds=1.0, look_seconds=unused, clock=ticks)
         dispatcher = Dispatcher([resident], spares=spare, waiting_limit=1000)
         await dispatcher.start()
         models.append((dispatcher, resident, more))

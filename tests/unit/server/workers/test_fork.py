@@ -1,4 +1,4 @@
-"""What replicas fork from: it answers where it cannot, forks again, and goes where nobody is there.
+"""What replicas fork from: it answers where it cannot fork, forks again, and goes where nobody is there.
 
 Replicas that fork see which of them are at work. The first one has more threads while it is alone.
 """

@@ -114,7 +114,7 @@ def fast(monkeypatch):
 
 async def test_a_lost_replica_is_replaced(listener):
     lives, closed = Lives(), []
-    worker = Worker(lives, close=lambda: closed.append(True))
+    worker = Worker(lives, on_stopped=lambda: closed.append(True))
     await worker.start(listener)
     for _ in range(3):
         lives[-1].end()

@@ -1,4 +1,4 @@
-"""Files that are read and written whole, estimates, and memory."""
+"""What all rooms stand on: files, terminals, estimates of quality, budgets of time, and shared memory."""
 
 import errno
 import math

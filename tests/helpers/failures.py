@@ -38,7 +38,7 @@ class Failure:
 
 
 async def failed(call: Awaitable[object]) -> Failure:
-    """What a call says that must fail."""
+    """The failure of a call that must fail."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
@@ -48,12 +48,12 @@ async def failed(call: Awaitable[object]) -> Failure:
 
 
 async def ended(call: Awaitable[object]) -> str:
-    """How a call ends: OK, or the name of its failure; "bare" before it if it is no refusal in the promised form."""
+    """How a call ends: OK, or the name of its failure; "final" before it if the caller may not try again."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
         failure = failure_of(error)
-        return failure.name if failure.is_refusal else f"bare {failure.name}"
+        return failure.name if failure.is_refusal else f"final {failure.name}"
     return "OK"
 
 
