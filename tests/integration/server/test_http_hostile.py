@@ -7,6 +7,7 @@ import random
 import socket
 import ssl
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -372,10 +373,7 @@ async def test_headers_that_are_many_are_refused_as_large_ones_are():
 
 
 async def test_a_bug_is_not_shown(monkeypatch, caplog):
-    def fail(*_):
-        raise RuntimeError("a detail")
-
-    monkeypatch.setattr("translane_server.http.calls.read_json", fail)
+    monkeypatch.setattr("translane_server.http.calls.read_json", Mock(side_effect=RuntimeError("a detail")))
     async with serving(http_port=0) as running:
         for name in ("Translate", "TranslateStream"):
             failed = await call(running.server.http_port, name, {})

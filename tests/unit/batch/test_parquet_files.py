@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.refusals import refusal
 from translane_batch.records import Answer
 from translane_batch.settings import BatchError
 
@@ -93,11 +94,8 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path):
 def test_a_broken_file_is_told_in_a_sentence(tmp_path):
     path = table_of(tmp_path / "a.parquet", text=["a"])
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(BatchError, match="cannot be read as Parquet") as caught:
-        list(files().blocks(path, whole=False))
-    assert "\n" not in str(caught.value)
-    with pytest.raises(BatchError, match="No such file"):
-        list(files().blocks(tmp_path / "no.parquet", whole=False))
+    for each, problem in ((path, "cannot be read as Parquet"), (tmp_path / "no.parquet", "No such file")):
+        assert problem in refusal(BatchError, list, files().blocks(each, whole=False))
 
 
 def test_bytes_that_are_not_utf8_are_noted(tmp_path):

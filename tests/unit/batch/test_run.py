@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -313,11 +314,7 @@ def test_chunks_are_bounded_by_number_and_by_bytes(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_told_and_leaves_no_half_output(tmp_path, monkeypatch, go, settings):
     corpus = corpus_of(tmp_path, [["a", "b"]])
-
-    def full(*_: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(run, "_listed", full)
+    monkeypatch.setattr(run, "_listed", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left") as caught:
         go()
     assert "part0/000.txt" in str(caught.value.filename)

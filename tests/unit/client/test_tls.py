@@ -12,6 +12,7 @@ from unit.client.fake_server import FakeServer, answer, answer_to, fails, reason
 
 from helpers.certificates import Authority
 from helpers.client_command import Command
+from helpers.refusals import refusal
 from translane import Client, Connection, Unavailable
 
 
@@ -21,11 +22,9 @@ def authority(tmp_path):
 
 
 def message_of(connect, address: str, **options) -> str:
-    with pytest.raises(Unavailable) as caught:
-        connect(address, **options).translate("a")
-    prefix = f"cannot reach {address}: "
-    assert str(caught.value).startswith(prefix)
-    return str(caught.value).removeprefix(prefix)
+    message = refusal(Unavailable, connect(address, **options).translate, "a")
+    assert message.startswith(f"cannot reach {address}: ")
+    return message.removeprefix(f"cannot reach {address}: ")
 
 
 def test_mutual_tls(connect, authority, tmp_path):
@@ -44,9 +43,8 @@ def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority,
     def told(names: list[str], trusted: Authority, **settings) -> str:
         with FakeServer().start(authority.server_credentials(*names, **settings)) as server:
             address = f"{server.address},{server.address.replace('127.0.0.1', '127.0.0.2')}"
-            with pytest.raises(Unavailable) as caught:
-                connect(address if several else server.address, ca=trusted.file).translate("a")
-            return str(caught.value).rpartition(": ")[2]
+            client = connect(address if several else server.address, ca=trusted.file)
+            return refusal(Unavailable, client.translate, "a").rpartition(": ")[2]
 
     strangers = Authority(tmp_path, "strangers")
     untrusted = "its TLS certificate is not signed by an authority that the client trusts"
@@ -149,9 +147,7 @@ def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, mo
     Path("empty").touch()
     Path("long").write_bytes(b"x" * (2**20 + 1))
     Path("encrypted").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n-----END ENCRYPTED PRIVATE KEY-----\n")
-    with pytest.raises(ValueError) as caught:
-        Client("example.org", **options)
-    assert str(caught.value) == message
+    assert refusal(ValueError, Client, "example.org", **options) == message
 
 
 @pytest.mark.parametrize(

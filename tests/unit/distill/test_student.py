@@ -1,6 +1,5 @@
 """The student, the text that it learns from, and the settings of both."""
 
-import re
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from helpers.bundles import SMALL_SIZES, random_model
+from helpers.refusals import refusal
 from translane_export.distill.settings import ENV_PREFIX, DistillSettings
 from translane_export.distill.student import inherited, inherits, spread
 from translane_export.distill.text import LONG, closest, why_unfit
@@ -142,6 +142,4 @@ def _load(argv: list[str], environ: dict[str, str] | None = None) -> DistillSett
     ],
 )
 def test_wrong_settings_are_refused_in_one_sentence(argv, sentence):
-    with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
-        _load(argv)
-    assert "\n" not in str(caught.value)
+    assert sentence in refusal(SettingsError, _load, argv)

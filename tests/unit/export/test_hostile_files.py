@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch
 from helpers import hostile_files
 from helpers.marian_files import marian_folder
 from helpers.pickled_checkpoints import fairseq_checkpoint, opennmt_checkpoint
+from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
@@ -62,10 +64,7 @@ def check(error):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt", "marian"])
 def test_the_exporter_refuses_in_a_sentence(folders, tmp_path, kind, monkeypatch):
-    def reached(*_):
-        raise ExportError("as far as the graphs")
-
-    monkeypatch.setattr(bundle_writer, "_choose_alignment", reached)
+    monkeypatch.setattr(bundle_writer, "_choose_alignment", Mock(side_effect=ExportError("as far as the graphs")))
     refused = 0
     for number in range(CASES):
         folder = hostile_folder(folders, kind, number, tmp_path / str(number))
@@ -143,11 +142,6 @@ def test_a_file_that_is_cut_off_anywhere(tmp_path, zipped):
 def test_memory_that_is_not_enough(tmp_path, monkeypatch, error):
     path = tmp_path / NAME
     torch.save({"a": torch.ones(1)}, path)
-
-    def load(*_arguments, **_keywords):
-        raise error
-
-    monkeypatch.setattr(torch, "load", load)
-    with pytest.raises(ExportError) as caught:
-        read_weights(tmp_path)
-    assert str(caught.value) == f"{path}: there is not enough memory to read it, or it is damaged"
+    monkeypatch.setattr(torch, "load", Mock(side_effect=error))
+    message = refusal(ExportError, read_weights, tmp_path)
+    assert message == f"{path}: there is not enough memory to read it, or it is damaged"

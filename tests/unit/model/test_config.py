@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers.architectures import ARCHITECTURES, VARIANTS
+from helpers.refusals import refusal
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.norms import BatchNorm
@@ -88,9 +90,7 @@ def test_a_bad_value_is_refused_by_field_name(make_config, field, value):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_that_do_not_go_together_are_refused(make_config, field, values, sentence):
-    with pytest.raises(ValueError, match=f"^{field}: ") as refusal:
-        make_config(**values)
-    assert sentence in str(refusal.value)
+    assert re.match(f"{field}: .*{sentence}", refusal(ValueError, make_config, **values))
 
 
 _FEW = st.integers(-1, 6)

@@ -10,6 +10,7 @@ import sentencepiece
 import torch
 from torch import nn
 
+from helpers.refusals import refusal
 from translane_export.train import normalization
 from translane_export.train.word_vectors import load_word_vectors
 
@@ -136,8 +137,7 @@ def test_vectors_can_be_brought_to_a_deviation(embedding, write):
 def test_a_bad_file_is_refused_by_name_and_line_and_changes_nothing(embedding, write, content, line, reason):
     before = embedding.weight.detach().clone()
     path = write(content)
-    with pytest.raises(ValueError) as error:
-        load_word_vectors(path, embedding, PIECES)
-    assert str(error.value).startswith(f"{path}:{line}: ")
-    assert reason in str(error.value)
+    message = refusal(ValueError, load_word_vectors, path, embedding, PIECES)
+    assert message.startswith(f"{path}:{line}: ")
+    assert reason in message
     assert torch.equal(embedding.weight, before)

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from helpers import foreign_folders
 from helpers.nasty_texts import FRAGMENTS
+from helpers.refusals import refusal
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
@@ -291,6 +293,4 @@ def test_pairs_are_those_of_the_languages():
     ],
 )
 def test_what_there_is_not(languages, wanted, message):
-    with pytest.raises(ExportError, match=message) as caught:
-        keep_languages(languages, wanted)
-    assert str(caught.value).isprintable()
+    assert re.search(message, refusal(ExportError, keep_languages, languages, wanted))

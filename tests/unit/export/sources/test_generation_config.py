@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.refusals import refusal
 from translane_export.core.errors import ExportError
 from translane_export.sources.huggingface import (
     generation_settings,
@@ -87,6 +88,4 @@ def test_what_the_server_does_not_do_is_named(search, values, left_out):
     ids=str,
 )
 def test_a_value_of_the_wrong_type_is_one_sentence(search, tmp_path, values, message):
-    with pytest.raises(ExportError) as caught:
-        search(values)
-    assert str(caught.value).startswith(f"{tmp_path / 'generation_config.json'}: {message}")
+    assert refusal(ExportError, search, values).startswith(f"{tmp_path / 'generation_config.json'}: {message}")

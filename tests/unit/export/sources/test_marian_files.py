@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import random
+import re
 import zipfile
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from helpers.hostile_files import bytes_mutant
+from helpers.refusals import refusal
 from translane_export.core.errors import ExportError
 from translane_export.sources.marian_files import read_ids, read_npz, read_settings
 
@@ -178,9 +180,7 @@ def test_what_is_refused(content, message, tmp_path, capsys):
     if message is None:
         assert len(read_npz(path)) == 1
         return
-    with pytest.raises(ExportError, match=message) as caught:
-        read_npz(path)
-    assert str(caught.value).isprintable()
+    assert re.search(message, refusal(ExportError, read_npz, path))
     assert "this ran" not in capsys.readouterr().out
 
 

@@ -4,6 +4,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -152,11 +153,7 @@ def test_a_wrong_file_is_not_overwritten(keys, path):
 def test_a_write_that_fails_leaves_the_file(keys, path, monkeypatch):
     keys("add", "a")
     before = path.read_text()
-
-    def fail(_descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", fail)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
     code, out, err = keys("add", "b")
     assert (code, out) == (1, "")
     assert err.endswith("it cannot be written: No space left on device\n")

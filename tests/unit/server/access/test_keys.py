@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.refusals import refusal
 from translane_server.access.keys import (
     MOST_HOLDERS,
     Key,
@@ -104,10 +105,9 @@ def test_what_is_written_is_read_again(holders):
     ],
 )
 def test_a_wrong_file_is_refused(content, problem):
-    with pytest.raises(KeysError, match=r".") as caught:
-        parse_keys(content)
-    assert problem in str(caught.value)
-    assert len(str(caught.value)) < 300
+    message = refusal(KeysError, parse_keys, content)
+    assert problem in message
+    assert len(message) < 300
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,4 @@ def test_a_token_at_the_wrong_place_is_never_shown(content, tmp_path):
     token = make_token()
     path = tmp_path / "keys.toml"
     path.write_text(content.format(token))
-    with pytest.raises(KeysError) as caught:
-        load_keys(path)
-    assert token[:20] not in str(caught.value)
+    assert token[:20] not in refusal(KeysError, load_keys, path)

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import resource
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,11 +59,8 @@ def test_more_connections_than_possible(limits, caplog):
 
 
 def test_a_limit_that_cannot_be_raised(limits, monkeypatch):
-    def refuse(_which, _both):
-        raise ValueError
-
     limits[:] = [1024, 4096]
-    monkeypatch.setattr(resource, "setrlimit", refuse)
+    monkeypatch.setattr(resource, "setrlimit", Mock(side_effect=ValueError))
     assert connection_limit(None) == 768
 
 

@@ -7,10 +7,12 @@ import shutil
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_server.bundle import devices
 from translane_server.bundle.bundle import Bundle, load_bundle
@@ -32,19 +34,10 @@ def asked(script):
 
 @pytest.fixture
 def probe(monkeypatch):
-    """Sets what the probe answers; `probe.asked` is how often it was asked."""
-
-    class Probe:
-        asked = 0
-
-        def __call__(self, reason):
-            def why_no_cuda(precision):
-                self.asked += 1
-                return reason
-
-            monkeypatch.setattr(devices, "why_no_cuda", why_no_cuda)
-
-    return Probe()
+    """In place of the probe. Its `return_value` is the answer."""
+    probe = Mock()
+    monkeypatch.setattr(devices, "why_no_cuda", probe)
+    return probe
 
 
 @pytest.fixture
@@ -82,22 +75,15 @@ CHOICES: dict[tuple[tuple[str, ...], str, str | None], tuple[str, str]] = {
 
 @pytest.mark.parametrize(("held", "requested", "answer"), CHOICES, ids=str)
 def test_the_best_bundle_of_the_best_device_that_works_is_taken(probe, log, held, requested, answer):
-    probe(answer)
+    probe.return_value = answer
     expected = CHOICES[held, requested, answer]
     assert devices.choose_precision(requested, held) == expected
     # Trying CUDA takes seconds, so nobody waits for it where the answer changes nothing.
     for_cuda = requested != "cpu" and {"fp16", "bf16"} & {*held}
-    assert bool(probe.asked) == bool(for_cuda)
+    assert probe.called == bool(for_cuda)
     said = f"running on the CPU, not on CUDA: {BROKEN}"
     times = 0 if expected[1] == "cuda" or not for_cuda else 1
     assert [(record.levelname, record.message) for record in log.records] == [("WARNING", said)] * times
-
-
-def refusal(kind, choose, *arguments):
-    with pytest.raises(kind) as raised:
-        choose(*arguments)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
 
 
 EXPORT = "CUDA runs fp16 and bf16 bundles; export the checkpoint with --precision fp16"
@@ -119,10 +105,10 @@ REFUSED: dict[tuple[tuple[str, ...], str, str], str] = {
 
 @pytest.mark.parametrize(("held", "requested", "answer"), REFUSED, ids=str)
 def test_what_does_not_run_is_refused_with_the_reason(probe, log, held, requested, answer):
-    probe(answer)
+    probe.return_value = answer
     said = refusal(DeviceError, devices.choose_precision, requested, held)
     assert said == f"device {requested}: {REFUSED[held, requested, answer]}"
-    assert bool(probe.asked) == (requested != "cpu" and bool({"fp16", "bf16"} & {*held}))
+    assert probe.called == (requested != "cpu" and bool({"fp16", "bf16"} & {*held}))
     assert not log.records
 
 
@@ -188,7 +174,7 @@ def bundle_error(folder):
 
 
 def test_a_folder_with_a_manifest_is_a_bundle_whatever_else_it_holds(tmp_path, probe, log):
-    probe("")
+    probe.return_value = ""
     put(tmp_path / "bundle", "fp32")
     put(tmp_path / "bundle" / "fp16", "fp16")
     bundle, device = devices.choose_bundle(tmp_path / "bundle", "auto")
@@ -206,7 +192,7 @@ def test_a_folder_with_a_manifest_is_a_bundle_whatever_else_it_holds(tmp_path, p
     ],
 )
 def test_the_bundle_of_the_device_is_taken_and_told_of(folder, probe, log, requested, answer, precision, device):
-    probe(answer)
+    probe.return_value = answer
     bundle, chosen = devices.choose_bundle(folder, requested)
     assert (bundle.folder, bundle.manifest.precision, chosen) == (folder / precision, precision, device)
     assert bundle.manifest == load_bundle(folder / precision).manifest
@@ -215,10 +201,10 @@ def test_the_bundle_of_the_device_is_taken_and_told_of(folder, probe, log, reque
 
 
 def test_a_bundle_that_is_not_taken_needs_no_weights(folder, probe):
-    probe("no GPU")
+    probe.return_value = "no GPU"
     (folder / "fp16" / "weights.bin").unlink()
     assert devices.choose_bundle(folder, "auto")[0].folder == folder / "int8"
-    probe("")
+    probe.return_value = ""
     assert bundle_error(folder) == f"model bundle {folder / 'fp16'}: weights.bin is missing"
 
 
@@ -241,7 +227,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize(("damage", "place", "problem"), DAMAGES)
 def test_what_is_no_folder_of_bundles_is_refused(folder, probe, damage, place, problem):
-    probe("")
+    probe.return_value = ""
     damage(folder)
     assert bundle_error(folder).startswith(f"model bundle {folder / place}: {problem}")
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.refusals import refusal
 from translane_server.core.budget import Budget, OverBudgetError, WorkEndedError
 from translane_server.core.file_changes import FileChanges
 from translane_server.core.files import (
@@ -76,9 +77,7 @@ def test_a_file_is_read_as_far_as_it_may_be(tmp_path):
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 100_000, b"[1", b"", b"\xff", b'"\\ud800"', b"9" * 5000])
 def test_json_that_is_none(text):
-    with pytest.raises(ValueError) as caught:
-        parse_json(text)
-    assert len(str(caught.value)) < 100
+    assert len(refusal(ValueError, parse_json, text)) < 100
     assert parse_json('{"a": [1, 2.5, null, "é"]}'.encode()) == {"a": [1, 2.5, None, "é"]}
 
 

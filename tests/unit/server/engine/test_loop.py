@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -340,11 +341,7 @@ def test_a_backend_that_fails_whatever_the_sentence_ends_the_loop(broken, error,
     """The server decodes the sentence elsewhere. A lack of memory is told."""
     calls = Calls(rows=2)
     calls.submit(10, length=3)
-
-    def fail(*_arguments):
-        raise error
-
-    setattr(calls.backend, broken, fail)
+    setattr(calls.backend, broken, Mock(side_effect=error))
     assert not calls.loop.run()
     assert calls.server.outputs == outputs
     assert caplog.messages[0] == "a step of 1 sentences has failed"

@@ -9,6 +9,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,6 +28,7 @@ from helpers.file_server import (
     whole,
     without_ranges,
 )
+from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
@@ -101,10 +103,8 @@ def check(cache):
     assert not list((cache.folder / "unfinished").iterdir())
 
 
-def refusal(model):
-    with pytest.raises(BundleError) as caught:
-        model.refresh()
-    return str(caught.value)
+def problem_of(model):
+    return refusal(BundleError, model.refresh)
 
 
 # What is downloaded, and when
@@ -126,7 +126,7 @@ def test_a_bundle_is_downloaded_once(server, cache, is_pinned):
 
 def test_a_digest_is_not_left(server, cache):
     model = model_of(server, cache, digest_of(server))
-    assert f"the sha256 of manifest.json there is {publish(server, version='2')}" in refusal(model)
+    assert f"the sha256 of manifest.json there is {publish(server, version='2')}" in problem_of(model)
     assert not bundles(cache)
 
 
@@ -210,7 +210,7 @@ def test_what_is_not_right_is_refused_at_once_and_replaces_nothing(server, cache
     before = contents(cache.folder / "bundles")
     server.asked.clear()
     REFUSED[kind][0](server)
-    assert re.match(f"model (bundle {server.url}|cache ).*{re.escape(REFUSED[kind][1])}", refusal(model))
+    assert re.match(f"model (bundle {server.url}|cache ).*{re.escape(REFUSED[kind][1])}", problem_of(model))
     assert server.times(DESCRIPTION) == 1
     assert server.times(WEIGHTS) == (6 if kind == "to itself" else min(1, server.times(WEIGHTS)))
     assert contents(cache.folder / "bundles") == before
@@ -237,7 +237,7 @@ TRIED_AGAIN = {
 def test_what_may_pass_is_tried_five_times(server, cache, kind):
     behaviour, problem = TRIED_AGAIN[kind]
     server.behave(WEIGHTS, behaviour)
-    assert re.search(rf"weights.bin: {re.escape(problem)}.*, 5 times$", refusal(model_of(server, cache)))
+    assert re.search(rf"weights.bin: {re.escape(problem)}.*, 5 times$", problem_of(model_of(server, cache)))
     assert server.times(WEIGHTS) == 5
     server.behave(WEIGHTS, behaviour, whole)
     model_of(server, cache).refresh()
@@ -256,7 +256,7 @@ def test_a_server_that_takes_too_long_is_left(server, cache, behaviour, changes,
     for name, value in changes.items():
         monkeypatch.setattr(download, name, value)
     server.behave(DESCRIPTION, behaviour)
-    assert refusal(model_of(server, cache)).endswith(f"manifest.json: {problem}, 5 times")
+    assert problem_of(model_of(server, cache)).endswith(f"manifest.json: {problem}, 5 times")
 
 
 @pytest.mark.parametrize(
@@ -341,11 +341,11 @@ def test_certificates_and_a_redirect_to_plain_text(server, cache, tmp_path, monk
     authority = Authority(tmp_path)
     with serving_files(server.files, authority.files("127.0.0.1")) as secure:
         monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path, "other").file))
-        assert "manifest.json: the certificate of its server is refused: " in refusal(model_of(secure, cache))
+        assert "manifest.json: the certificate of its server is refused: " in problem_of(model_of(secure, cache))
         assert secure.asked == []
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
         secure.behave(WEIGHTS, redirect(f"{server.url}/{WEIGHTS}"))
-        assert "it redirects from https to another scheme" in refusal(model_of(secure, cache))
+        assert "it redirects from https to another scheme" in problem_of(model_of(secure, cache))
         secure.behave(WEIGHTS, cut(100), whole)
         model_of(secure, cache).refresh()
     check(cache)
@@ -373,7 +373,7 @@ def test_secrets_reach_no_log_and_no_error(server, cache, caplog):
         if behaviour is silent:
             server.server_close()
         model.refresh(or_keep=True)
-        problems.append(refusal(model))
+        problems.append(problem_of(model))
     assert "downloaded sha256:" in caplog.text
     assert "the version of the last download goes on" in caplog.text
     assert "hunter" not in caplog.text + "".join(problems)
@@ -385,7 +385,7 @@ def test_secrets_reach_no_log_and_no_error(server, cache, caplog):
 def test_a_size_beyond_the_limit_is_refused_before_anything_is_downloaded(server, tmp_path):
     assert re.match(
         r"model cache .*: [\d,]+ bytes are needed, and 10,000 are free on the disk",
-        refusal(model_of(server, ModelCache(tmp_path, 10_000))),
+        problem_of(model_of(server, ModelCache(tmp_path, 10_000))),
     )
     assert server.asked == [DESCRIPTION]
 
@@ -393,14 +393,10 @@ def test_a_size_beyond_the_limit_is_refused_before_anything_is_downloaded(server
 def test_a_full_disk_is_told(server, cache, monkeypatch):
     with monkeypatch.context() as patches:
         patches.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000}))
-        assert "and 1,000 are free on the disk" in refusal(model_of(server, cache))
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
+        assert "and 1,000 are free on the disk" in problem_of(model_of(server, cache))
     with monkeypatch.context() as patches:
-        patches.setattr("os.fsync", fail)
-        assert refusal(model_of(server, cache)).endswith("it cannot be used: No space left on device")
+        patches.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
+        assert problem_of(model_of(server, cache)).endswith("it cannot be used: No space left on device")
     model_of(server, cache).refresh()
     check(cache)
 
@@ -419,6 +415,13 @@ def publish_four(server):
         yield publish(server, str(number), files=files)
 
 
+def download_and_close(server, cache, digest, place):
+    model = model_of(server, cache, digest, place)
+    model.refresh()
+    model.close()
+    return model
+
+
 def test_unused_bundles_make_room(server, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     cache = ModelCache(tmp_path, 2 * SIZE + 20_000)
@@ -432,7 +435,7 @@ def test_unused_bundles_make_room(server, tmp_path, caplog):
     assert "removed bundles/" + digests[1] in caplog.text
     loaded = models[2].hold(models[2].folder)
     models[2].close()
-    assert "beside the models in use" in refusal(models[3])
+    assert "beside the models in use" in problem_of(models[3])
     loaded.release()
     models[3].refresh()
     assert bundles(cache) == {digests[0], digests[3]}
@@ -443,9 +446,7 @@ def test_the_bundle_that_was_not_used_for_longest_makes_room(server, tmp_path):
     cache = ModelCache(tmp_path, 3 * SIZE + 30_000)
     digests = list(publish_four(server))
     for number in (0, 1, 2, 0, 3):
-        model = model_of(server, cache, digests[number], str(number))
-        model.refresh()
-        model.close()
+        download_and_close(server, cache, digests[number], str(number))
     assert bundles(cache) == {digests[0], digests[2], digests[3]}
 
 
@@ -469,12 +470,12 @@ def test_what_was_exported_counts_and_makes_room_unless_somebody_uses_it(server,
     (cache.exported / "of-1.lock").touch()
     held = [hold for folder in used[:2] if (hold := cache.keep(folder))]
     model = model_of(server, cache)
-    assert "beside the models in use" in refusal(model)
+    assert "beside the models in use" in problem_of(model)
     assert [folder.exists() for folder in used] == [True, True, False]
     held[0].release()
     cache.trim()  # what is left is not too much
     assert used[0].exists()
-    assert "beside the models in use" in refusal(model)
+    assert "beside the models in use" in problem_of(model)
     assert [folder.exists() for folder in used[:2]] == [False, True]
     held[1].release()
     model.refresh()
@@ -486,16 +487,11 @@ def test_what_was_exported_counts_and_makes_room_unless_somebody_uses_it(server,
 
 def test_what_killed_removals_and_exports_left_is_removed_without_a_download(tmp_path, monkeypatch):
     cache = ModelCache(tmp_path, 1)
-    names = ("a-1", "a-1", "b-2")
-
-    def killed(_path):
-        raise OSError
-
-    for name in names:
+    for name in ("a-1", "a-1", "b-2"):
         (cache.exported / name).mkdir(parents=True)
         (cache.exported / name / "weights.bin").write_bytes(bytes(2))
         with monkeypatch.context() as patches:
-            patches.setattr("shutil.rmtree", killed)
+            patches.setattr("shutil.rmtree", Mock(side_effect=OSError))
             cache.trim()
     for folder in (".a-1.x_1", ".b-2.x_1", ".snapshot"):
         (cache.exported / folder).mkdir()
@@ -524,9 +520,7 @@ def test_what_cannot_be_removed_counts_and_is_no_obstacle(server, tmp_path, monk
 
     monkeypatch.setattr("shutil.rmtree", refused)
     for number, digest in enumerate(digests):
-        model = model_of(server, cache, digest, str(number))
-        model.refresh()
-        model.close()
+        download_and_close(server, cache, digest, str(number))
     assert bundles(cache) == {digests[1]}
 
 
@@ -540,10 +534,7 @@ def test_the_cache_is_in_the_users_folder_of_caches(monkeypatch, value, base):
 
 def test_what_is_no_bundle_makes_room_too(server, tmp_path):
     cache = ModelCache(tmp_path, SIZE + 20_000)
-    digest = next(publish_four(server))
-    model = model_of(server, cache, digest, "0")
-    model.refresh()
-    model.close()
+    model = download_and_close(server, cache, next(publish_four(server)), "0")
     (model.folder / "manifest.json").unlink()
     (model.folder / "manifest.json").mkdir()
     (cache.folder / "bundles" / "stray").write_bytes(bytes(SIZE))
@@ -571,7 +562,7 @@ def test_a_broken_bundle_that_others_hold_is_downloaded_again(server, tmp_path):
     check(cache)
     model.close()
     other_bundle = model_of(server, cache, next(publish_four(server)), "0")
-    assert "beside the models in use" in refusal(other_bundle)
+    assert "beside the models in use" in problem_of(other_bundle)
     holder.close()
     other_bundle.refresh()
     assert not model.folder.exists()

@@ -6,6 +6,8 @@ from typing import Any
 import grpc
 import pytest
 
+from helpers.refusals import refusal
+
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 
 from ray.exceptions import ActorUnavailableError
@@ -193,9 +195,7 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     ],
 )
 def test_an_application_that_cannot_be_built(args, problem):
-    with pytest.raises(SettingsError) as raised:
-        build(args)
-    assert str(raised.value).startswith(problem)
+    assert refusal(SettingsError, build, args).startswith(problem)
 
 
 # Which deployment answers a request
@@ -238,9 +238,7 @@ def test_the_one_deployment(request_of, group):
     ],
 )
 def test_no_deployment(request_of, message):
-    with pytest.raises(ModelNotFoundError) as raised:
-        group_of(GROUPS, *request_of)
-    assert str(raised.value).startswith(message)
+    assert refusal(ModelNotFoundError, group_of, GROUPS, *request_of).startswith(message)
 
 
 @pytest.mark.parametrize("source", ["de", "auto"])

@@ -1,5 +1,6 @@
 """The server's settings, how they are loaded, and where models come from."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from fakes.serving import make_manifest, make_settings
+from helpers.refusals import refusal
 from translane_server.core.errors import SettingsError
 from translane_server.settings.loader import Flag, Settings, load_settings
 from translane_server.settings.model_sources import ModelPlace, ModelUrl, RemotePlace
@@ -48,15 +50,12 @@ def test_flags_and_ports():
     ],
 )
 def test_settings_that_contradict_each_other(argv, problem):
-    with pytest.raises(SettingsError) as caught:
-        load("b", *argv.split())
-    assert str(caught.value).startswith(problem)
+    assert refusal(SettingsError, load, "b", *argv.split()).startswith(problem)
 
 
 def test_an_origin_that_is_none_is_quoted_alone():
-    with pytest.raises(SettingsError) as raised:
-        load("b", "--http-origins=https://a.example,https://b.example/page")
-    assert str(raised.value).endswith("without a path, not 'https://b.example/page'")
+    message = refusal(SettingsError, load, "b", "--http-origins=https://a.example,https://b.example/page")
+    assert message.endswith("without a path, not 'https://b.example/page'")
     assert load("b", "--http-origins=https://a.example,,*").http_origins == ("https://a.example", "*")
 
 
@@ -165,9 +164,9 @@ def test_tables_are_in_the_file_alone():
 def test_a_wrong_model_is_not_quoted(tmp_path, line, problem):
     file = tmp_path / "translane.toml"
     file.write_text(line)
-    with pytest.raises(SettingsError, match=rf"^models? in {file}: {problem}") as caught:
-        load("--config", str(file))
-    assert "hunter2" not in str(caught.value)
+    message = refusal(SettingsError, load, "--config", str(file))
+    assert re.match(rf"models? in {file}: {problem}", message)
+    assert "hunter2" not in message
 
 
 # Flag > environment > file > default, and one sentence for whatever is wrong.

@@ -8,6 +8,7 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.refusals import refusal
 from translane.options import Term
 from translane_server.core.errors import GlossaryError
 from translane_server.text import glossaries
@@ -233,9 +234,8 @@ def test_a_line_is_a_term(content, terms):
     ],
 )
 def test_a_line_that_is_no_term_is_named(line, problem):
-    with pytest.raises(GlossaryError) as caught:
-        list(read_terms("cafe\u0301\tx\ndog\tHund\n".encode() + line + b"\n"))
-    assert str(caught.value) == f"line 3: {problem}"
+    content = "cafe\u0301\tx\ndog\tHund\n".encode() + line + b"\n"
+    assert refusal(GlossaryError, list, read_terms(content)) == f"line 3: {problem}"
 
 
 def test_a_file_has_so_many_terms(monkeypatch):

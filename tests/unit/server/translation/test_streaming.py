@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from contextlib import aclosing
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -57,10 +58,7 @@ async def engine(backend):
 
 
 async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend, monkeypatch):
-    def broken(*_arguments):
-        raise ValueError("broken")
-
-    monkeypatch.setattr(translator, "surfaces", broken)
+    monkeypatch.setattr(translator, "surfaces", Mock(side_effect=ValueError("broken")))
     backend.hold()
     stream = asyncio.create_task(streamed(engine, f"{LONG}!\n{LONG}!"))
     while engine.active_rows < 2:  # noqa: ASYNC110 nobody tells

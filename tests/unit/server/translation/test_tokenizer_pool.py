@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -62,13 +63,9 @@ async def test_little_work_is_done_at_once_and_other_work_on_threads(make):
     for size in (SMALL, LARGE):
         assert await workers.read(size, lambda _: threading.current_thread().name) == "texts"
         assert await workers.build(size, lambda _: threading.current_thread().name) == "texts"
-
-    def fail(_):
-        raise KeyError("x")
-
     for _ in range(2):  # the thread goes on
         with pytest.raises(KeyError):
-            await workers.read(SMALL, fail)
+            await workers.read(SMALL, Mock(side_effect=KeyError("x")))
 
 
 async def test_large_work_leaves_a_thread_to_other_work(make):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -68,9 +69,7 @@ def reports(ours):
 
 
 def test_a_model_that_does_not_load_is_told_to_all(control):
-    def load(_setup):
-        raise BundleError("model bundle x: it is not there")
-
+    load = Mock(side_effect=BundleError("model bundle x: it is not there"))
     ours, theirs = control
     connections = [send(ours, number) for number in range(2)]
     ours.shutdown(socket.SHUT_WR)
@@ -80,10 +79,7 @@ def test_a_model_that_does_not_load_is_told_to_all(control):
 
 
 def test_a_fork_that_fails_is_told(control, monkeypatch):
-    def fork():
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(os, "fork", Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable")))
     ours, theirs = control
     connection = send(ours, 3)
     ours.shutdown(socket.SHUT_WR)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -159,9 +160,7 @@ def test_wrong_numbers_are_a_reason(probe, wrong):
 
 
 def test_a_provider_that_is_not_there_or_does_not_load_is_a_reason(probe, monkeypatch):
-    def fail(*_arguments):
-        raise DeviceError("onnxruntime's CUDA provider does not load")
-
+    fail = Mock(side_effect=DeviceError("onnxruntime's CUDA provider does not load"))
     assert probe(run_on_cuda=fail) == "onnxruntime fails on CUDA: onnxruntime's CUDA provider does not load\n"
     assert probe(driver=False).startswith("there is no NVIDIA driver"), "before libraries that are missing, too"
     monkeypatch.setattr(sessions, "has_cuda", lambda: False)
