@@ -11,12 +11,11 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
 from helpers.file_server import FileServer, other, serving_files, silent, status, wait_until, whole
-from helpers.http_calls import until
+from helpers.http_calls import request, until
 from helpers.real_server import Running, serving_models, small_settings
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
@@ -52,8 +51,8 @@ def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSetti
 
 
 async def translate(running: Running) -> list[str]:
-    request = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8, return_tokens=True))
-    answer = await running.stub.Translate(request, timeout=PATIENCE)
+    asked = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8, return_tokens=True))
+    answer = await running.stub.Translate(asked, timeout=PATIENCE)
     return list(answer.translations[0].hypotheses[0].tokens)
 
 
@@ -64,12 +63,8 @@ async def version_of(running: Running) -> str:
 
 
 async def reloads(running: Running, outcome: str) -> int:
-    def read() -> str:
-        with urlopen(f"http://127.0.0.1:{running.server.metrics_port}/metrics") as answer:
-            text: str = answer.read().decode()
-            return text
-
-    found = re.search(rf'translane_model_reloads_total{{.*outcome="{outcome}"}} (\d+)', await asyncio.to_thread(read))
+    metrics = (await request(running.server.metrics_port, "GET", "/metrics")).body.decode()
+    found = re.search(rf'translane_model_reloads_total{{.*outcome="{outcome}"}} (\d+)', metrics)
     return int(found[1]) if found else 0
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from typing import Any
-from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -13,6 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
 from helpers.failures import failed
+from helpers.http_calls import request as http_request
 from helpers.http_calls import until
 from translane.results import ModelState
 from translane.v1 import translation_pb2 as pb
@@ -41,11 +41,7 @@ async def health(running):
 
 
 async def scrape(running):
-    def read():
-        with urlopen(f"http://127.0.0.1:{running.server.metrics_port}/metrics") as response:
-            return response.read().decode()
-
-    return await asyncio.to_thread(read)
+    return (await http_request(running.server.metrics_port, "GET", "/metrics")).body.decode()
 
 
 async def handled(running, method, code, at_least=1):

@@ -106,23 +106,17 @@ def test_a_repetition_with_another_text_is_not_handed_out(server, connect, delta
     assert len(server.requests) == 2
 
 
-def test_what_no_retry_overcomes_is_raised_after_a_delta_too(server, connect, time):
-    server.script = deque([breaks_off(2, BROKEN)])
-    stream = connect(server.address).translate_stream("abc")
-    assert [next(stream), next(stream)] == ["<", "a"]
-    with pytest.raises(Internal, match="broken"):
-        next(stream)
-    assert len(server.requests) == 1
-    assert time.pauses == []
-
-
-def test_attempts_of_a_stream_that_breaks_off_are_used_up(server, connect):
-    server.always = breaks_off(2, UNAVAILABLE)
+@pytest.mark.parametrize(
+    ("failure", "kind", "message", "attempts"),
+    [(BROKEN, Internal, "broken", 1), (UNAVAILABLE, Unavailable, "draining", 3)],
+)
+def test_what_no_attempt_overcomes_is_raised_after_a_delta_too(server, connect, time, failure, kind, message, attempts):
+    server.always = breaks_off(2, failure)
     stream = connect(server.address, retry=RetryPolicy(attempts=3)).translate_stream("abc")
     assert [next(stream), next(stream)] == ["<", "a"]
-    with pytest.raises(Unavailable, match="draining"):
+    with pytest.raises(kind, match=message):
         next(stream)
-    assert len(server.requests) == 3
+    assert (len(server.requests), len(time.pauses)) == (attempts, attempts - 1)
 
 
 def test_the_deadline_is_that_of_the_whole_stream(server, connect):
@@ -206,11 +200,7 @@ async def test_closing_ends_the_wait_of_another_task(server, closes):
     client = AsyncClient(server.address)
     stream = client.translate_stream("a")
     await anext(stream)
-
-    async def wait() -> str:
-        return await anext(stream)
-
-    task = asyncio.create_task(wait())
+    task = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0.05)
     await (stream.aclose() if closes == "stream" else client.close())
     with pytest.raises(Cancelled):
@@ -230,11 +220,7 @@ async def test_closing_during_a_pause_ends_the_attempts(server):
     async with AsyncClient(server.address) as client:
         client._sleep = sleep
         stream = client.translate_stream("a")
-
-        async def wait() -> str:
-            return await anext(stream)
-
-        task = asyncio.create_task(wait())
+        task = asyncio.ensure_future(anext(stream))
         await paused.wait()
         await stream.aclose()
         with pytest.raises(Cancelled):

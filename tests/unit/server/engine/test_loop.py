@@ -200,11 +200,8 @@ def test_steps_are_taken_one_by_one_while_a_sentence_waits():
         calls.submit(token, length, scores=False)
     calls.run()
     assert calls.backend.step_rows[:4] == [2] * 4
-    assert [steps for _, steps, _ in calls.ahead] == [
-        4,
-        4,
-        4,
-    ]  # from when the last sentence has a row, which the second one left
+    # from when the last sentence has a row, which the second one left
+    assert [steps for _, steps, _ in calls.ahead] == [4, 4, 4]
 
 
 def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_the_next_one_joins():

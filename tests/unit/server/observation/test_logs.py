@@ -72,16 +72,16 @@ def test_nothing_fakes_a_line(log, log_format):
     assert "\x1b" not in found
 
 
-def test_tracebacks(log):
-    for log_format in ("json", "plain"):
-        written = log(log_format)
-        try:
-            raise ValueError("broken")
-        except ValueError:
-            logging.getLogger("translane_server").exception("failed")
-        found = written()
-        assert "ValueError: broken" in found
-        assert "failed" in found
+@pytest.mark.parametrize("log_format", ["json", "plain"])
+def test_tracebacks(log, log_format):
+    written = log(log_format)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("translane_server").exception("failed")
+    found = written()
+    assert "ValueError: broken" in found
+    assert "failed" in found
 
 
 def test_levels(log):

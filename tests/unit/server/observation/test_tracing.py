@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from urllib.request import Request, urlopen
 
 import grpc
 import pytest
@@ -14,6 +13,8 @@ from opentelemetry import propagate
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 
 from fakes.serving import serving
+from helpers.http_calls import call as request_json
+from helpers.http_calls import request
 from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane_server.observation import spans as spans_module
@@ -192,10 +193,9 @@ async def test_a_parent_that_is_none(sent):
 
 async def test_the_parent_of_a_call_over_http(sent):
     async def call(running):
-        path, headers = "/v1/translate", {"content-type": "application/json", "traceparent": SAMPLED[1]}
-        request = Request(f"http://127.0.0.1:{running.server.http_port}{path}", b'{"texts": ["abc"]}', headers)
-        with await asyncio.to_thread(urlopen, request) as answer:
-            assert answer.status == 200
+        given = {"traceparent": SAMPLED[1]}
+        answer = await request_json(running.server.http_port, "Translate", {"texts": ["abc"]}, given)
+        assert answer.status == 200
 
     spans = await sent(call, http_port=0)
     assert tree_of(spans) == tree("Translate", "fake")
@@ -219,16 +219,9 @@ async def test_histograms_of_requests_have_exemplars(sent):
 
     async def call(running):
         await translate(running, "abc", metadata=[SAMPLED])
-        request = Request(
-            f"http://127.0.0.1:{running.server.metrics_port}/metrics",
-            headers={"Accept": "application/openmetrics-text; version=1.0.0"},
-        )
-
-        def scrape():
-            with urlopen(request, timeout=10) as response:
-                return response.read().decode()
-
-        found.append(await asyncio.to_thread(scrape))
+        accepted = {"accept": "application/openmetrics-text; version=1.0.0"}
+        scrape = await request(running.server.metrics_port, "GET", "/metrics", headers=accepted)
+        found.append(scrape.body.decode())
 
     spans = await sent(call)
     exemplar = re.escape(f'# {{span_id="{spans[0].span_id}",trace_id="{TRACE}"}}')

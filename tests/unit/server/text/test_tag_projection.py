@@ -57,30 +57,51 @@ def test_a_text_without_marks_is_only_escaped():
     assert place(MarkedText("x"), target, spaced=True, escape=lambda text: text.replace("&", "&amp;")) == "a &amp; b"
 
 
-def test_tags_enclose_the_words_that_they_enclosed():
-    source = "das rote Haus ist gross"
-    target = aligned(source, (" grande", "gross"), (" es", "ist"), (" la", "das"), (" casa", "Haus"), (" roja", "rote"))
-    marks = (pair(4, 8, "b"), pair(9, 13, "i"))
-    assert place(MarkedText(source, marks), target, spaced=True) == "grande es la <i>casa</i> <b>roja</b>"
+# A source, its translation as pieces with what each comes from, marks of the source, and the translation with them.
+PLACED = {
+    "tags enclose the words that they enclosed": (
+        "das rote Haus ist gross",
+        [(" grande", "gross"), (" es", "ist"), (" la", "das"), (" casa", "Haus"), (" roja", "rote")],
+        [pair(4, 8, "b"), pair(9, 13, "i")],
+        "grande es la <i>casa</i> <b>roja</b>",
+    ),
+    "tags around several words nest": (
+        "das rote Haus",
+        [(" the", "das"), (" red", "rote"), (" house", "Haus"), (".", "")],
+        [pair(0, 13, "a"), pair(4, 13, "b", 0), pair(4, 8, "i", 1)],
+        "<a>the <b><i>red</i> house</b></a>.",
+    ),
+    "a placeholder gets the spaces of the target language": (
+        "我叫，你好",
+        [(" My", "我"), (" name", "叫"), (" is", "叫"), (",", "，"), (" hello", "你好")],
+        [single(2, "{name}")],
+        "My name is {name}, hello",
+    ),
+    "a placeholder that touched a word touches it again": (
+        "it is km far",
+        [(" es", "it"), (" km", "km"), (" lejos", "far")],
+        [single(6, "%d", before=True)],
+        "es %dkm lejos",
+    ),
+    "placeholders at one place keep their order and the spaces between them": (
+        "Hallo",
+        [(" hello", "Hallo")],
+        [single(5, "{a}", before=True, after=True), single(5, "{b}", before=True), single(5, "{c}")],
+        "hello {a} {b}{c}",
+    ),
+    "tags without aligned words stay as an empty pair": ("a b", [(" x", "a")], [pair(2, 3, "b")], "x<b></b>"),
+    "an empty translation keeps all marks": ("a", [], [pair(0, 1, "b"), single(1, "{x}", parent=0)], "<b>{x}</b>"),
+}
 
 
-def test_tags_around_several_words_nest():
-    source = "das rote Haus"
-    target = aligned(source, (" the", "das"), (" red", "rote"), (" house", "Haus"), (".", ""))
-    marks = (pair(0, 13, "a"), pair(4, 13, "b", 0), pair(4, 8, "i", 1))
-    assert place(MarkedText(source, marks), target, spaced=True) == "<a>the <b><i>red</i> house</b></a>."
+@pytest.mark.parametrize(("source", "pieces", "marks", "expected"), PLACED.values(), ids=PLACED)
+def test_marks_are_placed(source, pieces, marks, expected):
+    assert place(MarkedText(source, tuple(marks)), aligned(source, *pieces), spaced=True) == expected
 
 
 def test_no_mark_is_within_a_word():
-    source = "Haus"
-    target = aligned(source, (" ho", "Ha"), ("use", "us"))
-    assert place(MarkedText(source, (single(2, "{x}"),)), target, spaced=True) in {"{x}house", "house{x}"}
-
-
-def test_a_placeholder_gets_the_spaces_of_the_target_language():
-    source = "我叫，你好"
-    target = aligned(source, (" My", "我"), (" name", "叫"), (" is", "叫"), (",", "，"), (" hello", "你好"))
-    assert place(MarkedText(source, (single(2, "{name}"),)), target, spaced=True) == "My name is {name}, hello"
+    target = aligned("Haus", (" ho", "Ha"), ("use", "us"))
+    assert place(MarkedText("Haus", (single(2, "{x}"),)), target, spaced=True) in {"{x}house", "house{x}"}
 
 
 def test_a_placeholder_gets_no_spaces_where_the_target_language_writes_none():
@@ -90,18 +111,6 @@ def test_a_placeholder_gets_no_spaces_where_the_target_language_writes_none():
     assert place(marked, target, spaced=False) == "我叫{name}，你好"
 
 
-def test_a_placeholder_that_touched_a_word_touches_it_again():
-    source = "it is km far"
-    target = aligned(source, (" es", "it"), (" km", "km"), (" lejos", "far"))
-    assert place(MarkedText(source, (single(6, "%d", before=True),)), target, spaced=True) == "es %dkm lejos"
-
-
-def test_placeholders_at_one_place_keep_their_order_and_the_spaces_between_them():
-    source = "Hallo"
-    marks = (single(5, "{a}", before=True, after=True), single(5, "{b}", before=True), single(5, "{c}"))
-    assert place(MarkedText(source, marks), aligned(source, (" hello", "Hallo")), spaced=True) == "hello {a} {b}{c}"
-
-
 def test_tags_that_go_on_beyond_the_sentence_are_open_until_there():
     source = "eins zwei drei"
     target = aligned(source, (" three", "drei"), (" two", "zwei"), (" one", "eins"))
@@ -109,17 +118,6 @@ def test_tags_that_go_on_beyond_the_sentence_are_open_until_there():
     starts = Mark(10, 14, "<i>", "", is_single=False)
     assert place(MarkedText(source, (ends, starts)), target, spaced=True) == "three two one</b><i>"
     assert place(MarkedText(source, (starts,)), target, spaced=True) == "<i>three two one"
-
-
-def test_tags_without_aligned_words_stay_as_an_empty_pair():
-    source = "a b"
-    target = aligned(source, (" x", "a"))
-    assert place(MarkedText(source, (pair(2, 3, "b"),)), target, spaced=True) == "x<b></b>"
-
-
-def test_an_empty_translation_keeps_all_marks():
-    marks = (pair(0, 1, "b"), single(1, "{x}", parent=0))
-    assert place(MarkedText("a", marks), AlignedText("", (), ()), spaced=True) == "<b>{x}</b>"
 
 
 TAG = re.compile(r"\[(/?)(\d+)\]")

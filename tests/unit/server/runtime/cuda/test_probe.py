@@ -141,14 +141,11 @@ def test_a_gpu_that_computes_right_has_no_reason(probe, precision, capability):
     assert gpu.closed
 
 
-def test_a_gpu_without_bfloat16_is_a_reason_that_names_the_way_out(probe):
+def test_an_old_gpu_and_an_old_driver_are_reasons(probe):
     assert probe(Gpu((7, 5)), "bf16") == (
         "bf16 needs a GPU of compute capability 8.0 or newer, and this one has 7.5;"
         " export the checkpoint with --precision fp16\n"
     )
-
-
-def test_a_driver_that_refuses_the_servers_kernels_is_a_reason(probe):
     gpu = Gpu((8, 6), "CUDA: cannot load the server's kernels: OLD")
     assert probe(gpu) == "cannot load the server's kernels: OLD\n"
 

@@ -82,7 +82,7 @@ def test_a_translation_that_changes_nothing_changes_no_byte(kind, text, line_end
     assert translated(kind, data, same) == data
 
 
-def test_the_texts_of_subrip():
+def test_the_texts_of_subrip_and_of_webvtt_without_its_entities():
     assert texts("srt", SRT.encode()) == [
         "We have been waiting</i> for half an hour.",
         "Tom & Jerry < 3?",
@@ -92,9 +92,6 @@ def test_the_texts_of_subrip():
         "below",
         "你好吗我很好",
     ]
-
-
-def test_the_texts_of_webvtt_are_without_entities():
     assert texts("vtt", VTT.encode()) == [
         "Tom & Jerry &lt;b&gt; \xa0were <c.yellow>here",
         "One",
