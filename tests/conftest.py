@@ -44,6 +44,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
     return groups.GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
+@pytest.fixture(scope="module")
+def authority():
+    """An authority that signs certificates."""
+    return pytest.importorskip("trustme").CA()
+
+
+@pytest.fixture(scope="module")
+def another():
+    """Another authority."""
+    return pytest.importorskip("trustme").CA()
+
+
 @pytest.fixture(scope="session")
 def ray_cluster(tmp_path_factory):
     """One cluster of Ray, where each module deploys its application. Its tests have the group "ray"."""

@@ -96,8 +96,7 @@ async def strikes(start, oracle, figures, weights, host, harm):
         **seen.figures,
     )  # fmt: skip
     assert load.answered > BETWEEN
-    assert load.lost == 0
-    assert load.refused == {}
+    assert (load.lost, load.refused) == (0, {})
     assert not seen.failed
     assert replaced == (kills if host == "forked" else 0), "what has loaded the weights has them still"
     assert len(told) == 1, log

@@ -185,13 +185,7 @@ def test_few_descriptors(start, figures):
             files = psutil.Process(server.pid).num_fds()
             meanwhile = ask_once(server.address, waits=False)
         recovered = ask_once(server.address)
-        figures.add(
-            descriptors=files,
-            of=descriptors,
-            new_client_s=meanwhile,
-            recovered_s=recovered,
-            **seen.figures,
-        )
+        figures.add(descriptors=files, of=descriptors, new_client_s=meanwhile, recovered_s=recovered, **seen.figures)
         assert not seen.failed
         assert max(seen.health, seen.translate) < GAP
         assert meanwhile < HONEST_CALL

@@ -74,8 +74,7 @@ async def test_a_killed_engine_loses_no_call(serving, oracle, unary, figures, re
     add_figures(figures, load, killed=FAULTS)
     assert all(came)
     assert load.answered >= BETWEEN * (FAULTS + 1)
-    assert load.lost == 0
-    assert load.refused == {}
+    assert (load.lost, load.refused) == (0, {})
 
 
 async def test_streams_of_a_killed_engine_are_refused_in_the_promised_form(serving, oracle, figures):
@@ -104,8 +103,7 @@ async def test_new_settings_roll_out_without_a_failed_call(serving, oracle, figu
         assert await load.lightly(within(RECOVERY, lambda: not before & pids(serving)))
         await load.wait_for_answers(BETWEEN)
     add_figures(figures, load, deployed=1)
-    assert load.lost == 0
-    assert load.refused == {}
+    assert (load.lost, load.refused) == (0, {})
     _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout=20)
     assert alive == []
 
@@ -128,8 +126,7 @@ async def test_a_new_version_of_a_model_takes_over_in_a_running_engine(serving, 
     add_figures(figures, load, reloaded=2)
     assert await asyncio.to_thread(served_versions, serving.address) == [version]
     assert pids(serving) == {engine}
-    assert load.lost == 0
-    assert load.refused == {}
+    assert (load.lost, load.refused) == (0, {})
 
 
 async def test_rows_decide_how_many_engines_there_are(serving, oracle, unary, figures):

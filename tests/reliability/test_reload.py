@@ -74,8 +74,7 @@ async def test_a_new_version_takes_over_without_a_lost_call(start, models, oracl
         **seen.figures,
     )  # fmt: skip
     assert is_new
-    assert load.lost == 0
-    assert load.refused == {}
+    assert (load.lost, load.refused) == (0, {})
     assert not seen.failed
     assert after.processes == before.processes
     assert growth < 64
@@ -107,8 +106,7 @@ async def test_a_replica_that_is_killed_during_a_reload_loses_nothing(start, mod
     figures.add(killed_after_s=moment, is_new=is_new, all_back=back, **chaos.figures, **load.figures)
     assert is_new
     assert back
-    assert load.lost == 0
-    assert load.refused == {}
+    assert (load.lost, load.refused) == (0, {})
 
 
 # Sentences that kill every worker that takes them are refused alone, and nobody else notices.

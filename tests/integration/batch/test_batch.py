@@ -237,8 +237,7 @@ def downloaded(corpus, tmp_path_factory):
 
 
 def test_a_model_at_a_url_is_downloaded_once(downloaded, undisturbed):
-    assert downloaded.outputs == undisturbed
-    assert downloaded.times == (1, 1)
+    assert (downloaded.outputs, downloaded.times) == (undisturbed, (1, 1))
 
 
 def test_a_wrong_option_is_found_before_anything_is_read(corpus, tmp_path, capsys):

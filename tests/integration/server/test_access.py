@@ -9,7 +9,6 @@ import ssl
 from collections import Counter
 from functools import partial
 from typing import Any
-from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -20,6 +19,7 @@ from fakes.serving import serving
 from helpers.commands import keys as run_keys
 from helpers.commands import serve
 from helpers.failures import ended, failed
+from helpers.http_calls import request as http_request
 from helpers.http_calls import until
 from helpers.key_files import holder
 from helpers.ports import free_port
@@ -30,24 +30,14 @@ from translane_server.access.keys import digest_of, make_token, write_keys
 from translane_server.app import healthcheck, server
 from translane_server.core.file_changes import follow
 
-trustme = pytest.importorskip("trustme")
+pytest.importorskip("trustme")
 
-from helpers.certificates import ServerFiles, replace  # noqa: E402
+from helpers.certificates import ServerFiles, replace
 
 
 @pytest.fixture(autouse=True)
 def _files_are_looked_at_often(monkeypatch):
     monkeypatch.setattr(server, "follow", partial(follow, interval=0.02))
-
-
-@pytest.fixture(scope="module")
-def authority():
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def another():
-    return trustme.CA()
 
 
 class Secrets(ServerFiles):
@@ -284,17 +274,14 @@ async def test_hostile_headers_cost_one_line_and_no_memory(secrets, tokens, capl
 async def test_the_metrics_port_has_the_certificate_too(secrets, authority, another):
     async with serving(**secrets.tls, metrics_tls=True) as running:
 
-        def scrape(trusted):
+        async def scrape(trusted):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             trusted.configure_trust(context)
-            with urlopen(
-                f"https://localhost:{running.server.metrics_port}/metrics", timeout=5, context=context
-            ) as page:
-                return page.read().decode()
+            return (await http_request(running.server.metrics_port, "GET", "/metrics", tls=context)).body
 
-        assert "translane_open_calls" in await asyncio.to_thread(scrape, authority)
+        assert b"translane_open_calls" in await scrape(authority)
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-            await asyncio.to_thread(scrape, another)
+            await scrape(another)
 
 
 async def test_the_health_check_works_beside_mutual_tls(secrets, monkeypatch):
@@ -415,21 +402,14 @@ async def test_keys_of_the_command_open_the_server(secrets, capsys):
     (token,) = keys("add", "team-a", "--sentences-in-flight", "9")
     async with serving(keys_file=secrets.keys) as running:
 
-        async def works(token):
-            return await ended(running.stub.Translate(request(), metadata=bearer(token))) == "OK"
+        async def works(token, *, expected=True):
+            found = await ended(running.stub.Translate(request(), metadata=bearer(token)))
+            return (found == "OK") is expected
 
         assert await works(token)
         (newer,) = keys("rotate", "team-a", "--keep", "1h")
-
-        async def newer_works():
-            return await works(newer)
-
-        await until(newer_works)
+        await until(lambda: works(newer))
         assert await works(token)
         keys("remove", "team-a", digest_of(token).hex()[:12])
-
-        async def older_is_refused():
-            return not await works(token)
-
-        await until(older_is_refused)
+        await until(lambda: works(token, expected=False))
         assert await works(newer)

@@ -29,8 +29,7 @@ async def test_an_error_within_a_stream_is_its_last_line():
         await stopping
     *_, last = [json.loads(line) for line in answer.body.splitlines()]
     assert answer.status == 200
-    assert last["error"]["code"] == 14
-    assert last["error"]["details"][0]["reason"] == "UNAVAILABLE"
+    assert (last["error"]["code"], last["error"]["details"][0]["reason"]) == (14, "UNAVAILABLE")
 
 
 @pytest.mark.parametrize("size", [2_200_000, 12_000_000])

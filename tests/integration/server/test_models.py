@@ -271,8 +271,7 @@ async def test_the_operator_unloads_and_loads(running, library):
     assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
     assert await running.health("") == SERVING
     failure = await failed(running.translate(model="zh-en"))
-    assert failure.name == "UNAVAILABLE(UNAVAILABLE)"
-    assert failure.message == "the model zh-en is unloaded"
+    assert (failure.name, failure.message) == ("UNAVAILABLE(UNAVAILABLE)", "the model zh-en is unloaded")
     assert (await running.translate(model="de-en")).model == "de-en"
     await running.operator.LoadModel(models_pb2.LoadModelRequest(name="zh-en"), timeout=PATIENCE)
     assert (await running.translate(model="zh-en")).model == "zh-en"

@@ -25,8 +25,7 @@ def test_one_text_gives_one_translation(server, connect):
     assert str(translation) == translation.text == "<我有一只猫>"
     assert translation.score == -0.5
     assert translation.finish_reason is FinishReason.END_OF_SENTENCE
-    assert translation.source_tokens == 5
-    assert translation.model == "zh-en"
+    assert (translation.source_tokens, translation.model) == (5, "zh-en")
     assert translation.timing == Timing(queue=0.5, encode=0.0, decode=0.0, total=2.0)
     assert server.listings == 0
 

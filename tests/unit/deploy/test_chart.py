@@ -46,6 +46,16 @@ def pod_of(documents):
     return of_kind(documents, "Deployment")["spec"]["template"]["spec"]
 
 
+def models_in(entries):
+    """The volume or the mount that is called `models`."""
+    (found,) = [each for each in entries if each["name"] == "models"]
+    return found
+
+
+def settings_of(environ):
+    return load_settings(ServerSettings, [], environ, prog="x", env_prefix="TRANSLANE_")
+
+
 def test_the_chart_has_no_findings(found):
     assert {name: findings for name, (_, findings) in found.items() if findings} == {}
 
@@ -136,9 +146,7 @@ def test_the_settings_file_is_one_of_the_server(rendered, tmp_path):
     text = of_kind(manifests({"settings": values}), "ConfigMap")["data"]["translane.toml"]
     file = tmp_path / "translane.toml"
     file.write_text(text)
-    settings = load_settings(
-        ServerSettings, [], {"TRANSLANE_CONFIG": str(file), "TRANSLANE_MODEL": "/m"}, prog="x", env_prefix="TRANSLANE_"
-    )
+    settings = settings_of({"TRANSLANE_CONFIG": str(file), "TRANSLANE_MODEL": "/m"})
     for name, value in values.items():
         assert getattr(settings, name) == (Path(str(value)) if name == "glossaries" else value)
 
@@ -195,11 +203,10 @@ def test_probes_speak_what_the_server_speaks(rendered, name):
     ],
 )
 def test_models_come_from_a_volume(rendered, name, volume, folder):
-    (found,) = [each for each in pod_of(rendered[name])["volumes"] if each["name"] == "models"]
-    assert found == {"name": "models"} | volume
+    assert models_in(pod_of(rendered[name])["volumes"]) == {"name": "models"} | volume
     assert variables(rendered[name])["TRANSLANE_MODEL"] == ""  # the image's own model stays out
     assert str(variables(rendered[name])["TRANSLANE_MODELS"]).startswith(folder)
-    (mount,) = [each for each in container_of(rendered[name])["volumeMounts"] if each["name"] == "models"]
+    mount = models_in(container_of(rendered[name])["volumeMounts"])
     assert mount == {"name": "models", "mountPath": folder, "readOnly": True}
 
 
@@ -208,18 +215,11 @@ def test_models_come_from_urls_through_a_cache(rendered):
     given = variables(documents)
     assert given["TRANSLANE_MODEL"] == url["urls"][0]
     assert "TRANSLANE_MODELS" not in given
-    settings = load_settings(
-        ServerSettings,
-        [],
-        {name: value for name, value in given.items() if name.startswith("TRANSLANE_MODEL")},
-        prog="x",
-        env_prefix="TRANSLANE_",
-    )
+    settings = settings_of({name: value for name, value in given.items() if name.startswith("TRANSLANE_MODEL")})
     assert settings.model == read_places(url["urls"])
     assert settings.model_cache_bytes == 10 * 966_367_641 < 10 << 30  # else the pod is ended before the cache is full
-    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
-    assert volume["emptyDir"] == {"sizeLimit": "10Gi"}
-    (mount,) = [each for each in container_of(documents)["volumeMounts"] if each["name"] == "models"]
+    assert models_in(pod_of(documents)["volumes"])["emptyDir"] == {"sizeLimit": "10Gi"}
+    mount = models_in(container_of(documents)["volumeMounts"])
     assert mount == {"name": "models", "mountPath": str(settings.model_cache)}
     assert container_of(documents)["envFrom"] == [{"secretRef": {"name": "models-reader"}}]
     assert "envFrom" not in container_of(rendered["default"])
@@ -241,11 +241,9 @@ def test_several_urls_and_a_claim_for_their_cache():
     documents = manifests(
         {"models": {"source": "url", "url": {"urls": urls, "claim": "mine"}}, "networkPolicy": {"enabled": False}}
     )
-    environment = {"TRANSLANE_MODEL": variables(documents)["TRANSLANE_MODEL"]}
-    settings = load_settings(ServerSettings, [], environment, prog="x", env_prefix="TRANSLANE_")
+    settings = settings_of({"TRANSLANE_MODEL": variables(documents)["TRANSLANE_MODEL"]})
     assert settings.model == read_places(urls)
-    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
-    assert volume["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert models_in(pod_of(documents)["volumes"])["persistentVolumeClaim"] == {"claimName": "mine"}
 
 
 def test_a_secret_may_have_the_url():
@@ -259,8 +257,7 @@ def test_a_secret_may_have_the_url():
 def test_a_claim_that_exists_is_not_made_again():
     documents = manifests({"models": {"source": "claim", "claim": {"name": "mine"}}})
     assert "PersistentVolumeClaim" not in {document["kind"] for document in documents}
-    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
-    assert volume["persistentVolumeClaim"]["claimName"] == "mine"
+    assert models_in(pod_of(documents)["volumes"])["persistentVolumeClaim"]["claimName"] == "mine"
 
 
 def test_gpus_take_an_image_a_device_and_a_toleration(rendered):

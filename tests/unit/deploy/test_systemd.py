@@ -130,8 +130,7 @@ def test_compose_uses_the_servers_ports(compose):
 def test_no_service_of_compose_may_write_or_gain_rights(compose):
     for service in compose["services"].values():
         assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 

@@ -86,8 +86,7 @@ def test_exports_and_reports(checkpoint, tmp_path, capsys):
     manifest = load_bundle(output).manifest
     assert (manifest.name, manifest.version, manifest.license) == ("tiny", "7", "CC-BY-4.0")
     assert (manifest.source_languages, manifest.target_languages) == (("zh",), ("en",))
-    assert manifest.provenance.checkpoint == "best"
-    assert manifest.provenance.attribution == "Tatoeba"
+    assert (manifest.provenance.checkpoint, manifest.provenance.attribution) == ("best", "Tatoeba")
     assert manifest.provenance.training["data_licence"] == "CC0-1.0"
     assert manifest.decoding_defaults == DecodingDefaults(max_length=16, beam_size=4, length_penalty=0.6)
     assert manifest.limits.target_tokens == 16

@@ -1,9 +1,7 @@
 """The output appears complete or not at all, and a signal that ends an export is one sentence."""
 
-import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.file_sizes import largest_file
 from translane_export.core.errors import ExportError
 from translane_export.core.output_folder import check_replaceable, staged
 
@@ -84,22 +83,11 @@ def test_folders_on_the_way_are_not_left_behind(tmp_path):
     assert list(tmp_path.rglob("*")) == [tmp_path / "one"]
 
 
-@contextlib.contextmanager
-def full_disk(size):
-    """Files grow to `size` bytes at most."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(tmp_path):
     output = tmp_path / "deep" / "bundle"
     with (
         pytest.raises(ExportError, match=r"output .*bundle: it cannot be written: File too large"),
-        full_disk(1000),
+        largest_file(1000),
         staged(output) as folder,
     ):
         (folder / "weights.bin").write_bytes(bytes(2000))

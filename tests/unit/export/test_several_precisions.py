@@ -49,8 +49,7 @@ def test_a_bf16_bundle_is_verified_in_float32_and_says_so(bf16):
     assert (manifest.precision, manifest.weight_storage) == ("bf16", "bfloat16")
     parity = manifest.parity
     assert parity is not None
-    assert parity.tolerance == 1e-4
-    assert parity.token_mismatches == 0
+    assert (parity.tolerance, parity.token_mismatches) == (1e-4, 0)
     assert parity.max_activation is None
     assert "in float32 with the weights rounded to bfloat16" in (bf16 / "README.md").read_text(encoding="utf-8")
     assert {path.name for path in bf16.iterdir()} == OUTPUTS | {"source.spm", "target.spm"}

@@ -47,8 +47,7 @@ def test_what_is_saved_is_loaded(save):
     assert isinstance(entry, SentencePieceTokenizerEntry)
     assert [tokenizer.read(name) for name in (entry.source, entry.target)] == [b"source", b"target"]
     assert (checkpoint.languages.source, checkpoint.languages.target) == (("zh",), ("en",))
-    assert checkpoint.samples == ("我有一只猫。", "你好")
-    assert checkpoint.metadata == {"steps": 5}
+    assert (checkpoint.samples, checkpoint.metadata) == (("我有一只猫。", "你好"), {"steps": 5})
 
 
 @pytest.mark.parametrize("marks", [(True, True), (True, False), (False, True), (False, False)])

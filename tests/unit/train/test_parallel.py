@@ -65,8 +65,7 @@ def test_two_processes_train_what_one_trains(run_flags, tmp_path, max_tokens):
             if not key.startswith(("random", "optimizer")) and not key.endswith("k_proj.bias"):
                 assert torch.allclose(ours[key], theirs[key], atol=1e-5), key
     two, one = (load_checkpoint(tmp_path / run / "best") for run in ("two", "one"))
-    assert two.config == one.config
-    assert two.metadata["steps"] == one.metadata["steps"]
+    assert (two.config, two.metadata["steps"]) == (one.config, one.metadata["steps"])
     histories = [read_history(tmp_path / run / "history.jsonl") for run in ("two", "one")]
     losses = [{each["step"]: each["loss"] for each in records if each["kind"] == "step"} for records in histories]
     assert losses[0].pop(13) > 0  # where the first part ended

@@ -51,8 +51,7 @@ def test_tab_separated_pairs(server, command, flags):
 
 def test_nothing_gives_nothing(command):
     assert command("score") == 0
-    assert command.out == ""
-    assert command.err == "0 pairs\n"
+    assert (command.out, command.err) == ("", "0 pairs\n")
 
 
 def test_tokens_with_their_scores(command):

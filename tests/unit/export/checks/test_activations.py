@@ -85,8 +85,7 @@ def test_a_sum_of_two_that_are_each_smaller_is_seen():
         for number in range(2):
             model.encoder.layers[number].feed_forward.down_proj.bias.fill_(30_000.0)
     largest = largest_of(model)
-    assert largest.tensor == "input of encoder.final_norm"
-    assert largest.value == pytest.approx(60_000, rel=0.01)
+    assert (largest.tensor, largest.value) == ("input of encoder.final_norm", pytest.approx(60_000, rel=0.01))
 
 
 def test_a_bias_that_cancels_what_it_is_added_to_hides_nothing():

@@ -48,8 +48,7 @@ def test_many_rows_are_as_some():
 @given(st.floats(2**-20, 1024, width=32), st.integers(0, 255))
 def test_a_range_is_its_scale_and_zero_point(scale, zero_point):
     found = Range.of_units(scale, zero_point)
-    assert found.scale == np.float32(scale)
-    assert found.zero_point == zero_point
+    assert (found.scale, found.zero_point) == (np.float32(scale), zero_point)
 
 
 def graph(*, tied=True):

@@ -21,16 +21,6 @@ from translane_server.access.certificates import Certificates  # noqa: E402
 from translane_server.core.errors import CertificateError  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def authority():
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def another():
-    return trustme.CA()
-
-
 @pytest.fixture
 def files(tmp_path, authority):
     return ServerFiles(tmp_path, authority)

@@ -138,8 +138,7 @@ def test_what_is_cancelled_after_it_was_encoded_gets_no_row():
         calls.submit(token, length)
     calls.at_step[1] = lambda: calls.cancel(12)
     calls.run()
-    assert calls.encoded == [4]
-    assert calls.server.dropped == [12]
+    assert (calls.encoded, calls.server.dropped) == ([4], [12])
     assert set(calls.order) == {10, 11, 13}
 
 
@@ -218,8 +217,7 @@ def test_a_backend_that_stops_between_steps_stops_for_inputs():
     calls.submit(10, 9, scores=False)
     calls.at_step[2] = lambda: calls.submit(11, 2, scores=False)
     calls.run()
-    assert calls.encoded == [1, 1]
-    assert calls.backend.step_rows == [1] * 3 + [2] * 3 + [1] * 4
+    assert (calls.encoded, calls.backend.step_rows) == ([1, 1], [1] * 3 + [2] * 3 + [1] * 4)
 
 
 def test_what_a_free_row_waits_for_is_not_delayed_by_steps_ahead():
@@ -247,9 +245,7 @@ def test_higher_priority_enters_first_and_equal_ones_in_order_of_arrival_whoever
         calls.submit(token, length=2, priority=priority)
     calls.cancel(12)
     calls.run()
-    assert calls.encoded == [4]
-    assert calls.server.dropped == [12]
-    assert calls.order == [11, 13, 10, 14]
+    assert (calls.encoded, calls.server.dropped, calls.order) == ([4], [12], [11, 13, 10, 14])
 
 
 def test_a_cancelled_sentence_frees_its_row_within_a_step_and_is_reported_once():
@@ -259,9 +255,7 @@ def test_a_cancelled_sentence_frees_its_row_within_a_step_and_is_reported_once()
     calls.at_step[1] = lambda: calls.cancel(10)
     calls.at_step[3] = lambda: calls.cancel(10)
     calls.run()
-    assert calls.backend.step_rows == [2, 2, 1, 1]
-    assert calls.server.dropped == [10]
-    assert calls.order == [11]
+    assert (calls.backend.step_rows, calls.server.dropped, calls.order) == ([2, 2, 1, 1], [10], [11])
 
 
 def test_everything_is_measured():

@@ -79,13 +79,10 @@ async def test_a_scrape(port):
     assert b"sentences_total 3.0" in gzip.decompress(body)
 
 
-async def test_a_query_belongs_to_no_path(port):
+async def test_a_query_belongs_to_no_path_and_the_index_leads_to_the_metrics(port):
     body, _ = await answer(port, "/metrics?name[]=sentences_total")
     assert b"sentences_total 3.0" in body
     assert b"others" not in body
-
-
-async def test_the_index_leads_to_the_metrics(port):
     body, headers = await answer(port, "/")
     assert b'href="/metrics"' in body
     assert headers["content-type"] == "text/html; charset=utf-8"

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import resource
 import select
 import signal
 import time
@@ -12,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from helpers.file_sizes import largest_file
 from translane_server.observation.log_writer import LineHandler
 from translane_server.observation.logs import configure_logging, data, logged_always
 
@@ -244,17 +244,15 @@ def test_a_line_that_is_longer_than_the_buffer(pipe, handler):
 
 def test_a_full_disk(tmp_path):
     path = tmp_path / "log"
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with path.open("wb") as file:
         handler = LineHandler(file.fileno())
         try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
-            for number in range(3):
-                handler.handle(record(f"{number} {LONG}"))
+            with largest_file(5000):
+                for number in range(3):
+                    handler.handle(record(f"{number} {LONG}"))
             assert path.stat().st_size == 5000  # the second line has no end
         finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, before)
         handler.handle(record("later"))
     first, torn, *rest = path.read_text().splitlines()

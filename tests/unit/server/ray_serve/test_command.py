@@ -92,8 +92,7 @@ def test_separate_models_have_a_deployment_each(tmp_path):
 
 def test_models_at_urls_are_written_as_they_were_given():
     urls = [f"s3://models/zh-en/8{DIGEST}", f"ja-en=https://models.example:8443/ja%2Cen{DIGEST}", "de=https://a/de"]
-    argv = urls
-    values = only_application(*argv, "--model-cache", "~/cache", "--model-cache-bytes", "5000")["args"]["groups"]
+    values = only_application(*urls, "--model-cache", "~/cache", "--model-cache-bytes", "5000")["args"]["groups"]
     assert values == {"translane": {"model": urls, "model_cache": "~/cache", "model_cache_bytes": 5000}}
     settings = EngineSettings.model_validate(yaml.safe_load(yaml.safe_dump(values["translane"])))
     assert settings.model == (

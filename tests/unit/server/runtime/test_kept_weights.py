@@ -2,11 +2,11 @@
 
 import mmap
 import os
-import resource
 import sys
 
 import pytest
 
+from helpers.file_sizes import largest_file
 from translane_server.runtime.sessions import keep_mapped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has mapped")
@@ -65,11 +65,7 @@ def test_a_file_that_is_cut_before_is_an_error_and_no_signal(path):
 
 def test_a_limit_of_the_sizes_of_files_is_told(path, caplog):
     part = mapped(path, 3, 2)
-    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (PAGE, most))
-    try:
+    with largest_file(PAGE):
         keep_mapped([path])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
     assert caplog.messages == ["the weights stay mapped from their files: File too large"]
     assert part[:] == CONTENT[2 * PAGE : 5 * PAGE]

@@ -118,8 +118,7 @@ def test_numbers_of_items_are_kept():
 
 def test_a_sentence_without_tokens_belongs_to_the_gap():
     parts = split("One. \u200b\nTwo.", encode=lambda texts: [[1] if "." in text else [] for text in texts])
-    assert parts.sentences == ("One.", "Two.")
-    assert parts.gaps == ("", " \u200b\n", "")
+    assert (parts.sentences, parts.gaps) == (("One.", "Two."), ("", " \u200b\n", ""))
 
 
 @pytest.mark.parametrize(

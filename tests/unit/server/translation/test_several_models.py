@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import aclosing
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,23 +40,10 @@ def never(name, _folder):
     raise AssertionError(name)
 
 
-class Steps:
-    """What all models of a test have seen. `problems` has the errors of models, `checks` those of checks."""
-
-    def __init__(self):
-        self.requests = []
-        self.checked = []
-        self.problems = {}
-        self.checks = {}
-        self.ended = []
-        self.gate = None
-        self.cut = set()
-
-
 class Step(Model):
     """A model that puts its name before a text."""
 
-    steps: Steps
+    steps: Any
 
     async def check(self, request, ticket=FREE):
         self.steps.checked.append((self.name, request))
@@ -95,7 +83,8 @@ class Step(Model):
 
 @pytest.fixture
 def steps():
-    return Steps()
+    """What all models of a test have seen. `problems` has the errors of models, `checks` those of checks."""
+    return SimpleNamespace(requests=[], checked=[], problems={}, checks={}, ended=[], gate=None, cut=set())
 
 
 @pytest.fixture

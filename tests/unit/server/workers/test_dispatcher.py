@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,8 +167,7 @@ async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
     assert sent(replicas) == [3, 3]
     await call(engine, 2)
     assert sent(replicas) == [5, 3]
-    assert engine.active_rows == 11
-    assert engine.rows == 16
+    assert (engine.active_rows, engine.rows) == (11, 16)
 
 
 async def test_the_first_replica_decodes_a_few_before_another_begins(replicas):
@@ -191,12 +191,10 @@ async def test_the_first_replica_decodes_a_few_before_another_begins(replicas):
 async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
     request = await call(engine, 40)
     assert sent(replicas) == [16, 16], "rows, and as many more"
-    assert engine.active_rows == 16
-    assert engine.waiting == 24
+    assert (engine.active_rows, engine.waiting) == (16, 24)
     replicas[1].end(*replicas[1].numbers[:3])
     assert sent(replicas) == [16, 19]
-    assert engine.active_rows == 16
-    assert engine.waiting == 21
+    assert (engine.active_rows, engine.waiting) == (16, 21)
     while any(replica.left for replica in replicas):
         for replica in replicas:
             replica.end(*replica.left)
@@ -363,11 +361,7 @@ async def test_while_all_replicas_fail_calls_are_refused_and_then_decoded_again(
 
 async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(replicas):
     counted: list[str] = []
-    engine = Dispatcher(
-        replicas,
-        waiting_limit=100,
-        count_repeat=lambda: counted.append("repeat"),
-    )
+    engine = Dispatcher(replicas, waiting_limit=100, count_repeat=lambda: counted.append("repeat"))
     await engine.start()
     request = await call(engine, 20)
     behind = await call(engine, 20)
@@ -595,22 +589,15 @@ async def test_a_caller_whose_sentences_become_longer_than_expected_pays_for_it(
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-class Ticks:
-    """A clock that stands until a test moves it."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 async def two_models(cpus=2, spares=1, unused=0.02):
-    """For each of two models: its dispatcher, the worker that always runs, and its spare ones; and their clock."""
-    shared, ticks, models = SharedCpus(cpus), Ticks(), []
+    """For each of two models: its dispatcher, the worker that always runs, and its spare ones; and their clock.
+
+    The clock stands until a test moves it.
+    """
+    shared, ticks, models = SharedCpus(cpus), SimpleNamespace(now=0.0), []
     for _ in range(2):
         resident, *more = [ObedientWorker() for _ in range(1 + spares)]
-        spare = Spares(more, shared, crowded_seconds=1.0, look_seconds=unused, clock=ticks)
+        spare = Spares(more, shared, crowded_seconds=1.0, look_seconds=unused, clock=lambda: ticks.now)
         dispatcher = Dispatcher([resident], spares=spare, waiting_limit=1000)
         await dispatcher.start()
         models.append((dispatcher, resident, more))

@@ -120,8 +120,7 @@ def test_whatever_happens_each_item_leaves_once(seed):
             assert level == max(entry.line.level for entry in waiting.values())
             assert queue.pop() == first
             gone.append(waiting.pop(first))
-        assert queue.size == len(waiting)
-        assert queue.of_callers == Counter(callers[each] for each in waiting)
+        assert (queue.size, queue.of_callers) == (len(waiting), Counter(callers[each] for each in waiting))
         assert not (gone and queue.remove(pick.choice(gone)))
     left = []
     while queue.first is not None:
