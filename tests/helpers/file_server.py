@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from helpers.certificates import CertificateFiles
-
-_Server = TypeVar("_Server", bound="FileServer")
 
 # Answers a request for a file. It gets what sends the answer, and the content of the file.
 Behaviour = Callable[["Handler", bytes], None]
 
 
 class FileServer(ThreadingHTTPServer):
-    """Serves `files`, by their paths without a slash in front. It answers requests for ranges.
+    """Serves `files`, by their paths without a slash in front, in a `with` statement. It answers requests for ranges.
 
     Attributes:
         behaviours: how requests for a path are answered instead: one behaviour for each request, the last one for ever.
@@ -31,7 +28,7 @@ class FileServer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        files: Mapping[str, bytes],
+        files: Mapping[str, bytes] | None = None,
         certificate: CertificateFiles | None = None,
         handler: type[Handler] | None = None,
     ) -> None:
@@ -41,11 +38,22 @@ class FileServer(ThreadingHTTPServer):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate.cert, certificate.key)
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-        self.files = dict(files)
+        self.files = dict(files or {})
         self.behaviours: dict[str, list[Behaviour]] = {}
         self.asked: list[str] = []  # the paths of all requests, in their order
         self.headers: list[Mapping[str, str]] = []  # the headers of all requests
         self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
 
     @property
     def url(self) -> str:
@@ -159,28 +167,6 @@ def endless_header(handler: Handler, content: bytes) -> None:
 
 def silent(handler: Handler, content: bytes) -> None:
     handler.server.stopping.wait(60)
-
-
-@contextlib.contextmanager
-def serving_files(
-    files: Mapping[str, bytes] | None = None, certificate: CertificateFiles | None = None
-) -> Iterator[FileServer]:
-    """Serve files; over TLS with a certificate."""
-    with running(FileServer(files or {}, certificate)) as server:
-        yield server
-
-
-@contextlib.contextmanager
-def running(server: _Server) -> Iterator[_Server]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stopping.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def wait_until(condition: Callable[[], object], patience: float = 30) -> None:

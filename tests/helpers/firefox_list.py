@@ -3,12 +3,10 @@
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers.file_server import FileServer, Handler, running
+from helpers.file_server import FileServer, Handler
 
 RECORDS = "/v1/buckets/main/collections/translations-models/records"
 
@@ -17,7 +15,7 @@ class FirefoxList(FileServer):
     """A server of Remote Settings. Its files lie at the places that the records name."""
 
     def __init__(self) -> None:
-        super().__init__({}, handler=_Handler)
+        super().__init__(handler=_Handler)
         self.records: list[dict[str, Any]] = []  # of the list
         self.base = f"{super().url}/cdn/"  # where its root says that the files are
         self.meeting: threading.Barrier | None = None  # where requests for files wait for each other, if they do
@@ -56,9 +54,3 @@ class _Handler(Handler):
         if self.server.meeting and self.path.startswith("/cdn/"):
             self.server.meeting.wait(10)
         self.answer(200 if self.path in files else 404, files.get(self.path, b""))
-
-
-@contextmanager
-def serving_list() -> Iterator[FirefoxList]:
-    with running(FirefoxList()) as found:
-        yield found

@@ -3,11 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from helpers.file_server import FileServer, Handler, running, whole
+from helpers.file_server import FileServer, Handler, whole
 
 
 class Hub(FileServer):
@@ -19,7 +17,7 @@ class Hub(FileServer):
     """
 
     def __init__(self, models: dict[str, Path], token: str | None = None) -> None:
-        super().__init__({}, handler=_Handler)
+        super().__init__(handler=_Handler)
         self.models = models  # the folder of each model; its only revisions are `main` and its commit
         self.token = token  # what callers must show; None if it is open
         self.holds: dict[str, int] = {}
@@ -27,12 +25,6 @@ class Hub(FileServer):
     def downloads(self) -> list[str]:
         """Names of the files that were asked for, with their content."""
         return [path.rpartition("/")[2] for path in self.asked if path.startswith("GET") and "/resolve/" in path]
-
-
-@contextmanager
-def serving_hub(models: dict[str, Path], token: str | None = None) -> Iterator[Hub]:
-    with running(Hub(models, token)) as hub:
-        yield hub
 
 
 class _Handler(Handler):

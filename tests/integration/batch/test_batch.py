@@ -22,7 +22,7 @@ import pytest
 
 from helpers.commands import batch
 from helpers.demo import DEMO
-from helpers.file_server import FileServer, serving_files
+from helpers.file_server import FileServer
 from helpers.real_server import serving_bundle
 from helpers.reliability.form import form
 from helpers.server_process import assert_gone, running_server
@@ -227,7 +227,7 @@ class Downloaded:
 @pytest.fixture(scope="module")
 def downloaded(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("downloaded")
-    with serving_files() as store:
+    with FileServer() as store:
         store.put(DEMO, "zh-en")
         cached = (f"--model={store.url}/zh-en", f"--model-cache={folder / 'cache'}")
         assert batch(argv_of(corpus, folder / "out", *cached), {}) == 0

@@ -15,7 +15,7 @@ pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from helpers.failures import failure_of
-from helpers.file_server import serving_files
+from helpers.file_server import FileServer
 from helpers.key_files import holder, key_file
 from helpers.server_process import BUNDLE
 from translane import Client, InvalidArgument, NotFound
@@ -133,7 +133,7 @@ def test_reflection_lists_the_service(channel, token):
 def test_engines_of_a_machine_download_a_model_once(ray_cluster, tmp_path):
     """It deploys an application of its own, so it is the last test here."""
     digest = hashlib.sha256((BUNDLE / "manifest.json").read_bytes()).hexdigest()
-    with serving_files() as store:
+    with FileServer() as store:
         store.put(BUNDLE, "models/8")
         model = [f"far={store.url}/models/8@sha256:{digest}", f"--model-cache={tmp_path / 'cache'}"]
         ray_cluster.deploy([*model, "--serve-replicas=2", *ENGINE])

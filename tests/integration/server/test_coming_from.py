@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from helpers.foreign_folders import random_marian
-from helpers.hub import serving_hub
+from helpers.hub import Hub
 from helpers.server_process import running_server
 
 pytestmark = pytest.mark.slow  # each program starts and imports much
@@ -30,7 +30,7 @@ def hub(tmp_path_factory):
         random_marian(folder)
         settings = folder / "tokenizer_config.json"
         settings.write_text(json.dumps(json.loads(settings.read_text()) | {"source_lang": code}))
-    with serving_hub(models) as hub:
+    with Hub(models) as hub:
         yield hub
 
 

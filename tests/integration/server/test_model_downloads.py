@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.file_server import FileServer, other, serving_files, silent, status, wait_until, whole
+from helpers.file_server import FileServer, other, silent, status, wait_until, whole
 from helpers.http_calls import request, until
 from helpers.real_server import Running, serving_models, small_settings
 from helpers.tiny_bundle import TINY
@@ -30,7 +30,7 @@ WEIGHTS = "zh-en/weights.bin"
 
 @pytest.fixture
 def store():
-    with serving_files() as server:
+    with FileServer() as server:
         server.put(TINY, "zh-en")
         yield server
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.file_server import serving_files, wait_until
-from helpers.firefox_list import serving_list
+from helpers.file_server import FileServer, wait_until
+from helpers.firefox_list import FirefoxList
 from helpers.foreign_folders import random_marian
-from helpers.hub import serving_hub
+from helpers.hub import Hub
 from helpers.marian_students import needs_students, tiny_student
 from helpers.tiny_bundle import TINY
 from translane.__main__ import main
@@ -43,7 +43,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hub(checkpoint):
-    with serving_hub({NAME: checkpoint, "owner/second": checkpoint}) as hub:
+    with Hub({NAME: checkpoint, "owner/second": checkpoint}) as hub:
         yield hub
 
 
@@ -114,7 +114,7 @@ def test_the_bundled_model_is_that_of_a_clone_or_comes_from_the_release(tmp_path
     gone = checked(None, other / "inside", "--bundled-model", f"http://127.0.0.1:9/gone@sha256:{digest}")
     assert re.match("translane serve: zh-en is in no clone here: run this within a clone .*the connection", gone.err)
     assert "times" not in gone.err
-    with serving_files() as release:
+    with FileServer() as release:
         release.put(ROOT / "models/zh-en", "release")
         url = f"{release.url}/release@sha256:{digest}"
         for installed_from in (None, other, Path("/dev/null")):
@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said_in_a_sentence(environ, problem):
 
 
 def test_a_token_is_shown_to_the_hub_and_to_nobody_else(environ, checkpoint):
-    with serving_hub({NAME: checkpoint}, token="hf_secret") as hub:
+    with Hub({NAME: checkpoint}, token="hf_secret") as hub:
         refused = check(environ | {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_wrong"}, NAME)
         assert "(status 401)" in refused.stderr
         # Without PyTorch nothing is downloaded that nobody could read.
@@ -185,7 +185,7 @@ def test_a_token_is_shown_to_the_hub_and_to_nobody_else(environ, checkpoint):
 @needs_students
 def test_a_model_of_firefox_is_fetched_and_exported_once_in_its_own_precision(environ, tmp_path):
     floats = tiny_student(tmp_path / "floats")
-    with serving_list() as models:
+    with FirefoxList() as models:
         for path in tiny_student(tmp_path / "student", int8=True).iterdir():
             models.add(path.name.partition(".")[0], path.name, path.read_bytes())
         environ["TRANSLANE_FIREFOX_MODELS"] = models.url

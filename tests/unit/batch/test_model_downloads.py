@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from helpers.file_server import FileServer, serving_files
+from helpers.file_server import FileServer
 from helpers.tiny_bundle import TINY
 from translane_batch import local_model, run
 from translane_batch.local_model import identity_of_folder, server_settings, with_model_here
@@ -22,7 +22,7 @@ def _no_disk(monkeypatch):
 
 @pytest.fixture
 def store():
-    with serving_files() as server:
+    with FileServer() as server:
         server.put(TINY, "zh-en")
         yield server
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.commands import export as main
-from helpers.firefox_list import serving_list
+from helpers.firefox_list import FirefoxList
 from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
@@ -68,7 +68,7 @@ def test_a_model_of_firefox_stays_in_the_cache_while_it_is_exported(monkeypatch,
         return [load_bundle(TINY).manifest]
 
     monkeypatch.setattr("translane_export.bundle_writer.export_precisions", export)
-    with serving_list() as models:
+    with FirefoxList() as models:
         models.add("model", "model.bin", b"the weights")
         models.add("vocab", "vocab.spm", b"pieces")
         assert main(["firefox:de-en", "-o", str(tmp_path / "bundle"), "--firefox-models", models.url]) == 0

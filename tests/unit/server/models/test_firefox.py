@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from helpers.firefox_list import RECORDS, serving_list
+from helpers.firefox_list import RECORDS, FirefoxList
 from translane_server.core.errors import BundleError
 from translane_server.models import download
 from translane_server.models.firefox import look_up
@@ -20,7 +20,7 @@ NAME = "firefox:de-en"
 @pytest.fixture
 def models(monkeypatch):
     monkeypatch.setattr(download, "PAUSE", 0.001)
-    with serving_list() as models:
+    with FirefoxList() as models:
         models.add("model", "model.deen.intgemm.alphas.bin", b"the weights")
         models.add("vocab", "vocab.deen.spm", b"pieces")
         yield models

@@ -15,13 +15,13 @@ import pytest
 
 from helpers.certificates import Authority
 from helpers.file_server import (
+    FileServer,
     cut,
     dripping,
     endless,
     endless_header,
     other,
     redirect,
-    serving_files,
     silent,
     status,
     wait_until,
@@ -55,7 +55,7 @@ def _environment(monkeypatch):
 
 @pytest.fixture
 def server():
-    with serving_files() as running:
+    with FileServer() as running:
         running.put(TINY, "zh-en")
         yield running
 
@@ -327,7 +327,7 @@ def test_a_download_is_given_up(server, cache, behaviour):
 
 
 def test_redirects_are_followed_and_another_host_gets_no_password(server, cache):
-    with serving_files({"there": server.files[WEIGHTS]}) as second:
+    with FileServer({"there": server.files[WEIGHTS]}) as second:
         server.behave(WEIGHTS, redirect("/a"))
         server.behave("a", redirect(f"{second.url}/there"))
         url = f"{server.url.replace('//', '//user:hunter2@')}/zh-en"
@@ -339,7 +339,7 @@ def test_redirects_are_followed_and_another_host_gets_no_password(server, cache)
 
 def test_certificates_and_a_redirect_to_plain_text(server, cache, tmp_path, monkeypatch):
     authority = Authority(tmp_path)
-    with serving_files(server.files, authority.files("127.0.0.1")) as secure:
+    with FileServer(server.files, authority.files("127.0.0.1")) as secure:
         monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path, "other").file))
         assert "manifest.json: the certificate of its server is refused: " in problem_of(model_of(secure, cache))
         assert secure.asked == []
@@ -353,7 +353,7 @@ def test_certificates_and_a_redirect_to_plain_text(server, cache, tmp_path, monk
 
 def test_a_proxy_of_the_environment_is_asked_but_for_what_is_on_this_machine(server, cache, monkeypatch):
     weights = server.files[WEIGHTS]
-    with serving_files({"http://192.0.2.1/a": weights}) as proxy:
+    with FileServer({"http://192.0.2.1/a": weights}) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         server.behave(WEIGHTS, redirect("http://192.0.2.1/a"))  # the digest allows it
         model_of(server, cache, digest_of(server)).refresh()
