@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,34 +17,13 @@ import torch
 from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from helpers.hugging_face import generated_with_gaps, least
+from helpers.hugging_face import Generated, run_generate
 from translane_export.graphs.numerics import WeightStorage, as_stored, choose_numerics
 from translane_export.model import Transformer
 from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A hypothesis of `generate`: its forced and generated tokens without the end of the sentence, and its score."""
-
-    token_ids: tuple[int, ...]
-    score: float  # greedy search: the sum of the generated tokens' log-probabilities under the model alone
-    is_complete: bool  # the end-of-sentence token ended it
-
-
-@dataclass(frozen=True)
-class Generated:
-    """What `generate` returns for a sentence.
-
-    `margin` is the smallest distance between two neighbouring candidates that `generate` ranked, in any step. If the
-    margin is as small as rounding errors, another order is correct, too.
-    """
-
-    hypotheses: tuple[Expected, ...]
-    margin: float
 
 
 class _Config(PreTrainedConfig):
@@ -102,7 +81,12 @@ class GenerateOracle:
         self.transformer = transformer
         self.vocab_size, self.eos, self.pad = config.target_vocab_size, config.eos_id, config.pad_id
         self.decoder_start = config.bos_id if decoder_start is None else decoder_start
-        values: dict[str, Any] = {"is_encoder_decoder": True, "vocab_size": config.target_vocab_size}
+        values: dict[str, Any] = {
+            "is_encoder_decoder": True,
+            "vocab_size": config.target_vocab_size,
+            "pad_token_id": self.pad,
+            "eos_token_id": self.eos,
+        }
         # Any: what it inherits is typed in part.
         self._model = cast(Any, _GenerateModel(_Config(**values), transformer))
         self._model.eval()
@@ -152,39 +136,24 @@ class GenerateOracle:
         return processors
 
     def _generate(self, sentences: Sequence[Sentence], options: DecodingOptions) -> list[Generated]:
-        sources = [torch.tensor(sentence.source_ids) for sentence in sentences]
-        source_ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=self.pad)
-        lengths = torch.tensor([len(source) for source in sources])
-        prompt = torch.tensor([[self.decoder_start, *sentence.forced_ids] for sentence in sentences])  # [B, P]
         with _one_thread():
-            output, gaps = generated_with_gaps(
+            found = run_generate(
                 self._model,
+                [sentence.source_ids for sentence in sentences],
                 options.beam_size,
-                input_ids=source_ids,
-                attention_mask=(torch.arange(source_ids.shape[1]) < lengths[:, None]).long(),
-                decoder_input_ids=prompt,
+                decoder_input_ids=torch.tensor([[self.decoder_start, *sentence.forced_ids] for sentence in sentences]),
                 generation_config=self._generation_config(options),
             )
-        sequences = output.sequences[:, prompt.shape[1] :].tolist()
-        generated = [tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens for tokens in sequences]
         if options.beam_size > 1:
-            scores, margins = output.sequences_scores.tolist(), [least(of_row) for of_row in gaps.T]
-        else:
-            scores = [
-                float(self.log_probs(sentence.source_ids, [*sentence.forced_ids, *tokens])[-len(tokens) :].sum())
-                for sentence, tokens in zip(sentences, generated, strict=True)
-            ]
-            margins = [least(gaps[: len(tokens), row]) for row, tokens in enumerate(generated)]
-        results = []
-        for row, sentence in enumerate(sentences):
-            found = range(row * options.num_hypotheses, (row + 1) * options.num_hypotheses)
-            hypotheses = tuple(self._expected(sentence, generated[index], scores[index]) for index in found)
-            results.append(Generated(hypotheses, margins[row]))
-        return results
+            return found
+        return [self._scored(sentence, generated) for sentence, generated in zip(sentences, found, strict=True)]
 
-    def _expected(self, sentence: Sentence, generated: list[int], score: float) -> Expected:
-        ended = generated[-1] == self.eos
-        return Expected((*sentence.forced_ids, *generated[: len(generated) - ended]), score, ended)
+    def _scored(self, sentence: Sentence, generated: Generated) -> Generated:
+        """Give the hypothesis of a greedy search its score: the sum of its log-probabilities under the model alone."""
+        [best] = generated.hypotheses
+        log_probs = self.log_probs(sentence.source_ids, [*best.token_ids, *[self.eos] * best.is_complete])
+        score = float(log_probs[len(sentence.forced_ids) :].sum())
+        return replace(generated, hypotheses=(replace(best, score=score),))
 
     def logits(self, source_ids: Sequence[int], fed: Sequence[int]) -> torch.Tensor:
         """Return the logits after each token in `fed`, [T, V]."""

@@ -5,7 +5,8 @@ import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
-from helpers.generate_oracle import Expected, Generated, GenerateOracle, bundle_transformer
+from helpers.generate_oracle import GenerateOracle, bundle_transformer
+from helpers.hugging_face import TIE, Comparison, Generated
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Hypothesis, Sentence
@@ -29,8 +31,6 @@ RANDOM_MODELS: dict[str, dict[str, Any]] = {
     "recurrent unit": {"seed": 1, "eos_bias": 1.5, "decoder_unit": "ssru"},
     "starts with eos": {"seed": 3, "eos_bias": 1.5, "positions": "learned", "joint": True},
 }
-TIE = 1e-5  # scores that are computed in another order differ by up to this; of closer choices, both are correct
-SCORE_TOLERANCE = 1e-4  # relative, and absolute below 1
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,6 @@ class Case:
     options: DecodingOptions
     prefix_length: int
     picks: int
-
-
-@dataclass
-class Tally:
-    """How much was compared, and the result."""
-
-    option_sets: int = 0
-    sentences: int = 0
-    hypotheses: int = 0
-    tokens: int = 0
-    ties: int = 0
-    score_difference: float = 0.0  # the largest, relative to scores above 1
-    mismatches: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,38 +59,12 @@ class Subject:
             for _ in range(count)
         ]
 
-    def compare(self, cases: Sequence[Case], count: int, tally: Tally) -> None:
-        """Decode `count` sentences of each case, all in one batch, and add the results to `tally`."""
+    def compare(self, cases: Sequence[Case], count: int, comparison: Comparison) -> None:
+        """Decode `count` sentences of each case, all in one batch, and add the results to `comparison`."""
         sentences = [sentence for case in cases for sentence in self.sentences(case, count)]
         expected = self.oracle.generate(sentences)
-        tally.option_sets += len(cases)
         for sentence, found, wanted in zip(sentences, self.driver.together(sentences), expected, strict=True):
-            self._compare_sentence(sentence, found, wanted, tally)
-
-    def _compare_sentence(
-        self, sentence: Sentence, found: Sequence[Hypothesis], wanted: Generated, tally: Tally
-    ) -> None:
-        tally.sentences += 1
-        tally.hypotheses += len(found)
-        tally.tokens += sum(len(hypothesis.token_ids) for hypothesis in found)
-        problem = ""
-        if [_outcome(hypothesis) for hypothesis in found] != [_outcome(hypothesis) for hypothesis in wanted.hypotheses]:
-            if wanted.margin < TIE or self._are_ties(sentence, found, wanted):
-                tally.ties += 1
-                return
-            problem = "other tokens"
-        else:
-            difference = max(
-                abs(_score(ours) - theirs.score) / max(1.0, abs(theirs.score))
-                for ours, theirs in zip(found, wanted.hypotheses, strict=True)
-            )
-            tally.score_difference = max(tally.score_difference, difference)
-            if not difference <= SCORE_TOLERANCE:
-                problem = f"scores differ by {difference:.2g}"
-        if problem:
-            lines = [f"{problem}: {sentence}", "  server:", *(f"    {hypothesis}" for hypothesis in found)]
-            lines += [f"  generate (margin {wanted.margin:.2g}):", *(f"    {other}" for other in wanted.hypotheses)]
-            tally.mismatches.append("\n".join(lines))
+            comparison.add(sentence, found, wanted, partial(self._are_ties, sentence, found, wanted))
 
     def _are_ties(self, sentence: Sentence, found: Sequence[Hypothesis], wanted: Generated) -> bool:
         """Whether each hypothesis is as good as the expected one, by Hugging Face's own scores."""
@@ -142,9 +103,9 @@ def cases(vocab_size: int) -> st.SearchStrategy[Case]:
     return case()
 
 
-def count(subject: Subject, *, examples: int, sentences: int, together: int = 4) -> Tally:
+def count(subject: Subject, *, examples: int, sentences: int, together: int = 4) -> Comparison:
     """Compare `examples` bags of up to `together` option sets, with `sentences` for each set. Each run is the same."""
-    tally = Tally()
+    comparison = Comparison()
 
     @settings(
         max_examples=examples,
@@ -156,12 +117,12 @@ def count(subject: Subject, *, examples: int, sentences: int, together: int = 4)
     )
     @given(st.lists(cases(subject.oracle.vocab_size), min_size=1, max_size=together))
     def compare(bag: list[Case]) -> None:
-        before = len(tally.mismatches)
-        subject.compare(bag, sentences, tally)
-        assert len(tally.mismatches) == before, tally.mismatches[-1]
+        before = len(comparison.mismatches)
+        subject.compare(bag, sentences, comparison)
+        assert len(comparison.mismatches) == before, comparison.mismatches[-1]
 
     compare()
-    return tally
+    return comparison
 
 
 @contextmanager
@@ -187,15 +148,6 @@ def demo_subject() -> Iterator[Subject]:
             texts = [line.split("\t")[0] for line in lines]
         sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]
         yield Subject(driver, GenerateOracle(bundle_transformer(bundle.folder)), sources)
-
-
-def _outcome(hypothesis: Hypothesis | Expected) -> tuple[object, object]:
-    return tuple(hypothesis.token_ids), hypothesis.is_complete
-
-
-def _score(hypothesis: Hypothesis) -> float:
-    assert hypothesis.score is not None
-    return hypothesis.score
 
 
 def _tenths(lowest: int, highest: int) -> st.SearchStrategy[float]:

@@ -39,6 +39,7 @@ transformers.logging.disable_progress_bar()
 
 MAX_LENGTH = 24
 TIE = 2e-5  # scores that are computed in another order differ by up to this; of closer choices, both are correct
+SCORE_TOLERANCE = 1e-4  # relative, and absolute below 1
 DEAD = -1e8  # Hugging Face keeps beams that do not exist at -1e9
 VOCABULARY = 120
 
@@ -177,15 +178,23 @@ def sources(model: Any, count: int, seed: int = 0, longest: int = 20) -> list[li
 
 
 @dataclass(frozen=True)
-class Generated:
-    """A translation by `generate`: its tokens without the end, whether it ended, its score with beams, and the margin.
-
-    The margin is the smallest distance between neighbouring candidates that `generate` ranked.
-    """
+class Expected:
+    """A hypothesis of `generate`: its forced and generated tokens without the end of the sentence."""
 
     token_ids: tuple[int, ...]
-    ended: bool
-    score: float | None
+    is_complete: bool  # the end-of-sentence token ended it
+    score: float | None  # `generate` has none without beams
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What `generate` returns for a sentence.
+
+    `margin` is the smallest distance between two neighbouring candidates that `generate` ranked, in any step. If the
+    margin is as small as rounding errors, another order is correct, too.
+    """
+
+    hypotheses: tuple[Expected, ...]
     margin: float
 
 
@@ -205,16 +214,19 @@ def run_generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, **a
     )
     mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
     output, gaps = generated_with_gaps(model, beam_size, input_ids=padded, attention_mask=mask, **arguments)
+    hypotheses = []
+    for index, sequence in enumerate(output.sequences[:, 1:].tolist()):
+        ended = config.eos_token_id in sequence
+        tokens = sequence[: sequence.index(config.eos_token_id)] if ended else sequence
+        score = float(output.sequences_scores[index]) if beam_size > 1 else None
+        hypotheses.append(Expected(tuple(tokens), ended, score))
+    count = len(hypotheses) // len(batch)
+    forced = output.sequences.shape[1] - 1 - len(output.scores)
     results = []
-    for row, sequence in enumerate(output.sequences[:, 1:].tolist()):
-        end = config.eos_token_id
-        ended = end in sequence
-        length = sequence.index(end) if ended else len(sequence)
-        if beam_size == 1:
-            margin, score = least(gaps[: length + ended, row]), None
-        else:
-            margin, score = least(gaps[:, row]), float(output.sequences_scores[row])
-        results.append(Generated(tuple(sequence[:length]), ended, score, margin))
+    for row in range(len(batch)):
+        found = tuple(hypotheses[row * count : (row + 1) * count])
+        steps = None if beam_size > 1 else len(found[0].token_ids) + found[0].is_complete - forced
+        results.append(Generated(found, least(gaps[:steps, row])))
     return results
 
 
@@ -259,36 +271,59 @@ class Comparison:
     """How much was compared, and the result."""
 
     sentences: int = 0
-    tokens: int = 0
-    ended: int = 0
+    tokens: int = 0  # of the best hypotheses
+    ended: int = 0  # of the best hypotheses
     ties: int = 0
     mismatches: list[str] = field(default_factory=list)
-    score_difference: float = 0.0  # relative to the score, where that is beyond 1
+    score_difference: float = 0.0  # the largest, relative to scores above 1
 
-    def add(self, said: str, ours: Hypothesis, theirs: Generated) -> None:
-        """Compare a translation of the sentence that `said` tells; only beams have scores to compare."""
+    def add(
+        self,
+        said: object,
+        found: Sequence[Hypothesis],
+        wanted: Generated,
+        are_ties: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Compare the hypotheses of the sentence that `said` tells; only beams have scores to compare.
+
+        Args:
+            said: names the sentence where it differs.
+            found: the server's hypotheses.
+            wanted: those of `generate`.
+            are_ties: whether other hypotheses than those of `generate` are as good, whatever its margin is.
+        """
         self.sentences += 1
-        self.tokens += len(theirs.token_ids)
-        self.ended += theirs.ended
-        if (tuple(ours.token_ids), ours.is_complete) == (theirs.token_ids, theirs.ended):
-            if theirs.score is not None:
-                assert ours.score is not None
-                difference = abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
-                self.score_difference = max(self.score_difference, difference)
-        elif theirs.margin < TIE:
-            self.ties += 1
+        self.tokens += len(wanted.hypotheses[0].token_ids)
+        self.ended += wanted.hypotheses[0].is_complete
+        if [_outcome(ours) for ours in found] != [_outcome(theirs) for theirs in wanted.hypotheses]:
+            if wanted.margin < TIE or are_ties():
+                self.ties += 1
+                return
+            problem = "other tokens"
         else:
-            self.mismatches.append(f"{said}: {ours.token_ids} is not {theirs}")
+            difference = max(_score_difference(*pair) for pair in zip(found, wanted.hypotheses, strict=True))
+            self.score_difference = max(self.score_difference, difference)
+            if difference <= SCORE_TOLERANCE:
+                return
+            problem = f"scores differ by {difference:.2g}"
+        lines = [f"{problem}: {said}", "  server:", *(f"    {ours}" for ours in found)]
+        lines += [f"  generate (margin {wanted.margin:.2g}):", *(f"    {theirs}" for theirs in wanted.hypotheses)]
+        self.mismatches.append("\n".join(lines))
+
+
+def _outcome(hypothesis: Hypothesis | Expected) -> tuple[object, object]:
+    return tuple(hypothesis.token_ids), hypothesis.is_complete
+
+
+def _score_difference(ours: Hypothesis, theirs: Expected) -> float:
+    if theirs.score is None:
+        return 0.0
+    assert ours.score is not None
+    return abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
 
 
 def compare(
-    bundle: Bundle,
-    model: Any,
-    batch: Sequence[Sequence[int]],
-    beam_size: int,
-    *,
-    max_length: int = MAX_LENGTH,
-    together: int = 100,
+    bundle: Bundle, model: Any, batch: Sequence[Sequence[int]], beam_size: int, *, max_length: int = MAX_LENGTH
 ) -> Comparison:
     """Decode `batch` as the server does, with the bundle, and by `generate`, with the model behind the bundle."""
     forced = model.generation_config.forced_bos_token_id
@@ -297,13 +332,8 @@ def compare(
     result = Comparison()
     with BundleDecoder(bundle, rows=32) as driver:
         found = driver.together([Sentence(source, options, forced_ids, len(forced_ids)) for source in batch])
-    wanted = [
-        generated
-        for first in range(0, len(batch), together)
-        for generated in generate(model, batch[first : first + together], beam_size, max_length)
-    ]
-    for source, (ours, *_), theirs in zip(batch, found, wanted, strict=True):
-        result.add(str(source), ours, theirs)
+    for source, ours, theirs in zip(batch, found, generate(model, batch, beam_size, max_length), strict=True):
+        result.add(source, ours, theirs)
     return result
 
 

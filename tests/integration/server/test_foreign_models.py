@@ -32,7 +32,7 @@ async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
         if theirs.margin < hugging_face.TIE:
             continue
         compared += 1
-        ids = list(theirs.token_ids[forced is not None :])
+        ids = list(theirs.hypotheses[0].token_ids[forced is not None :])
         (hypothesis,) = translation.hypotheses
         names = folder.tokenizer.convert_ids_to_tokens(ids)
         ours = [name for name in hypothesis.tokens if name != "</s>"]

@@ -24,11 +24,11 @@ EXAMPLES = int(os.environ.get("TRANSLANE_PARITY_EXAMPLES", "0"))
 
 
 def check(subject, *, examples, sentences):
-    tally = count(subject, examples=EXAMPLES or examples, sentences=sentences)
-    print(tally)
-    assert not tally.mismatches
-    assert tally.sentences >= examples * sentences
-    assert tally.ties <= max(1, tally.sentences // 100)
+    comparison = count(subject, examples=EXAMPLES or examples, sentences=sentences)
+    print(comparison)
+    assert not comparison.mismatches
+    assert comparison.sentences >= examples * sentences
+    assert comparison.ties <= max(1, comparison.sentences // 100)
 
 
 @pytest.mark.parametrize("model", RANDOM_MODELS)
