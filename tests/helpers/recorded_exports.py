@@ -18,6 +18,7 @@ import base64
 import hashlib
 import json
 import random
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -78,6 +79,21 @@ class Graph:
     operators: dict[str, int]  # how many nodes there are of each operator
     sums: dict[str, Sum]  # weights by name, without those that the bundle stores for a graph before this one
 
+    @property
+    def digests(self) -> list[str]:
+        """What the record has of each line."""
+        digests = (base64.urlsafe_b64encode(hashlib.sha256(line.encode()).digest()) for line in self.lines)
+        return [digest[:_WIDTH].decode() for digest in digests]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A graph in the record."""
+
+    operators: dict[str, int]
+    digests: list[str]  # of its lines
+    sums: dict[str, float]
+
 
 def precisions(name: str) -> tuple[Precision, ...]:
     """Return the precisions that an architecture is recorded in."""
@@ -105,25 +121,18 @@ def state_dict(name: str) -> dict[str, str]:
     }
 
 
-def differences(name: str, precision: Precision) -> Iterator[str]:
-    """Yield in what the graphs of an architecture differ from the record, the first difference of each kind first."""
-    graphs = exported(name, precision)
-    recorded = {key.split()[1]: entry for key, entry in _record()[name].items() if key.startswith(f"{precision} ")}
-    for graph in (*recorded, *(graphs.keys() - recorded.keys())):
-        where = f"{name}, {precision}, {graph}"
-        if graph not in graphs or graph not in recorded:
-            yield f"{where}: the graph is {'missing' if graph in recorded else 'not recorded'}"
-        else:
-            yield from (f"{where}: {told}" for told in _graph_differs(graphs[graph], recorded[graph]))
+def recorded_graphs(name: str, precision: Precision) -> dict[str, Recorded]:
+    """Return what the record has of an architecture's graphs, by their names."""
+    return {
+        key.split()[1]: Recorded(entry["operators"], re.findall("." * _WIDTH, entry["lines"]), _flat(entry["sums"]))
+        for key, entry in _record()[name].items()
+        if key.startswith(f"{precision} ")
+    }
 
 
-def state_dict_differs(name: str) -> Iterator[str]:
-    """Yield in what the `state_dict` of an architecture differs from the record."""
-    found, recorded = state_dict(name), _flat(_record()[name][STATE_DICT])
-    yield from (f"{name}, {STATE_DICT}: {told}" for told in _names_differ(found, recorded))
-    for key in found.keys() & recorded.keys():
-        if found[key] != recorded[key]:
-            yield f"{name}, {STATE_DICT}: {key} is {found[key]}, not {recorded[key]}"
+def recorded_state_dict(name: str) -> dict[str, str]:
+    """Return what the record has of an architecture's `state_dict`, in the form of `state_dict`."""
+    return _flat(_record()[name][STATE_DICT])
 
 
 def _export(name: str, precision: Precision, folder: Path) -> None:
@@ -220,37 +229,6 @@ def _sum(name: str, tensor: ir.TensorProtocol) -> Sum:
     return Sum(float(numbers.sum()), share * float(np.abs(numbers).sum()) + _TURNED * unit)
 
 
-def _graph_differs(found: Graph, recorded: Mapping[str, Any]) -> Iterator[str]:
-    for operator in sorted(found.operators.keys() | recorded["operators"].keys()):
-        ours, theirs = found.operators.get(operator, 0), recorded["operators"].get(operator, 0)
-        if ours != theirs:
-            yield f"{operator}: {ours} nodes, not {theirs}"
-    digests, lines = _digests(found.lines), found.lines
-    if digests != recorded["lines"]:
-        pairs = zip(digests, recorded["lines"], strict=False)
-        same = next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
-        place = (min(len(digests), len(recorded["lines"])) if same is None else same) // _WIDTH
-        told = lines[place] if place < len(lines) else "missing"
-        yield f"line {place + 1} of {len(lines)} ({len(recorded['lines']) // _WIDTH} recorded) is another: {told}"
-    sums = _flat(recorded["sums"])
-    yield from _names_differ(found.sums, sums)
-    for name, each in found.sums.items():
-        if name in sums and not abs(each.value - sums[name]) <= each.tolerance:
-            yield f"{name} sums up to {each.value:.6g}, not {sums[name]:.6g} ± {each.tolerance:.2g}"
-
-
-def _names_differ(found: Mapping[str, object], recorded: Mapping[str, object]) -> Iterator[str]:
-    if missing := [name for name in recorded if name not in found]:
-        yield f"missing: {', '.join(missing)}"
-    if new := [name for name in found if name not in recorded]:
-        yield f"not recorded: {', '.join(new)}"
-
-
-def _digests(lines: list[str]) -> str:
-    digests = (base64.urlsafe_b64encode(hashlib.sha256(line.encode()).digest()) for line in lines)
-    return "".join(digest[:_WIDTH].decode() for digest in digests)
-
-
 def _tree(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return names with dots as folders in folders. The name of a folder that is a tensor, too, ends with a dot."""
     tree: dict[str, Any] = {}
@@ -286,7 +264,7 @@ def _entries(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for precision in precisions(name):
         for key, graph in exported(name, precision).items():
             sums = _tree({tensor: float(f"{each.value:.5g}") for tensor, each in graph.sums.items()})
-            yield f"{precision} {key}", {"operators": graph.operators, "lines": _digests(graph.lines), "sums": sums}
+            yield f"{precision} {key}", {"operators": graph.operators, "lines": "".join(graph.digests), "sums": sums}
 
 
 def _written(record: Mapping[str, Mapping[str, Any]]) -> str:
