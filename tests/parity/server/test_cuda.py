@@ -41,6 +41,7 @@ ROWS = CAPACITY  # a source of every length
 SIZES: dict[str, Any] = {"rows": ROWS, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
 LOGITS = StepNeeds(logits=True)
 GPU, CPU = "on the GPU", "on a CPU"
+BY_CHANCE = 2  # the seed of a stream that runs some of its work at once, and some as late as can be
 
 
 def on_the_gpu(bundle, **sizes):
@@ -48,7 +49,7 @@ def on_the_gpu(bundle, **sizes):
 
 
 def on_a_cpu(bundle, **sizes):
-    return cuda_backend_on_cpu(bundle, **sizes)[0]
+    return cuda_backend_on_cpu(bundle, seed=BY_CHANCE, **sizes)[0]
 
 
 @pytest.fixture(scope="module", params=[pytest.param(GPU, marks=pytest.mark.gpu), CPU])
@@ -77,9 +78,9 @@ def start(bundle):
 
 
 @pytest.fixture(scope="module")
-def tolerance(bundle):
-    """Of logits."""
-    return bundle.manifest.parity.tolerance
+def tolerance(open_backend, bundle):
+    """Of logits; on a CPU, there is nothing to tolerate."""
+    return 0.0 if open_backend is on_a_cpu else bundle.manifest.parity.tolerance
 
 
 @pytest.fixture(scope="module")
@@ -124,25 +125,25 @@ def test_sources_of_every_length_decode_as_on_the_cpu(ours, sources, fed, expect
     assert sorted(map(len, sources)) == list(range(1, CAPACITY + 1))
     ours.encode(sources, 0)
     found = along(ours, fed, LOGITS)
-    assert distance(found, expected) < tolerance
+    assert distance(found, expected) <= tolerance
     for step, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(step["log_probs"], other["log_probs"], atol=tolerance)
         rows = np.arange(ROWS)[:, None]
         chosen = other["logits"][rows, step["token_ids"]]  # by the CPU's account
-        assert (other["logits"].max(1, keepdims=True) - chosen).max() < 2 * tolerance
+        assert (other["logits"].max(1, keepdims=True) - chosen).max() <= 2 * tolerance
 
 
-def test_attending_to_padding_would_show(bundle, theirs, sources, fed, expected, tolerance):
+def test_attending_to_padding_would_show(bundle, theirs, sources, fed, expected):
     """The check above could not tell lengths that are ignored from right ones, if padding did not change the logits."""
     pad = bundle.manifest.special_ids.pad
     theirs.encode([[*source, *[pad] * (CAPACITY - len(source))] for source in sources], 0)
-    assert distance(along(theirs, fed, LOGITS), expected) > 2 * tolerance
+    assert distance(along(theirs, fed, LOGITS), expected) > 2 * bundle.manifest.parity.tolerance
 
 
 def test_a_source_encoded_alone_is_as_among_longer_ones(ours, sources, fed, expected, tolerance):
     for row, source in enumerate(sources):
         ours.encode([source], row)
-    assert distance(along(ours, fed, LOGITS), expected) < tolerance
+    assert distance(along(ours, fed, LOGITS), expected) <= tolerance
 
 
 def test_attention_is_the_cpus_and_none_of_it_is_on_padding(bundle, ours, theirs, sources, fed):
@@ -183,7 +184,7 @@ def test_rows_move_in_the_order_of_the_moves(ours, theirs, sources, fed, toleran
         outcomes.append(along(backend, fed[half:, holds], LOGITS, np.full(ROWS, half, np.int32)))
     assert holds[:9].tolist() == [0, 0, 5, 0, 4, 5, 7, 6, 9]
     found, expected = outcomes
-    assert distance(found, expected) < tolerance
+    assert distance(found, expected) <= tolerance
 
 
 def test_a_row_is_the_same_however_many_are_beside_it(ours, sources, fed, expected, tolerance):
@@ -191,7 +192,7 @@ def test_a_row_is_the_same_however_many_are_beside_it(ours, sources, fed, expect
     counts = {n for size in buckets(ROWS) for n in (size - 1, size, size + 1) if 1 <= n <= ROWS}
     for n in sorted(counts):
         ours.encode(sources[:n], 0)
-        assert distance(along(ours, fed[:, :n], LOGITS), expected, slice(n)) < tolerance, f"{n} rows"
+        assert distance(along(ours, fed[:, :n], LOGITS), expected, slice(n)) <= tolerance, f"{n} rows"
 
 
 def test_steps_ahead_choose_what_single_steps_choose(ours, sources, start):

@@ -1,7 +1,7 @@
 """The CUDA backend's own work (buckets, copies, captured steps, kernels) gives what the CPU's backend gives.
 
 The graphs run on the CPU, and the stream does nothing before somebody waits for it: see `helpers.cuda_backend_on_cpu`.
-What only a GPU can show is in test_cuda.py.
+What only a GPU can show is in test_cuda.py, and what both can show.
 """
 
 import logging
@@ -15,7 +15,7 @@ from helpers.backend_checks import NEEDS, attention_of, mixed
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import BundleDecoder
-from translane_server.runtime.backend import BEST_TOKEN_ALONE, RowMove, StepNeeds
+from translane_server.runtime.backend import BEST_TOKEN_ALONE, StepNeeds
 from translane_server.runtime.cuda import steps
 from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
 from translane_server.runtime.cuda.steps import buckets
@@ -98,28 +98,6 @@ def test_steps_ahead_feed_what_they_choose(bundle, sources, pace, keeps):
             tokens, positions = expected[-1], positions + np.int32(count)
         if keeps:
             assert np.array_equal(attention_of(ours, n, int(positions[0])), attention_of(theirs, n, int(positions[0])))
-    ours.close()
-
-
-def test_moved_rows_go_on_where_their_sources_were(bundle, sources, pace):
-    ours, _ = cuda_backend_on_cpu(bundle, **pace, **SIZES)
-    theirs = reference(bundle)
-    start = bundle.manifest.special_ids.decoder_start
-    moves = [RowMove(6, 0, 3, len(sources[6])), RowMove(0, 2, 3, len(sources[6])), RowMove(2, 6, 2, 0, 1)]
-    outcomes = []
-    for backend in (ours, theirs):
-        backend.encode(sources[:7], 0)
-        tokens = np.full(7, start)
-        for position in range(3):
-            step = backend.decode_step(tokens, np.full(7, position, np.int32), BEST_TOKEN_ALONE)
-            tokens = step.token_ids[:, 0].copy()
-        backend.move_rows(moves)
-        tokens[[0, 2]] = tokens[6]
-        outcomes.append(backend.decode_step(tokens[:3], np.full(3, 3, np.int32), StepNeeds(4, logits=True)))
-    assert_same(*outcomes)
-    logits = outcomes[0].logits
-    assert logits is not None
-    assert np.array_equal(logits[0], logits[2])
     ours.close()
 
 
