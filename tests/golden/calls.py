@@ -1,6 +1,5 @@
 """Sends requests as they are written in `requests/`, and gives answers in the form that is recorded."""
 
-import http.client
 import json
 import re
 import threading
@@ -16,6 +15,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from golden.servers import Ports, token
+from helpers.http_calls import JSON, ask
 from translane.v1 import models_pb2, translation_pb2
 
 _SERVICES = (
@@ -161,16 +161,11 @@ def _error(error: Any) -> dict[str, Any]:
 
 
 def _http(port: int, case: dict[str, Any]) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
-    try:
-        method, path = case["http"].split()
-        body = case["text"] if "text" in case else json.dumps(case["body"]) if "body" in case else None
-        connection.request(method, path, body, {"content-type": "application/json"} | case.get("headers", {}))
-        got = connection.getresponse()
-        told = {"status": got.status, "type": got.getheader("content-type")}
-        lines = [json.loads(line) for line in got.read().decode().splitlines()]
-    finally:
-        connection.close()
+    method, path = case["http"].split()
+    body = case["text"] if "text" in case else json.dumps(case["body"]) if "body" in case else ""
+    got = ask(port, method, path, body.encode() or None, JSON | case.get("headers", {}))
+    told = {"status": got.status, "type": got.headers.get("content-type")}
+    lines = [json.loads(line) for line in got.body.decode().splitlines()]
     if told["type"] != "application/x-ndjson":
         return {**told, "body": _stable(lines[0])}
     text = "".join(line.pop("textDelta", "") for line in lines)

@@ -179,32 +179,30 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
     return {"special:model.yml": np.frombuffer(text, np.int8), **arrays}
 
 
-def random_sentences(made: MarianFolder, count: int, seed: int = 1, longest: int = 15) -> list[list[int]]:
+def random_sentences(made: MarianFolder, count: int) -> list[list[int]]:
     """Source ids without their end."""
-    pick = random.Random(seed)
-    return [pick.choices(range(2, len(made.source)), k=pick.randint(1, longest)) for _ in range(count)]
+    pick = random.Random(1)
+    return [pick.choices(range(2, len(made.source)), k=pick.randint(1, 15)) for _ in range(count)]
 
 
-def ctranslate2_translator(made: MarianFolder, scratch: Path, *, as_marian: bool = True) -> Any:
+def ctranslate2_translator(made: MarianFolder, scratch: Path) -> Any:
     """CTranslate2's translator of its own conversion of the files.
 
-    By default the converter is handed Marian's sinusoids as if they were stored, and the 1e-6 of Marian's norms.
+    The converter is handed Marian's sinusoids as if they were stored, and the 1e-6 of Marian's norms.
     """
     import ctranslate2
     from ctranslate2.converters import MarianConverter
 
     copy = scratch / "copy"
     shutil.copytree(made.folder, copy)
-    if as_marian:
-        table = sinusoids(0, POSITIONS, made.model.width).numpy()
-        np.savez(copy / "model.npz", **made.arrays, Wpos=table)  # type: ignore[arg-type]
+    table = sinusoids(0, POSITIONS, made.model.width).numpy()
+    np.savez(copy / "model.npz", **made.arrays, Wpos=table)  # type: ignore[arg-type]
     names = sorted(path.name for path in copy.glob("*vocab*.yml"))
 
     class Converter(MarianConverter):  # type: ignore[misc]
         def _load(self) -> Any:
             spec = super()._load()
-            if as_marian:
-                spec.config.layer_norm_epsilon = EPSILON
+            spec.config.layer_norm_epsilon = EPSILON
             return spec
 
     converter = Converter(str(copy / "model.npz"), [str(copy / name) for name in names])

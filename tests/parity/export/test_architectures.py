@@ -5,15 +5,14 @@ import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES, EXPORT_SIZES, TRAINED
-from helpers.bundles import bundle_model, random_bundle, random_model
-from helpers.parity import check_parity
+from helpers.bundles import bundle_model, random_bundle
 from helpers.sessions import open_session
-from translane_export.checks.verify import passes, verification_sources
+from translane_export.checks.recording import record_decodes
+from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.graphs.torchscript import TorchScriptBackend, save_torchscript
-from translane_export.model import TransformerConfig
 from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.backend import StepNeeds
@@ -33,14 +32,6 @@ every_architecture = pytest.mark.parametrize("name", EVERY)
 
 def checkpoint_of(name):
     return {**EXPORT_SIZES, **EVERY[name]}
-
-
-def model_of(name, **changes):
-    sizes = {"d_model": 32, "heads": 2, "ffn_size": 64, **EXPORT_SIZES, "tie_embeddings": "none"}
-    config = TransformerConfig(
-        source_vocab_size=VOCABULARY, target_vocab_size=VOCABULARY, **{**sizes, **EVERY[name], **changes}
-    )
-    return random_model(config)
 
 
 def ranked(model, logits):
@@ -159,10 +150,11 @@ def test_a_bundle_reads_back_as_the_model(bundles, name):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_torchscript(tmp_path, name):
-    model = model_of(name)
+    model = bundle_model(**checkpoint_of(name))
     graphs = bundle_signatures(model.config, torch.float32, form="torchscript")
     with torch.no_grad():
         save_torchscript(EncoderGraph(model), DecoderGraph(model), graphs, tmp_path)
     backend = TorchScriptBackend(tmp_path, model.config, rows=8, source_capacity=12, target_capacity=20)
-    parity = check_parity(backend, model, verification_sources([], model.config, 12), choose_numerics("fp32", None))
+    decodes = record_decodes(backend, model.config, verification_sources([], model.config, 12))
+    parity = compare(decodes, model, choose_numerics("fp32", None))
     assert passes(parity), parity

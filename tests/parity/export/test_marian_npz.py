@@ -109,5 +109,4 @@ def test_tokens_are_those_of_transformers(exported, name, beam_size):
     found = hugging_face.compare(bundle, model, sentences, beam_size)
     assert found.mismatches == []
     assert found.ties <= 1
-    assert found.score_difference < 1e-4
     assert found.tokens > SENTENCES

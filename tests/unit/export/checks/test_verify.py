@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from helpers.bundles import random_model
-from helpers.parity import check_parity
 from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import record_decodes
-from translane_export.checks.verify import passes, verification_sources
+from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.core.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer, TransformerConfig
@@ -23,6 +22,11 @@ from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 FP32 = choose_numerics("fp32", None)
 ALONE = StepNeeds(log_probs=False)
 BOTH_HEADS = Alignment(layer=0, heads=(0, 1))
+
+
+def check_parity(backend, model, sources, *, alignment=None):
+    decodes = record_decodes(backend, model.config, sources, attention=alignment is not None)
+    return compare(decodes, model, FP32, alignment)
 
 
 @dataclass
@@ -133,7 +137,7 @@ def sources(model):
 
 def test_the_same_model_passes(model, sources):
     backend = EagerBackend(model)
-    parity = check_parity(backend, model, sources, FP32)
+    parity = check_parity(backend, model, sources)
     assert passes(parity)
     assert parity.sentences == len(sources)
     assert parity.tokens > len(sources)
@@ -143,7 +147,7 @@ def test_the_same_model_passes(model, sources):
 
 def test_every_position_is_verified(model, sources):
     backend = EagerBackend(model)
-    check_parity(backend, model, sources, FP32)
+    check_parity(backend, model, sources)
     assert set(range(backend.target_capacity)) == set.union(*backend.positions)
     assert backend.positions[-1] == {backend.target_capacity - 1}
     assert backend.source_capacity in {len(source) for source in sources}
@@ -153,7 +157,7 @@ def test_every_position_is_verified(model, sources):
 def test_a_position_table_that_is_wrong_at_its_end_fails(model, sources, part):
     broken = copy.deepcopy(model)
     getattr(broken, part).embedding.positions.table[9:] += 0.5
-    assert not passes(check_parity(EagerBackend(broken), model, sources, FP32))
+    assert not passes(check_parity(EagerBackend(broken), model, sources))
 
 
 WRONG = {
@@ -173,17 +177,17 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_fails(model, sources, wrong):
-    assert not passes(check_parity(EagerBackend(model, **wrong), model, sources, FP32, alignment=BOTH_HEADS))
+    assert not passes(check_parity(EagerBackend(model, **wrong), model, sources, alignment=BOTH_HEADS))
 
 
 def test_an_id_outside_the_vocabulary_is_one_sentence(model, sources):
     backend = EagerBackend(model, candidates=lambda ids, log_probs: (ids + 1000, log_probs))
     with pytest.raises(ExportError, match="which is no id of its target vocabulary"):
-        check_parity(backend, model, sources, FP32)
+        check_parity(backend, model, sources)
 
 
 def test_logits_that_differ_fail(model, sources):
-    parity = check_parity(EagerBackend(model, noise=1e-3), model, sources, FP32)
+    parity = check_parity(EagerBackend(model, noise=1e-3), model, sources)
     assert not passes(parity)
     assert (parity.max_logit_difference, parity.token_mismatches) == (pytest.approx(1e-3, rel=0.1), 0)
 
@@ -193,7 +197,7 @@ def test_a_difference_is_what_rounding_does_not_explain(model, sources, factor, 
     model = copy.deepcopy(model)
     with torch.no_grad():
         model.output_projection.weight *= factor
-    parity = check_parity(EagerBackend(model, noise=noise), model, sources, FP32)
+    parity = check_parity(EagerBackend(model, noise=noise), model, sources)
     assert (parity.max_logit_difference <= parity.tolerance) is passed
 
 
@@ -203,7 +207,7 @@ def test_a_model_that_is_all_rounding_cannot_be_verified(model, sources):
         model.output_projection.weight.copy_(model.output_projection.weight[:1].expand(30, -1) * 1e6)
         model.output_projection.bias.zero_()
     with pytest.raises(ExportError, match="cannot be verified: rounding in float32 alone changes the logits of"):
-        check_parity(EagerBackend(model, noise=1.0), model, sources, FP32)
+        check_parity(EagerBackend(model, noise=1.0), model, sources)
 
 
 def suppressing(model, *ids, **config):
@@ -215,13 +219,13 @@ def suppressing(model, *ids, **config):
 def test_the_decoder_is_fed_what_it_starts_with(model, sources):
     reference = suppressing(model, decoder_start_id=5)
     backend = EagerBackend(reference)
-    check_parity(backend, reference, sources, FP32)
+    check_parity(backend, reference, sources)
     assert {fed[0] for fed in backend.fed.values()} == {5}
 
 
 def test_suppressed_ids_are_minus_infinity_in_both(model, sources):
     reference = suppressing(model, 0, 7, 9)
-    parity = check_parity(EagerBackend(reference), reference, sources, FP32)
+    parity = check_parity(EagerBackend(reference), reference, sources)
     assert passes(parity)
     assert parity.max_logit_difference < 1e-5
 
@@ -229,25 +233,25 @@ def test_suppressed_ids_are_minus_infinity_in_both(model, sources):
 @pytest.mark.parametrize("suppressed", [[], [0, 7], [0, 7, 9, 11]], ids=["none", "fewer", "more"])
 def test_other_suppressed_ids_fail(model, sources, suppressed):
     reference = suppressing(model, 0, 7, 9)
-    parity = check_parity(EagerBackend(reference, suppressed=suppressed), reference, sources, FP32)
+    parity = check_parity(EagerBackend(reference, suppressed=suppressed), reference, sources)
     assert not passes(parity)
     assert parity.max_logit_difference == np.inf
 
 
 def test_attention_weights_are_compared_where_there_are_any(model, sources):
-    parity = check_parity(EagerBackend(model), model, sources, FP32, alignment=BOTH_HEADS)
+    parity = check_parity(EagerBackend(model), model, sources, alignment=BOTH_HEADS)
     assert passes(parity)
     assert parity.max_attention_difference < 1e-5
-    assert check_parity(EagerBackend(model), model, sources, FP32).max_attention_difference is None
+    assert check_parity(EagerBackend(model), model, sources).max_attention_difference is None
 
 
 def test_other_heads_fail(model, sources):
     first = Alignment(layer=0, heads=(0,))
-    assert not passes(check_parity(EagerBackend(model), model, sources, FP32, alignment=first))
+    assert not passes(check_parity(EagerBackend(model), model, sources, alignment=first))
 
 
 def test_another_token_fails_even_where_logits_agree(model, sources):
-    parity = check_parity(EagerBackend(model, wrong_token_at=3), model, sources, FP32)
+    parity = check_parity(EagerBackend(model, wrong_token_at=3), model, sources)
     assert parity.max_logit_difference < 1e-4
     assert parity.token_mismatches > 0
     assert not passes(parity)
