@@ -146,14 +146,7 @@ def running_envoy(
     changes: Mapping[str, str] | None = None,
     ready: int = 200,
 ) -> Iterator[Envoy]:
-    """Start Envoy before `servers`, wait until it listens, and stop it at the end; see `write_files`.
-
-    Args:
-        folder: takes the files.
-        servers: see `write_files`.
-        tls: see `write_files`.
-        changes: see `write_files`.
-        ready: the status of its health to wait for.
+    """Start Envoy, wait until its health has the status `ready`, and stop it at the end; see `write_files`.
 
     Raises:
         RuntimeError: Envoy does not start.
