@@ -1,4 +1,4 @@
-"""Folders of Hugging Face models: tiny tokenizers that are trained in a second, mostly without weights."""
+"""Folders of Hugging Face models: tiny tokenizers that are trained in a second."""
 
 import json
 from pathlib import Path
@@ -66,27 +66,6 @@ def marian(folder: Path, codes: tuple[str, ...] = ()) -> Path:
     ids = {name: id_ for id_, name in enumerate(["</s>", "<unk>", *kept, *(f">>{code}<<" for code in codes), "<pad>"])}
     (folder / "vocab.json").write_text(json.dumps(ids))
     return _describe(folder, "MarianTokenizer", source_lang="zho", target_lang="mul" if codes else "eng")
-
-
-def random_marian(folder: Path) -> Path:
-    """With random weights, as safetensors."""
-    import torch
-    import transformers
-
-    marian(folder)
-    words = len(json.loads((folder / "vocab.json").read_text()))
-    size: dict[str, Any] = {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64}
-    depth: dict[str, Any] = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
-    heads: dict[str, Any] = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2)
-    ids: dict[str, Any] = {
-        "vocab_size": words,
-        "pad_token_id": words - 1,
-        "decoder_start_token_id": words - 1,
-        "eos_token_id": 0,
-    }
-    torch.manual_seed(0)
-    transformers.MarianMTModel(transformers.MarianConfig(**size, **depth, **heads, **ids)).save_pretrained(folder)
-    return folder
 
 
 def m2m100(folder: Path) -> Path:

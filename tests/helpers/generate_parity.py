@@ -95,7 +95,10 @@ def cases(vocab_size: int) -> st.SearchStrategy[Case]:
             repetition_penalty=draw(st.just(1.0) | _tenths(8, 20)),
             no_repeat_ngram_size=draw(st.integers(0, 4)),
             suppressed_ids=draw(
-                st.just(()) | st.sets(st.integers(0, vocab_size - 1), max_size=min(8, vocab_size // 5)).map(_sorted)
+                st.just(())
+                | st.sets(st.integers(0, vocab_size - 1), max_size=min(8, vocab_size // 5)).map(
+                    lambda ids: tuple(sorted(ids))
+                )
             ),
         )
         return Case(options, draw(st.just(0) | st.integers(0, 4)), draw(st.integers(0, 2**32 - 1)))
@@ -152,7 +155,3 @@ def demo_subject() -> Iterator[Subject]:
 
 def _tenths(lowest: int, highest: int) -> st.SearchStrategy[float]:
     return st.integers(lowest, highest).map(lambda tenths: tenths / 10)
-
-
-def _sorted(values: set[int]) -> tuple[int, ...]:
-    return tuple(sorted(values))

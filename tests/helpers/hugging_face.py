@@ -6,6 +6,7 @@ lengths.
 
 import dataclasses
 import io
+import json
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import sentencepiece
@@ -20,6 +22,7 @@ import torch
 import transformers
 from transformers import GenerationConfig
 
+from helpers import foreign_folders
 from helpers.decomposition import no_decomposition
 from helpers.driver import BundleDecoder
 from helpers.store import stored
@@ -213,7 +216,7 @@ def run_generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, **a
         [torch.tensor(source) for source in batch], batch_first=True, padding_value=config.pad_token_id
     )
     mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
-    output, gaps = generated_with_gaps(model, beam_size, input_ids=padded, attention_mask=mask, **arguments)
+    output, gaps = _generated_with_gaps(model, beam_size, input_ids=padded, attention_mask=mask, **arguments)
     hypotheses = []
     for index, sequence in enumerate(output.sequences[:, 1:].tolist()):
         ended = config.eos_token_id in sequence
@@ -226,44 +229,35 @@ def run_generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, **a
     for row in range(len(batch)):
         found = tuple(hypotheses[row * count : (row + 1) * count])
         steps = None if beam_size > 1 else len(found[0].token_ids) + found[0].is_complete - forced
-        results.append(Generated(found, least(gaps[:steps, row])))
+        results.append(Generated(found, _least(gaps[:steps, row])))
     return results
 
 
-def generated_with_gaps(model: Any, beam_size: int, **arguments: Any) -> tuple[Any, torch.Tensor]:
+def _generated_with_gaps(model: Any, beam_size: int, **arguments: Any) -> tuple[Any, torch.Tensor]:
     """Return what `generate` returns, and how near the candidates were that it ranked.
 
     That is the smallest distance between neighbours in each step of each sentence: [T, B].
     """
     steps: list[torch.Tensor] = []
-    restore = _record_gaps(model, steps)
-    try:
-        with torch.inference_mode():
-            output = model.generate(**arguments, return_dict_in_generate=True, output_scores=True)
-    finally:
-        restore()
+    ranked = model._get_top_k_continuations
+
+    def recorded(accumulated_log_probs: torch.Tensor, *arguments: Any, beams_to_keep: int, **keywords: Any) -> Any:
+        best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
+        steps.append(torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1))
+        return ranked(accumulated_log_probs, *arguments, beams_to_keep=beams_to_keep, **keywords)
+
+    with torch.inference_mode(), mock.patch.object(model, "_get_top_k_continuations", recorded):
+        output = model.generate(**arguments, return_dict_in_generate=True, output_scores=True)
     if beam_size > 1:
         return output, torch.stack(steps)
     best = torch.stack([step.topk(2).values for step in output.scores])  # [T, B, 2]
     return output, best[..., 0] - best[..., 1]
 
 
-def least(gaps: torch.Tensor) -> float:
+def _least(gaps: torch.Tensor) -> float:
     """Return the smallest of the distances; infinity where there is none."""
     finite = gaps[torch.isfinite(gaps)]
     return float(finite.min()) if len(finite) else float("inf")
-
-
-def _record_gaps(model: Any, steps: list[torch.Tensor]) -> Callable[[], None]:
-    original = model._get_top_k_continuations
-
-    def recorded(accumulated_log_probs: torch.Tensor, *arguments: Any, beams_to_keep: int, **keywords: Any) -> Any:
-        best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
-        steps.append(torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1))
-        return original(accumulated_log_probs, *arguments, beams_to_keep=beams_to_keep, **keywords)
-
-    model._get_top_k_continuations = recorded
-    return lambda: model.__dict__.pop("_get_top_k_continuations", None)
 
 
 @dataclass
@@ -375,6 +369,17 @@ def export_drawn(
         export(folder / "model", folder / "bundle", threads=1, **settings)
 
     return model, load_bundle(stored(("hugging face", drawn, seed, sorted(settings.items())), make) / "bundle")
+
+
+def draw_marian(folder: Path) -> Any:
+    """Write a folder of Marian with a tokenizer of its own; return the model in it."""
+    foreign_folders.marian(folder)
+    pieces = json.loads((folder / "vocab.json").read_text())
+    pad = pieces["<pad>"]
+    ids = {"vocab_size": len(pieces), "pad_token_id": pad, "decoder_start_token_id": pad}
+    model = draw(Model("Marian", {**_MARIAN, **ids}, {"bad_words_ids": [[pad]]}))
+    model.save_pretrained(folder)
+    return model
 
 
 def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:

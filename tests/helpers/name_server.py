@@ -3,7 +3,6 @@
 import socket
 import struct
 import threading
-from types import TracebackType
 from typing import Self
 
 _HEADER = 12
@@ -27,9 +26,7 @@ class NameServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
             last.sendto(b"", self._socket.getsockname())
         self._thread.join()

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
@@ -116,9 +115,7 @@ class Load:
         self._tasks = [asyncio.create_task(self._caller(number)) for number in range(self._callers)]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         self._stopping = True
         _, late = await asyncio.wait(self._tasks, timeout=self._timeout + 10)
         for task in late:  # each call should end at its deadline
@@ -240,9 +237,7 @@ class ClientLoad(Load):
         self._client._sleep = self._pause
         self.retries = 0  # how often the client tried again
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         await super().__aexit__(kind, error, trace)
         await self._client.close()
 

@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 import grpc
 import hpack
@@ -68,9 +67,7 @@ class RawConnection:
     def __enter__(self) -> RawConnection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.foreign_folders import random_marian
 from helpers.hub import Hub
+from helpers.hugging_face import draw_marian
 from helpers.server_process import running_server
 
 pytestmark = pytest.mark.slow  # each program starts and imports much
@@ -27,7 +27,7 @@ def hub(tmp_path_factory):
     for short, code in (("de", "deu"), ("fr", "fra")):
         folder = models[f"owner/opus-mt-{short}-en"] = tmp_path_factory.mktemp(code) / f"opus-mt-{short}-en"
         folder.mkdir()
-        random_marian(folder)
+        draw_marian(folder)
         settings = folder / "tokenizer_config.json"
         settings.write_text(json.dumps(json.loads(settings.read_text()) | {"source_lang": code}))
     with Hub(models) as hub:

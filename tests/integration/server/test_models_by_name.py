@@ -16,8 +16,8 @@ import pytest
 
 from helpers.file_server import FileServer, wait_until
 from helpers.firefox_list import FirefoxList
-from helpers.foreign_folders import random_marian
 from helpers.hub import Hub
+from helpers.hugging_face import draw_marian
 from helpers.marian_students import needs_students, tiny_student
 from helpers.tiny_bundle import TINY
 from translane.__main__ import main
@@ -35,7 +35,7 @@ TEXT = "我有一只猫"
 def checkpoint(tmp_path_factory):
     """A Marian checkpoint with random weights, in the safe format, beside a pickle that nobody should read."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    random_marian(folder)
+    draw_marian(folder)
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")
     (folder / "tf_model.h5").write_bytes(b"of another framework")
     return folder

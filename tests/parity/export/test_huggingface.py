@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import foreign_folders, hugging_face
+from helpers import hugging_face
 from helpers.commands import export as main
 from helpers.commands import train
 from helpers.driver import BundleDecoder
@@ -75,14 +75,8 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
     """Its pieces get other ids. For every piece that both know, the scores after any prefix are transformers'."""
     folder = tmp_path / "model"
     folder.mkdir()
-    foreign_folders.marian(folder)
+    model = hugging_face.draw_marian(folder)
     pieces = json.loads((folder / "vocab.json").read_text())
-    pad, size = pieces["<pad>"], len(pieces)
-    ids = {"vocab_size": size, "pad_token_id": pad, "decoder_start_token_id": pad}
-    drawn = hugging_face.MODELS["Marian"]
-    model = hugging_face.draw(hugging_face.Model("Marian", {**drawn.config, **ids}))
-    model.generation_config.bad_words_ids = [[pad]]
-    model.save_pretrained(folder)
     theirs = load_tokenizer_of(folder, tmp_path / "bundle")
     (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{text} ⟨1⟩\n" for text in TEXTS[:5]))
     flags = [f"--{name}={tmp_path / 'pairs.tsv'}" for name in ("train", "valid")]
@@ -105,7 +99,7 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
             scores = net(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([[BOS_ID, *target]]))
             expected = model(
                 input_ids=torch.tensor([theirs_source]),
-                decoder_input_ids=torch.tensor([[pad, *(old[new.index(each)] for each in target)]]),
+                decoder_input_ids=torch.tensor([[pieces["<pad>"], *(old[new.index(each)] for each in target)]]),
             ).logits
         torch.testing.assert_close(scores[..., list(new)], expected[..., list(old)], rtol=1e-4, atol=1e-4)
 
@@ -113,7 +107,7 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
 def test_a_checkpoint_whose_ids_are_not_its_model_s_is_not_fine_tuned(tmp_path, capsys):
     folder = tmp_path / "model"
     folder.mkdir()
-    foreign_folders.random_marian(folder)
+    hugging_face.draw_marian(folder)
     pieces = json.loads((folder / "vocab.json").read_text())
     (folder / "vocab.json").write_text(json.dumps({**pieces, "▁more": len(pieces) + 1000}))
     (tmp_path / "pairs.tsv").write_text(f"{TEXTS[0]}\t{TEXTS[0]}\n")
