@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import psutil
 
+from helpers.reliability.waiting import within
 from helpers.server_process import ServerProcess
 
 _KILLING_TIME = 2.0  # [seconds]
-_LOOK = 0.05  # between two looks at the processes [seconds]
 
 
 class Chaos:
@@ -55,14 +55,10 @@ class Chaos:
     async def recovered(self, seconds: float) -> bool:
         """Whether the server has as many running replicas as at the beginning within `seconds`, and waits for it."""
         started = time.monotonic()
-        while time.monotonic() < started + seconds:
-            if not self._server.is_alive:
-                return False
-            if len(self._running()) >= self._replicas:
-                self.recoveries.append(time.monotonic() - started)
-                return True
-            await asyncio.sleep(_LOOK)
-        return False
+        back = await within(seconds, lambda: len(self._running()) >= self._replicas)
+        if back:
+            self.recoveries.append(time.monotonic() - started)
+        return back
 
     @property
     def figures(self) -> dict[str, object]:
