@@ -170,7 +170,7 @@ def read_graph(model: ir.Model, known: set[bytes]) -> Graph:
     lines += [f"input {value.name} {value.dtype} {value.shape}" for value in model.graph.inputs]
     lines += _nodes(model.graph, {}, operators)
     lines += [f"output {value.name} {value.dtype} {value.shape}" for value in model.graph.outputs]
-    tensors = {name: value.const_value for name, value in model.graph.initializers.items()}
+    tensors = {name: value.const_value for graph in model.graphs() for name, value in graph.initializers.items()}
     sums, stored = {}, set()
     for name, tensor in tensors.items():
         assert tensor is not None

@@ -195,7 +195,7 @@ def float32_twin(bundle: Bundle) -> Iterator[Bundle]:
 def _widen(model: ir.Model) -> None:
     """Turn the type bfloat16 into float32: of weights, inputs, outputs, attributes and all between."""
     graph = model.graph
-    for value in (*graph.inputs, *graph.initializers.values()):
+    for value in (*graph.inputs, *(value for each in model.graphs() for value in each.initializers.values())):
         _widen_value(value)
     for node in graph.all_nodes():
         for output in node.outputs:

@@ -149,20 +149,26 @@ def compute_on_request(model: ir.Model, outputs: Sequence[str], condition: str, 
 
     The outputs are two-dimensional, and follow each other in this order. ONNX Runtime computes all of a graph,
     whichever outputs are fetched. So what nothing but these outputs is made of goes into a branch of an If node
-    (https://onnx.ai/onnx/operators/onnx__If.html), which sees the values of the graph around it.
+    (https://onnx.ai/onnx/operators/onnx__If.html), which sees the values of the graph around it. Matrices that only
+    these nodes use go with them: ONNX Runtime packs no others within two branches, and multiplies what is not packed
+    in another way for a lone row than for several.
     """
     graph = model.graph
     asked = [value for value in graph.outputs if value.name in outputs]
     index = graph.outputs.index(asked[0])
     nodes = _needed_by(graph, asked)
+    stored = dict.fromkeys(value for node in nodes for value in node.inputs if value and value.is_initializer())
+    weights = [value for value in stored if value.shape and len(value.shape) > 1 and set(_users(value)) <= set(nodes)]
     graph.remove(nodes)
+    for weight in weights:
+        del graph.initializers[str(weight.name)]
     for value in asked:
         graph.outputs.remove(value)
     nothing = [ir.node("Constant", [], {"value": ir.tensor(np.zeros((0, 0), _numpy(each)))}) for each in asked]
     asked_for = ir.Value(name=condition, shape=ir.Shape(()), type=ir.TensorType(ir.DataType.BOOL))
     left_out = [node.outputs[0] for node in nothing]
     branches = {
-        "then_branch": ir.Graph([], asked, nodes=nodes, name=f"{condition}.true"),
+        "then_branch": ir.Graph([], asked, nodes=nodes, initializers=weights, name=f"{condition}.true"),
         "else_branch": ir.Graph([], left_out, nodes=nothing, name=f"{condition}.false"),
     }
     chosen = ir.node("If", [asked_for], branches, num_outputs=len(asked))
@@ -173,6 +179,10 @@ def compute_on_request(model: ir.Model, outputs: Sequence[str], condition: str, 
     graph.append(chosen)
     for offset, value in enumerate(chosen.outputs):
         graph.outputs.insert(index + offset, value)
+
+
+def _users(value: ir.Value) -> list[ir.Node]:
+    return [use.node for use in value.uses()]
 
 
 def _numpy(value: ir.Value) -> np.dtype[Any]:

@@ -189,7 +189,7 @@ def read_graph(bundle: Bundle, name: str) -> StoredGraph:
         model = ir.from_proto(onnx.ModelProto.FromString(read_regular(bundle.path(name))))
     except DecodeError:
         raise ValueError(f"{name} is no ONNX graph") from None
-    for value in model.graph.initializers.values():
+    for _, value in _initializers(model):
         stored = value.const_value
         if isinstance(stored, ir.ExternalTensor):
             if str(stored.location) not in bundle.manifest.files:
@@ -208,9 +208,14 @@ def read_graph(bundle: Bundle, name: str) -> StoredGraph:
             )
     keys_values, ranges = dequantize_encoder(model), dequantize_graph(model)
     weights: dict[str, Tensor] = {}
-    for key, value in model.graph.initializers.items():
+    for key, value in _initializers(model):
         tensor = value.const_value
         assert tensor is not None
         if tensor.dtype in _FLOATS:
             weights[key.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
     return StoredGraph(weights, ranges, keys_values)
+
+
+def _initializers(model: ir.Model) -> list[tuple[str, ir.Value]]:
+    """Those of the graph and of its branches, by name."""
+    return [each for graph in model.graphs() for each in graph.initializers.items()]
