@@ -36,7 +36,7 @@ from helpers.bundles import bundle_model, random_bundle
 from helpers.decomposition import no_decomposition
 from helpers.store import ROOT, opened
 from translane_export.graphs.numerics import as_stored, choose_numerics
-from translane_export.graphs.writer import write_graphs
+from translane_export.graphs.writer import initializers, write_graphs
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.stage import quantize_bundle
 from translane_server.bundle.bundle import load_bundle
@@ -170,7 +170,7 @@ def read_graph(model: ir.Model, known: set[bytes]) -> Graph:
     lines += [f"input {value.name} {value.dtype} {value.shape}" for value in model.graph.inputs]
     lines += _nodes(model.graph, {}, operators)
     lines += [f"output {value.name} {value.dtype} {value.shape}" for value in model.graph.outputs]
-    tensors = {name: value.const_value for graph in model.graphs() for name, value in graph.initializers.items()}
+    tensors = {str(value.name): value.const_value for value in initializers(model)}
     sums, stored = {}, set()
     for name, tensor in tensors.items():
         assert tensor is not None

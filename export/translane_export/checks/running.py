@@ -18,7 +18,7 @@ from translane_export.checks.verify import LONGEST, verification_sources
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
 from translane_export.graphs import torchscript
-from translane_export.graphs.writer import WEIGHTS, share_weights
+from translane_export.graphs.writer import WEIGHTS, initializers, share_weights
 from translane_export.model import TransformerConfig
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import Graph, Graphs
@@ -195,7 +195,7 @@ def float32_twin(bundle: Bundle) -> Iterator[Bundle]:
 def _widen(model: ir.Model) -> None:
     """Turn the type bfloat16 into float32: of weights, inputs, outputs, attributes and all between."""
     graph = model.graph
-    for value in (*graph.inputs, *(value for each in model.graphs() for value in each.initializers.values())):
+    for value in (*graph.inputs, *initializers(model)):
         _widen_value(value)
     for node in graph.all_nodes():
         for output in node.outputs:

@@ -158,7 +158,7 @@ def compute_on_request(model: ir.Model, outputs: Sequence[str], condition: str, 
     index = graph.outputs.index(asked[0])
     nodes = _needed_by(graph, asked)
     stored = dict.fromkeys(value for node in nodes for value in node.inputs if value and value.is_initializer())
-    weights = [value for value in stored if value.shape and len(value.shape) > 1 and set(_users(value)) <= set(nodes)]
+    weights = [each for each in stored if each.shape and len(each.shape) > 1 and set(each.consumers()) <= set(nodes)]
     graph.remove(nodes)
     for weight in weights:
         del graph.initializers[str(weight.name)]
@@ -179,10 +179,6 @@ def compute_on_request(model: ir.Model, outputs: Sequence[str], condition: str, 
     graph.append(chosen)
     for offset, value in enumerate(chosen.outputs):
         graph.outputs.insert(index + offset, value)
-
-
-def _users(value: ir.Value) -> list[ir.Node]:
-    return [use.node for use in value.uses()]
 
 
 def _numpy(value: ir.Value) -> np.dtype[Any]:

@@ -105,9 +105,9 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
     with path.open("xb") as file:
         writer = _Writer(file)
         for model in models:
-            for value in list(model.graph.initializers.values()):
+            for value in initializers(model):
                 if storage == "float16" and _is_matrix(value):
-                    value = _cast_from_float16(model.graph, value)
+                    value = _cast_from_float16(value)
                 tensor = value.const_value
                 assert tensor is not None
                 if tensor.nbytes < _INLINE_BELOW:
@@ -122,6 +122,11 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
                     name=str(value.name),
                     base_dir=path.parent,
                 )
+
+
+def initializers(model: ir.Model) -> list[ir.Value]:
+    """Return the weights and constants of a graph and of its branches."""
+    return [value for graph in model.graphs() for value in graph.initializers.values()]
 
 
 class _Writer:
@@ -150,8 +155,10 @@ def _is_matrix(value: ir.Value) -> bool:
     return tensor is not None and tensor.dtype == ir.DataType.FLOAT and len(tensor.shape) >= 2
 
 
-def _cast_from_float16(graph: ir.Graph, value: ir.Value) -> ir.Value:
+def _cast_from_float16(value: ir.Value) -> ir.Value:
     """Replace the initializer `value` by a float16 one and a Cast node; return the new initializer."""
+    graph = value.graph
+    assert graph is not None
     assert value.const_value is not None
     halves: npt.NDArray[np.float16] = value.const_value.numpy().astype(np.float16)
     name = str(value.name)

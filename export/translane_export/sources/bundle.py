@@ -26,6 +26,7 @@ from translane_export.core.tokenizer_files import TokenizerFiles
 from translane_export.graphs.head_padding import padded_config, unpad_heads
 from translane_export.graphs.self_attention import read_tables
 from translane_export.graphs.signatures import architecture
+from translane_export.graphs.writer import initializers
 from translane_export.int8.keys_values import dequantize_encoder
 from translane_export.int8.quantize import dequantize_graph
 from translane_export.model import Transformer, TransformerConfig
@@ -189,7 +190,7 @@ def read_graph(bundle: Bundle, name: str) -> StoredGraph:
         model = ir.from_proto(onnx.ModelProto.FromString(read_regular(bundle.path(name))))
     except DecodeError:
         raise ValueError(f"{name} is no ONNX graph") from None
-    for _, value in _initializers(model):
+    for value in initializers(model):
         stored = value.const_value
         if isinstance(stored, ir.ExternalTensor):
             if str(stored.location) not in bundle.manifest.files:
@@ -208,14 +209,9 @@ def read_graph(bundle: Bundle, name: str) -> StoredGraph:
             )
     keys_values, ranges = dequantize_encoder(model), dequantize_graph(model)
     weights: dict[str, Tensor] = {}
-    for key, value in _initializers(model):
+    for value in initializers(model):
         tensor = value.const_value
         assert tensor is not None
         if tensor.dtype in _FLOATS:
-            weights[key.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
+            weights[str(value.name).removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
     return StoredGraph(weights, ranges, keys_values)
-
-
-def _initializers(model: ir.Model) -> list[tuple[str, ir.Value]]:
-    """Those of the graph and of its branches, by name."""
-    return [each for graph in model.graphs() for each in graph.initializers.items()]
