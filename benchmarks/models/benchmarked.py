@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import string
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def convert(name: str, precision: str, folder: Path) -> Path:
 
 
 def random_folder(name: str, folder: Path) -> Path:
-    """A random Marian as a Hugging Face folder, with a tokenizer of numbered pieces."""
+    """A random Marian as a Hugging Face folder, with a tokenizer of letters and numbered pieces."""
     output = folder / f"{name}-huggingface"
     if (output / "vocab.json").is_file():
         return output
@@ -93,7 +94,8 @@ def random_folder(name: str, folder: Path) -> Path:
     with torch.no_grad():  # as Marian's: CTranslate2 starts from zero whatever is there
         model.get_input_embeddings().weight[pad] = 0
     model.save_pretrained(output)
-    vocabulary = {token: number for number, token in enumerate(tokens(pieces, {0: "</s>", 1: "<unk>", pad: "<pad>"}))}
+    special = dict(enumerate(["</s>", "<unk>", "▁", *string.ascii_lowercase])) | {pad: "<pad>"}
+    vocabulary = {token: number for number, token in enumerate(tokens(pieces, special))}
     for side in ("source", "target"):
         (output / f"{side}.spm").write_bytes(hugging_face._spm())
     (output / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
