@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from translane.command_error import CommandError
 from translane_server.core.terminal import printable
@@ -67,8 +67,6 @@ class BatchError(CommandError):
 
 class BatchSettings(Settings):
     """Translates a corpus, a file or a folder of files, and writes a file of the same records for each of its files."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)  # the help of flags
 
     short_help: ClassVar[tuple[str, ...]] = (
         *("kind", "field", "output_field", "source_language", "target_language", "beam_size"),

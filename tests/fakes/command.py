@@ -24,7 +24,7 @@ from translane_server.models import folders, loader
 from translane_server.runtime import ort, sessions
 from translane_server.runtime.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.workers import __main__ as replica
-from translane_server.workers import processes, worker
+from translane_server.workers import launch, processes, worker
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
@@ -80,10 +80,9 @@ def run_server() -> int:
             load_tokenizer=lambda bundle: FakeTokenizer(),
         ),
         mock.patch.object(Bundle, "unchanged", return_value=contextlib.nullcontext()),
-        mock.patch.multiple(
-            processes,
-            process_hosts=partial(processes.process_hosts, command=[sys.executable, __file__, REPLICA]),
-            process_ahead=contextlib.nullcontext,
+        mock.patch.object(launch, "process_ahead", contextlib.nullcontext),
+        mock.patch.object(
+            processes, "process_hosts", partial(processes.process_hosts, command=[sys.executable, __file__, REPLICA])
         ),
     ):
         return main(["serve", *sys.argv[1:]], environ)

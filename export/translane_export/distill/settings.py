@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from translane_export.train.data import BadLines
 from translane_server.settings.loader import Flag, Settings
@@ -15,8 +15,6 @@ ENV_PREFIX = "TRANSLANE_DISTILL_"
 
 class DistillSettings(Settings):
     """Writes what a teacher makes of the source side of a text, and the settings for a smaller student."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)  # the help of flags
 
     teacher: Annotated[Path, Flag(positional=True)]
     """Folder of a model bundle, or of any checkpoint that translane export reads."""

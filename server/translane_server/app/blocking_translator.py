@@ -16,7 +16,7 @@ from translane.errors import Cancelled
 from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import TranslationStream
-from translane_server.workers.processes import process_ahead
+from translane_server.workers.launch import process_ahead
 
 if TYPE_CHECKING:
     from translane_server.app.in_process import AsyncTranslator

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from importlib.util import find_spec
 
 from translane.command_error import end_at_once, packages_load
-from translane_server.core.errors import StartupError, is_about_memory
-from translane_server.settings.loader import load_settings
-from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
+from translane_server.workers import launch
 
 PROGRAM = "translane serve"
 _NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # imported only in the replicas' processes
@@ -24,11 +22,9 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         StartupError: the server cannot start.
         CommandError, ModuleNotFoundError: a package does not load, or is missing.
     """
-    settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
-    with packages_load():
-        from translane_server.workers.processes import process_ahead
-    with nullcontext() if settings.check else process_ahead():
-        code = _run(settings, environ)
+    gc.disable()  # until everything is imported
+    with launch.process_ahead():  # before the imports, which take as long as those of the process
+        code = _run(argv, environ)
     from translane_server.translation.tokenizer_pool import any_thread_runs
 
     if any_thread_runs():
@@ -36,7 +32,12 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     return code
 
 
-def _run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
+def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    with packages_load():
+        from translane_server.core.errors import StartupError, is_about_memory
+        from translane_server.settings.loader import load_settings
+        from translane_server.settings.server_settings import ENV_PREFIX, ServerSettings
+    settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
     with packages_load():
         from translane_server.app.lifetime import run
     for name in _NEEDED_BY_REPLICAS:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 
 import uvloop
 
-from translane_server.app.check import check
-from translane_server.app.server import Server
 from translane_server.core.machine import available_cpus
 from translane_server.models.build import build_registry, shortages
+from translane_server.models.registry import Registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging, data
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.tracing import traces
+from translane_server.observation.tracing import Tracer, traces
 from translane_server.settings.model_sources import is_loopback
 from translane_server.settings.server_settings import ServerSettings
 
@@ -36,6 +38,8 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         StartupError: the server cannot start.
     """
     if settings.check:
+        from translane_server.app.check import check  # late, as what it checks
+
         configure_logging(settings.log_format, "error")
         for line in check(settings):
             print(line, flush=True)
@@ -46,9 +50,7 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         models = build_registry(settings, metrics)
         for shortage in shortages(settings, models):
             _log.warning("%s", shortage)
-        with_page = settings.page and is_loopback(settings.host)
-        server = Server(settings, models, metrics, tracer, with_page=with_page)
-        return uvloop.run(_serve(settings, server, environ.get("NOTIFY_SOCKET")))
+        return uvloop.run(_serve(settings, models, metrics, tracer, environ.get("NOTIFY_SOCKET")))
 
 
 def changed(settings: ServerSettings) -> dict[str, str]:
@@ -104,12 +106,26 @@ class _Signals:
         self.stop.set()
 
 
-async def _serve(settings: ServerSettings, server: Server, manager: str | None) -> int:
-    signals = _Signals(asyncio.get_running_loop(), server.models.request_reload)
+async def _serve(
+    settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None, manager: str | None
+) -> int:
+    signals = _Signals(asyncio.get_running_loop(), models.request_reload)
+    # Models load in other processes while this one imports the ports, on a thread, and opens them.
+    loading = asyncio.create_task(models.start())
+    stop: Callable[[], Awaitable[object]] = models.stop
     try:
+        await asyncio.to_thread(import_module, "translane_server.app.server")
+        gc.collect()
+        gc.freeze()  # what is imported stays, so no later collection needs to look at it
+        gc.enable()
+        from translane_server.app.server import Server
+
+        with_page = settings.page and is_loopback(settings.host)
+        server = Server(settings, models, metrics, tracer, with_page=with_page)
+        stop = partial(server.stop, grace=0)
         await server.start()
         _log.info("translane %s on %d CPUs", version("translane"), available_cpus(), extra=data(**changed(settings)))
-        opening = asyncio.create_task(server.open())
+        opening = asyncio.create_task(server.open(loading))
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         if opening.done():
@@ -119,11 +135,13 @@ async def _serve(settings: ServerSettings, server: Server, manager: str | None) 
         else:
             opening.cancel()
             await asyncio.wait([opening])
-            if not server.models.can_translate:  # no request was accepted yet
-                await server.stop(grace=0)
+            if not models.can_translate:  # no request was accepted yet
+                await stop()
                 return 0
     except BaseException:
-        await server.stop(grace=0)
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        await stop()
         raise
     tell_manager(manager, "STOPPING=1\nSTATUS=finishing what is running")
     name = signal.Signals(signals.number).name

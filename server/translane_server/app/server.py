@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -166,13 +166,13 @@ class Server:
         if missing := what_is_missing(settings):
             _log.warning("listening on %s %s", settings.host, missing)
 
-    async def open(self) -> None:
-        """Load all models. Each one translates as soon as it is loaded. `stop` ends the models.
+    async def open(self, loading: Awaitable[None] | None = None) -> None:
+        """Load all models, unless `loading` does. Each one translates as soon as it is loaded. `stop` ends the models.
 
         Raises:
             StartupError: a model cannot be loaded.
         """
-        await self.models.start()
+        await (loading or self.models.start())
         self._tell_health()
 
     def leave(self) -> None:

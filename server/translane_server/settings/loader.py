@@ -7,11 +7,15 @@ file's key ``metrics_port``. An unknown name is an error in all three places, so
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import re
+import textwrap
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
@@ -43,6 +47,21 @@ class Settings(BaseModel):
 
     short_help: ClassVar[tuple[str, ...]] = ()
     """Settings that `--help` shows beside those that the usage names, where not all of them fit on a page."""
+
+    @classmethod
+    def descriptions(cls) -> dict[str, str]:
+        """The description of each setting, or else the docstring below it.
+
+        pydantic reads docstrings where a class is made, which takes a sixth of the imports of a short command.
+        """
+        found: dict[str, str] = {}
+        for base in reversed(cls.__mro__[: cls.__mro__.index(Settings)]):
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            for field, below in pairwise(getattr(definition, "body", ())):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = inspect.cleandoc(text)
+        return {name: field.description or found.get(name, "") for name, field in cls.model_fields.items()}
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,15 @@ def flag_name(cls: type[Settings], name: str) -> str:
 
 
 class SettingsParser(Parser):
-    """A parser whose errors are about settings."""
+    """A parser whose errors are about settings. It has flags for the settings of `of`, if that is a class."""
+
+    of: type[Settings] | None = None
+
+    def format_whole_help(self) -> str:
+        texts = _help(self.of) if self.of else {}
+        for action in self._actions:
+            action.help = texts.get(action.dest, action.help)
+        return super().format_whole_help()
 
     def error(self, message: str) -> NoReturn:
         raise SettingsError(message.removeprefix("argument "))
@@ -162,6 +189,7 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
         " environment, the environment over the file, the file over the default.",
         argument_default=argparse.SUPPRESS,
     )
+    parser.of = cls
     parser.short_help = (*named, *cls.short_help) if cls.short_help else ()
     parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; a key is a flag with _ for -")
     section: argparse._ActionsContainer = parser
@@ -170,7 +198,7 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
             continue
         if flag.heading:
             section = parser.add_argument_group(flag.heading)
-        keywords: dict[str, Any] = {"help": _help(setting)}
+        keywords: dict[str, Any] = {}
         if _kinds(setting.annotation) == [bool]:
             keywords["action"] = argparse.BooleanOptionalAction
         else:
@@ -195,10 +223,13 @@ def _metavar(cls: type[Settings], name: str) -> str:
     return _METAVARS.get(kind, name.upper())
 
 
-def _help(setting: FieldInfo) -> str:
-    """The description of a setting, and its default if it has one."""
-    description = (setting.description or "").replace("%", "%%")
-    return f"{description} (required)" if setting.is_required() else with_default(description, setting.default)
+def _help(cls: type[Settings]) -> dict[str, str]:
+    """The description of each setting, and its default if it has one."""
+    texts = {}
+    for name, description in cls.descriptions().items():
+        setting, text = cls.model_fields[name], description.replace("%", "%%")
+        texts[name] = f"{text} (required)" if setting.is_required() else with_default(text, setting.default)
+    return texts
 
 
 def flag_of(setting: FieldInfo) -> Flag:

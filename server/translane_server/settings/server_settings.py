@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -68,10 +67,6 @@ PER_MODEL = (
 
 class ServerSettings(Settings):
     """Serves translations of model bundles over gRPC."""
-
-    model_config = ConfigDict(
-        use_attribute_docstrings=True
-    )  # the help of flags; what takes several lines is in a Field
 
     short_help: ClassVar[tuple[str, ...]] = (
         *("models", "host", "port", "metrics_port", "http_port", "tls_cert", "tls_key", "keys_file"),

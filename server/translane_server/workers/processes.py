@@ -8,15 +8,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from translane_server.core.terminal import ending
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.workers.connection import WorkerConnection
+from translane_server.workers.launch import COMMAND, ended, started
 from translane_server.workers.messages import CODE, PID, ModelSetup, WorkerSetup, read_report, send_connection
 from translane_server.workers.placement import Placement
 from translane_server.workers.worker import Worker
@@ -24,39 +23,8 @@ from translane_server.workers.worker import Worker
 # Time for a process to finish its step before it is killed [seconds].
 _ENDING_TIME = 5.0
 
-# Runs replicas; "serve", "fork" or "wait" and a file descriptor follow. -P: Python imports nothing from the working
-# directory.
-_COMMAND = (sys.executable, "-P", "-m", "translane_server.workers")
 
-# A decoder step makes some hundred small objects, and frees them together. glibc keeps 7 of each size at hand; with as
-# many as a step has, a step of a small model takes 3 to 8% less processor time. What is set already counts.
-_MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=64"}
-
-_waiting: list[tuple[subprocess.Popen[bytes], socket.socket]] = []  # processes for the next replicas
-
-
-@contextlib.contextmanager
-def process_ahead() -> Iterator[None]:
-    """Start a process for the first replica, which imports what it needs while this process does the same.
-
-    If it is not needed, it ends with the context. Threads may be within such contexts at the same time.
-    """
-    control, theirs = socket.socketpair()
-    waiting: Any = None
-    with theirs, contextlib.suppress(OSError):  # the replica is started later, and says what is wrong
-        waiting = _new_process(_COMMAND, "wait", theirs), control
-        _waiting.append(waiting)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # a replica has taken it
-            _waiting.remove(waiting)
-            waiting[0].kill()
-            waiting[0].wait()
-        control.close()
-
-
-def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> Sequence[OwnProcess | ForkedProcess]:
+def process_hosts(count: int, threads: int, command: Sequence[str] = COMMAND) -> Sequence[OwnProcess | ForkedProcess]:
     """Make hosts for `count` replicas of one model, with `threads` threads each.
 
     Replicas of one thread fork from one process, which loads the model. A replica of several threads, or a single one,
@@ -107,12 +75,12 @@ class OwnProcess:
         return self._process.pid if self._process and self._process.poll() is None else -1
 
     def launch(self, connection: socket.socket) -> None:
-        self._process = _started(self._command, "serve", connection)
+        self._process = started(self._command, "serve", connection)
 
     def end(self, *, at_once: bool) -> str:
         if self._process is None:
             return "was not started"
-        return ending(_ended(self._process, 0 if at_once else _ENDING_TIME))
+        return ending(ended(self._process, 0 if at_once else _ENDING_TIME))
 
     def close(self) -> None:
         """Nothing is kept for later replicas."""
@@ -179,12 +147,12 @@ class _Parent:
         self._control, theirs = socket.socketpair()
         try:
             with theirs:
-                self._process = _started(command, "fork", theirs)
+                self._process = started(command, "fork", theirs)
             threading.Thread(target=self._watch, name="replicas", daemon=True).start()
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             self._control.close()
             if hasattr(self, "_process"):
-                _ended(self._process, 0)
+                ended(self._process, 0)
             raise error if isinstance(error, OSError) else OSError(str(error)) from None
 
     @property
@@ -223,7 +191,7 @@ class _Parent:
         """End the process, and the replicas that are left."""
         with contextlib.suppress(OSError):  # it has ended already
             self._control.shutdown(socket.SHUT_WR)
-        _ended(self._process, _ENDING_TIME)
+        ended(self._process, _ENDING_TIME)
 
     def _watch(self) -> None:
         """Read reports until the process has ended."""
@@ -244,32 +212,3 @@ class _Parent:
 
     def _replica_has_ended(self, number: int) -> bool:
         return self.has_ended or (number, CODE) in self._reports
-
-
-def _started(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
-    if command == _COMMAND:
-        with contextlib.suppress(IndexError, OSError):  # none waits, or it has ended
-            process, control = _waiting.pop()
-            with control:
-                socket.send_fds(control, [how.encode()], [connection.fileno()])
-            return process
-    return _new_process(command, how, connection)
-
-
-def _new_process(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 it runs this program
-        [*command, how, str(connection.fileno())],
-        pass_fds=[connection.fileno()],
-        env={**_MALLOC, **os.environ},  # noqa: TID251 - passed on, with glibc's setting
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C in a terminal must reach only the server
-    )
-
-
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """The exit code of a process that ends within `seconds`, or is killed then."""
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()

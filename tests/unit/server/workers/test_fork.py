@@ -22,7 +22,7 @@ from fakes.replicas import fake_setup
 from helpers.demo import DEMO
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError, StartupError
-from translane_server.workers import processes
+from translane_server.workers import launch, processes
 from translane_server.workers.__main__ import _all_threads
 from translane_server.workers.messages import Frames, ModelSetup, Ready, WorkerSetup, framed
 from translane_server.workers.worker_process import Activity, ForkingProcess
@@ -169,8 +169,8 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_the_first_replica_takes_the_process_that_waits_unless_it_has_ended(has_ended):
-    with processes.process_ahead():
-        ((waiting, _),) = processes._waiting
+    with launch.process_ahead():
+        ((waiting, _),) = launch._waiting
         if has_ended:
             waiting.kill()
             waiting.wait()
@@ -189,7 +189,7 @@ def test_a_process_that_waits_says_nothing_where_there_is_no_memory(megabytes):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ended = subprocess.run(
-            ["prlimit", f"--as={most}", *processes._COMMAND, "wait", str(theirs.fileno())],
+            ["prlimit", f"--as={most}", *launch.COMMAND, "wait", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             capture_output=True,
             check=False,
@@ -198,8 +198,8 @@ def test_a_process_that_waits_says_nothing_where_there_is_no_memory(megabytes):
 
 
 def test_a_process_that_no_replica_takes_ends():
-    with processes.process_ahead():
-        ((waiting, _),) = processes._waiting
+    with launch.process_ahead():
+        ((waiting, _),) = launch._waiting
     assert waiting.returncode == -signal.SIGKILL
 
 
