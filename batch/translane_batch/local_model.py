@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 from pydantic import ValidationError
 
 from translane_batch.settings import OF_THIS_MACHINE, BatchSettings
@@ -56,7 +57,7 @@ def identity_of_folder(folder: Path) -> str:
         bundles = [version]
     digest = hashlib.sha256()
     for bundle in bundles:
-        digest.update(read_manifest(bundle).model_dump_json().encode())
+        digest.update(msgspec.json.encode(read_manifest(bundle)))
     return digest.hexdigest()
 
 

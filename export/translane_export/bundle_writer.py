@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from translane_export.checks.alignment_layer import choose_alignment
 from translane_export.checks.recording import Decode
 from translane_export.checks.running import Log, decode_sources, every_tenth, float32_twin, try_out
@@ -160,23 +163,23 @@ def export_checkpoint(
             reference = as_stored(build_model(pruning.apply(reader.read(settings.checkpoint))), numerics)
             release_memory()
             parity = _compare(decodes, reference, runs_as, manifest.alignment, log)
-        manifest = manifest.model_copy(update={"parity": parity})
+        manifest = replace(manifest, parity=parity)
         if settings.precision == "int8":
             bundle = Bundle(folder, manifest)
             if checkpoint.ranges:
                 log("quantizing as before")
                 quantized = quantize_bundle(bundle, checkpoint.ranges, reference.config)
                 try_out(settings, quantized)
-                manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
+                manifest = replace(quantized.manifest, quality=checkpoint.quality)
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
             if quality_data:
                 bundle = Bundle(folder, manifest)
                 estimation = calibrate(bundle, _languages(bundle), quality_data, settings.computing_threads, log)
-        manifest = manifest.model_copy(update={"quality_estimation": estimation})
+        manifest = replace(manifest, quality_estimation=estimation)
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
-        manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
+        manifest = replace(manifest, files=dict(sorted(files.items())))
         _write_manifest(settings.format, manifest, folder)
     return manifest
 
@@ -315,7 +318,7 @@ def _quantize(
 
 def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
     """Write the manifest as the last file, and read everything back as the server will."""
-    content = manifest.model_dump(mode="json")
+    content = msgspec.to_builtins(manifest)
     if form == "torchscript":
         content = {"format": "translane-torchscript", **content}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

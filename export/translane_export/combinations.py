@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
@@ -69,6 +71,6 @@ def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings
     search = completed.decoding_defaults
     has_shortlist = completed.shortlist or own_shortlist(completed, checkpoint)
     if search and "decoding_defaults" not in settings.model_fields_set and not has_shortlist:
-        search = search.model_copy(update={"use_shortlist": None})  # the bundle's own default needs a shortlist
+        search = replace(search, use_shortlist=None)  # the bundle's own default needs a shortlist
         completed = completed.model_copy(update={"decoding_defaults": search})
     return completed

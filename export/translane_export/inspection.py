@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from translane.arguments import Parser
 from translane.command_error import CommandError, packages_load
 from translane.errors import TranslaneError
@@ -73,10 +75,18 @@ def _quality(folder: Path, text: Path, beam_size: int | None) -> dict[str, Any]:
         raise CommandError(printable(f"--quality: {error}")) from error
 
 
+def _described(part: Any) -> Any:
+    """A part of a manifest as JSON's values, without what is not set."""
+    if isinstance(part, dict):
+        return {name: _described(value) for name, value in part.items() if value is not None}
+    return _described(msgspec.to_builtins(part)) if isinstance(part, msgspec.Struct) else part
+
+
 def _bundle(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
+    provenance = manifest.provenance
     files = (folder / name for name in (*manifest.files, MANIFEST))
-    described = manifest.model_dump(mode="json", exclude_none=True)
+    described = _described(manifest)
     return {
         "format": f"model bundle, version {manifest.schema_version}, of {_graphs(manifest)} graphs",
         "name": manifest.name,
@@ -91,7 +101,7 @@ def _bundle(folder: Path) -> dict[str, Any]:
         "decoding_defaults": described["decoding_defaults"],
         **{name: described[name] for name in ("shortlist", "alignment", "parity", "quality") if name in described},
         "license": manifest.license,
-        "provenance": manifest.provenance.model_dump(exclude={"model", "training"}),
+        "provenance": {name: getattr(provenance, name) for name in ("checkpoint", "attribution", "exporter")},
         "bytes_on_disk": sum(path.stat().st_size for path in files),
     }
 
@@ -122,7 +132,7 @@ def _checkpoint(folder: Path) -> dict[str, Any]:
         **_composition(config.to_dict()),
         "weights": ", ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in weights})),
         "limits": {"positions": config.max_positions},
-        "tokenizer": checkpoint.tokenizer.entry.model_dump(mode="json", exclude_none=True),
+        "tokenizer": _described(checkpoint.tokenizer.entry),
         "provenance": {name: value for name, value in checkpoint.metadata.items() if name != "settings"},
         "bytes_on_disk": sum(path.stat().st_size for path in _files(folder)),
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+import msgspec
 import torch
-from pydantic import ValidationError
 
 from translane_export.core.checkpoint import Checkpoint
 from translane_export.core.errors import ExportError
@@ -14,6 +14,7 @@ from translane_export.core.tokenizer_files import special_ids
 from translane_export.graphs.numerics import Numerics
 from translane_export.graphs.signatures import architecture
 from translane_export.model import Transformer, TransformerConfig
+from translane_server.bundle.bundle import problem_of
 from translane_server.bundle.manifest import (
     Alignment,
     DecodingDefaults,
@@ -48,7 +49,7 @@ def build_manifest(
     config, training = checkpoint.config, checkpoint.metadata
     limits = choose_limits(settings, config)
     try:
-        return Manifest(
+        manifest = Manifest(
             name=_name(settings, checkpoint),
             version=settings.model_version,
             source_languages=checkpoint.languages.source,
@@ -71,17 +72,16 @@ def build_manifest(
                 attribution=settings.attribution,
                 training=training,
                 model=config.to_dict(),
-                exporter={"translane": version("translane"), "torch": torch.__version__},
+                exporter={"translane": version("translane"), "torch": str(torch.__version__)},
             ),
             parity=None,
             files=files,
         )
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise ExportError(
-            f"the bundle's manifest would be wrong: {': '.join(filter(None, [where, problem['msg']]))}"
-        ) from None
+        return msgspec.convert(msgspec.to_builtins(manifest), Manifest)
+    except ValueError as error:
+        raise ExportError(f"the bundle's manifest would be wrong: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ExportError(f"the bundle's manifest would be wrong: {problem_of(error)}") from None
 
 
 def _decoding_defaults(settings: ExportSettings, limits: ModelLimits) -> DecodingDefaults:
@@ -89,7 +89,7 @@ def _decoding_defaults(settings: ExportSettings, limits: ModelLimits) -> Decodin
     return DecodingDefaults(
         max_length=min(settings.default_max_length, limits.target_tokens),
         length_factor=settings.default_length_factor,
-        **search.model_dump(exclude_none=True),
+        **search.given,
     )
 
 

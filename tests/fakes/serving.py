@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import grpc
+import msgspec
 
 from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from fakes.replicas import fake_replica
@@ -99,7 +100,7 @@ def make_manifest(**changes: Any) -> Manifest:
         "parity": None,
         "files": {name: {"size": 0, "sha256": "0" * 64} for name in files},
     }
-    return Manifest.model_validate(values | changes)
+    return msgspec.convert(values | changes, Manifest)
 
 
 class FakeModel(NamedTuple):

@@ -95,7 +95,7 @@ class ActivationWatch:
         if not math.isfinite(size):
             size = math.inf
         if self._largest is None or size > self._largest.value:
-            self._largest = Activation.model_construct(tensor=where, value=size)  # a manifest's is finite
+            self._largest = Activation(tensor=where, value=size)
 
 
 def check_activations(largest: Activation) -> None:

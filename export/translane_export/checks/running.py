@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnx_ir as ir
+from msgspec.structs import astuple, replace
 
 from translane.progress import Progress, is_terminal
 from translane_export.checks.recording import ADMITTED_TOGETHER, ROWS, Decode, record_decodes
@@ -178,17 +180,16 @@ def float32_twin(bundle: Bundle) -> Iterator[Bundle]:
     """
     folder = bundle.folder / _FOLDER
     folder.mkdir()
-    files = [graph.file for _, graph in bundle.manifest.graphs if isinstance(graph, Graph)]
+    files = [graph.file for graph in astuple(bundle.manifest.graphs) if isinstance(graph, Graph)]
     models = {file: ir.load(bundle.path(file)) for file in files}
     for model in models.values():
         _widen(model)
     share_weights(models.values(), folder / WEIGHTS, "float32")
     for file, model in models.items():
         ir.save(model, folder / file)
-    signatures = bundle.manifest.graphs.model_dump_json().replace('"bfloat16"', '"float32"')
-    graphs = Graphs.model_validate_json(signatures)
-    changed = {"graphs": graphs, "precision": "fp32", "weight_storage": "float32"}
-    yield Bundle(folder, bundle.manifest.model_copy(update=changed))
+    signatures = msgspec.json.encode(bundle.manifest.graphs).replace(b'"bfloat16"', b'"float32"')
+    graphs = msgspec.json.decode(signatures, type=Graphs)
+    yield Bundle(folder, replace(bundle.manifest, graphs=graphs, precision="fp32", weight_storage="float32"))
     shutil.rmtree(folder)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from translane_export.core.errors import ExportError
 from translane_server.bundle.manifest import Languages, LanguageTemplates
 from translane_server.core.terminal import shown
@@ -59,7 +61,7 @@ def choose_languages(
 def _with_prefix(languages: Languages, prefix: str) -> Languages:
     templates = languages.templates
     if not templates.pair_prefixes:
-        return languages.model_copy(update={"templates": templates.model_copy(update={"text_prefix": prefix})})
+        return replace(languages, templates=replace(templates, text_prefix=prefix))
     found = (
         (source, target)
         for source, others in templates.pair_prefixes.items()
@@ -80,7 +82,7 @@ def _with_tag(languages: Languages, side: Literal["source", "target"], tag: str)
         if side == "source"
         else {source: _renamed(by_target, old, tag) for source, by_target in pairs.items()},
     }
-    return languages.model_copy(update={side: (tag,), "templates": templates.model_copy(update=changes)})
+    return replace(languages, templates=replace(templates, **changes), **{side: (tag,)})
 
 
 def _only(side: str, wanted: str, tags: tuple[str, ...]) -> str:

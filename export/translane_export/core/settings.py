@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+import msgspec
+from pydantic import BeforeValidator, Field, InstanceOf, field_validator
 
 from translane.arguments import hint
 from translane_export.core.languages import is_tag
+from translane_server.bundle.bundle import problem_of
 from translane_server.bundle.manifest import Precision, SearchDefaults
 from translane_server.core.machine import available_cpus
 from translane_server.core.terminal import shown
@@ -21,36 +23,39 @@ _GREEDY = ("", "none")
 
 
 def read_defaults(value: Any) -> Any:
-    """Turn text such as beam_size=4,length_penalty=0.6 into `SearchDefaults`. Other values stay as they are.
+    """Turn text such as beam_size=4,length_penalty=0.6, or a table, into `SearchDefaults`. Others stay as they are.
 
     Raises:
         ValueError: an item is not NAME=VALUE, its name is unknown or occurs twice, or its value is wrong.
     """
-    if not isinstance(value, str):
-        return value
-    if value.strip() in _GREEDY:
-        return SearchDefaults()
+    found = _items(value) if isinstance(value, str) else value
+    if not isinstance(found, dict):
+        return found
+    try:
+        return msgspec.convert(found, SearchDefaults, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(problem_of(error)) from None
+
+
+def _items(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for item in value.split(","):
-        name, equals, text = map(str.strip, item.partition("="))
+    if text.strip() in _GREEDY:
+        return found
+    for item in text.split(","):
+        name, equals, value = map(str.strip, item.partition("="))
         if not equals:
             raise ValueError(f"{shown(item)} has no value: write NAME=VALUE, such as beam_size=4")
         if name == "max_length":
             raise ValueError("max_length has a setting of its own, --default-max-length")
-        if name not in SearchDefaults.model_fields:
-            known = SearchDefaults.model_fields
+        if name not in (known := SearchDefaults.__struct_fields__):
             raise ValueError(f"{shown(name)} is none of {', '.join(known)}{hint(name, known)}")
         if name in found:
             raise ValueError(f"{name} occurs twice")
-        found[name] = text
-    try:
-        return SearchDefaults.model_validate(found)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        message = problem["msg"]
-        raise ValueError(f"{problem['loc'][0]}: {message[:1].lower()}{message[1:]}") from None
+        found[name] = value
+    return found
 
 
+_Search = InstanceOf[SearchDefaults] | None
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Format = Literal["onnx", "torchscript"]
 
@@ -134,7 +139,9 @@ class ExportSettings(Settings):
         description="Longest translation where a request sets none, as tokens for each token of the source; by default"
         " what the checkpoint says.",
     )
-    decoding_defaults: Annotated[SearchDefaults | None, BeforeValidator(read_defaults), Flag("NAME=VALUE,…")] = Field(
+    decoding_defaults: Annotated[
+        InstanceOf[SearchDefaults] | None, BeforeValidator(read_defaults), Flag("NAME=VALUE,…")
+    ] = Field(
         default=None,
         description="Search of requests that set no search, such as beam_size=4,length_penalty=0.6;"
         " none is greedy search; by default as the checkpoint's generation_config.json says.",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -49,7 +50,7 @@ def export_graph(graph: nn.Module, signature: Graph, *, for_cuda: bool = False) 
     """Export a graph, in the CUDA form or not; its weights are inside the model."""
     places = [place for place, tensor in enumerate(signature.inputs) if tensor.name in ON_REQUEST]
     captured = tuple(tensor for tensor in signature.inputs if tensor.name not in ON_REQUEST)
-    model = _export(graph, signature.model_copy(update={"inputs": captured}), for_cuda=for_cuda)
+    model = _export(graph, replace(signature, inputs=captured), for_cuda=for_cuda)
     for place in reversed(places):  # the last first: the If of log-probabilities lies in that of candidates
         condition = signature.inputs[place].name
         compute_on_request(model, ON_REQUEST[condition], condition, places[0])

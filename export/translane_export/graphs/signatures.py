@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from translane_export.core.settings import Format
 from translane_export.graphs.head_padding import padded_config
@@ -82,7 +83,7 @@ def bundle_signatures(
     caches = (*_own("self", config, dtype), *cross)
     query = (_tensor("alignment_query", _name(dtype), "rows", width),) if alignment else ()
     own = _own("present_self", config, dtype)
-    as_given = tuple(each.model_copy(update={"name": f"present_{each.name}"}) for each in cross)
+    as_given = tuple(replace(each, name=f"present_{each.name}") for each in cross)
     present = (*query, *own, *(as_given if cross_dtype == torch.int8 else ()))
     return Graphs(
         encoder=Graph(
@@ -109,7 +110,7 @@ def bundle_signatures(
         else None,
         alignment=Graph(
             file="alignment.onnx",
-            inputs=(*query, _ROW_STATE[2], cross[0].model_copy(update={"name": "cross_key"})),
+            inputs=(*query, _ROW_STATE[2], replace(cross[0], name="cross_key")),
             outputs=(_tensor("attention", "float32", "rows", "source_capacity"),),
         )
         if alignment

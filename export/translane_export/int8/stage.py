@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import torch
+from msgspec.structs import replace
 
 from translane_export.checks.running import translate_greedily
 from translane_export.core.errors import ExportError
@@ -68,7 +69,7 @@ def make_int8(
     quality = Quality(sentences=len(again), unchanged=same)
     if not test:
         log(f"{same} of {len(again)} sentences translate as in fp32; without --test FILE no BLEU tells what int8 costs")
-        return quantized.manifest.model_copy(update={"quality": quality})
+        return replace(quantized.manifest, quality=quality)
     references = [pair.target for pair in test]
     before, after = (
         score(languages.tokenizer.decode(ids[len(sources) :]), references, languages.target).bleu
@@ -80,8 +81,8 @@ def make_int8(
             f"int8 loses {before - after:.2f} BLEU ({before:.2f} to {after:.2f}), and --max-bleu-loss is"
             f" {most_lost:g}; more or better --samples may help"
         )
-    quality = quality.model_copy(update={"tested": len(references), "bleu": after, "fp32_bleu": before})
-    return quantized.manifest.model_copy(update={"quality": quality})
+    quality = replace(quality, tested=len(references), bleu=after, fp32_bleu=before)
+    return replace(quantized.manifest, quality=quality)
 
 
 def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
@@ -103,9 +104,10 @@ def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -
             ir.save(model, written / name)
         for name in (weights, *names):
             shutil.move(written / name, bundle.folder / name)
-    changes = {"precision": "int8", "weight_storage": "int8", "graphs": graphs}
     files = {name: file_entry(bundle.folder / name) for name in bundle.manifest.files}
-    return Bundle(bundle.folder, bundle.manifest.model_copy(update={**changes, "files": files}))
+    return Bundle(
+        bundle.folder, replace(bundle.manifest, precision="int8", weight_storage="int8", graphs=graphs, files=files)
+    )
 
 
 def _quantize_keys_values(

@@ -10,6 +10,7 @@ from typing import Any
 
 import tokenizers
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from translane_export.core.checkpoint import Checkpoint
@@ -160,7 +161,7 @@ def _renumbered(languages: Languages, source: dict[int, int], target: dict[int, 
         text_prefix=templates.text_prefix,
         pair_prefixes=templates.pair_prefixes,
     )
-    return languages.model_copy(update={"templates": changed})
+    return replace(languages, templates=changed)
 
 
 def _metadata(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -253,7 +254,7 @@ def _sentencepiece(
         names = (names[0], names[0])
     for name, ids, order in zip(names, numbered, orders, strict=True):
         made[name] = _dump(ids, order)
-    smaller = entry.model_copy(update={"source_ids": names[0], "target_ids": names[1]})
+    smaller = replace(entry, source_ids=names[0], target_ids=names[1])
     return SmallerVocabulary(orders[0], orders[1], TokenizerFiles(smaller, made))
 
 

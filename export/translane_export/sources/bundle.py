@@ -17,6 +17,7 @@ import onnx
 import onnx_ir as ir
 import torch
 from google.protobuf.message import DecodeError
+from msgspec.structs import asdict
 from torch import Tensor
 
 from translane_export.core.checkpoint import Checkpoint
@@ -97,7 +98,7 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph, shortlist:
 def _config(manifest: Manifest) -> TransformerConfig:
     """Return the configuration that the bundle was exported with."""
     config, sizes = TransformerConfig.from_dict(manifest.provenance.model), manifest.architecture
-    for name, value in architecture(config, sizes.family, sizes.parameters):
+    for name, value in asdict(architecture(config, sizes.family, sizes.parameters)).items():
         if getattr(sizes, name) != value:
             raise ValueError(f"provenance.model and architecture disagree about {name}")
     if config.max_positions < max(manifest.limits.source_tokens, manifest.limits.target_tokens):

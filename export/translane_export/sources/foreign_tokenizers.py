@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tokenizers
+from msgspec.structs import replace
 
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import (
@@ -71,7 +72,7 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
     entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_TARGET, source_ids=_IDS, target_ids=_IDS)
     files: dict[str, Path | bytes] = {_SOURCE: source, _TARGET: target, _IDS: vocabulary}
     if settings.get("separate_vocabs"):
-        entry = entry.model_copy(update={"target_ids": _TARGET_IDS})
+        entry = replace(entry, target_ids=_TARGET_IDS)
         files[_TARGET_IDS] = _needed(folder / "target_vocab.json")
     for model in (source, target):
         load_sentencepiece(model)

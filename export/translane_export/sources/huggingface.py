@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from msgspec import ValidationError, convert
 from torch import Tensor
 
 from translane_export.core.checkpoint import Checkpoint
@@ -317,7 +317,7 @@ def _has_rules(found: Mapping[str, Any]) -> bool:
 
 def _is_allowed(option: str, value: Any) -> bool:
     try:
-        SearchDefaults.model_validate({option: value})
+        convert({option: value}, SearchDefaults)
     except ValidationError:
         return False
     return True

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from translane_export.core.checkpoint import Checkpoint
@@ -115,8 +116,8 @@ def read_marian(folder: Path) -> Checkpoint:
     generation = generation_settings(decoder)
     search = read_search(ModelSettings({folder / "decoder.yml": generation}))
     shortlist = _shortlist(folder, vocabularies)
-    use_shortlist = {"use_shortlist": True} if shortlist else {}
-    defaults: dict[str, Any] = {"decoding_defaults": search.defaults.model_copy(update=use_shortlist)}
+    found = replace(search.defaults, use_shortlist=True) if shortlist else search.defaults
+    defaults: dict[str, Any] = {"decoding_defaults": found}
     if _is_recurrent(settings):
         defaults["default_length_factor"] = _LENGTH_FACTOR
     if ranges := _int8(stored, settings, model.config, path):

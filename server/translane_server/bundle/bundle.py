@@ -21,10 +21,13 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from io import BufferedReader
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
+import msgspec
 
 from translane_server.bundle.manifest import SCHEMA_VERSION, FileEntry, Manifest
 from translane_server.core.errors import BundleError
@@ -36,6 +39,7 @@ from translane_server.core.files import (
     read_regular,
     stamp_of,
 )
+from translane_server.core.terminal import printable
 
 MANIFEST = "manifest.json"
 
@@ -135,10 +139,9 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
             f"model bundle {place}: it is of schema version {version}, and this release reads version"
             f" {SCHEMA_VERSION}; 'translane export CHECKPOINT --output FOLDER' of this release writes it anew"
         )
-    try:
-        return Manifest.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        raise BundleError(f"model bundle {place}: {MANIFEST}: {_first_problem(error)}") from None
+    if problem := _first_problem(content):
+        raise BundleError(f"model bundle {place}: {MANIFEST}: {_with_keys(problem, content)}")
+    return msgspec.convert(content, Manifest)
 
 
 def file_entry(path: Path) -> FileEntry:
@@ -186,9 +189,34 @@ def _check_link(folder: Path, name: str) -> None:
         )
 
 
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    message = problem["msg"].removeprefix("Value error, ") + more
-    return f"{where}: {message}" if where else message
+def problem_of(error: msgspec.ValidationError) -> str:
+    """What is wrong with a part of a manifest, after the part's name."""
+    message, _, path = str(error).replace("`", "").partition(" - at $.")
+    return f"{path}: {message[:1].lower()}{message[1:]}" if path else message
+
+
+def _with_keys(problem: str, content: dict[str, Any]) -> str:
+    """Name the keys in a problem's place, which has "[...]" for each: without the other keys, it is the same problem.
+
+    What is left of `content` is of no use.
+    """
+    where: list[str] = []
+    for part in problem.partition(":")[0].split("[...]")[:-1]:
+        where += filter(None, part.split("."))
+        *before, last = where
+        holder = reduce(getitem, before, content)
+        for key, value in holder[last].items():
+            holder[last] = {key: value}
+            if _first_problem(content) == problem:
+                where.append(key)
+                break
+    named = ".".join(map(printable, where))
+    return f"{named}{problem.rpartition('[...]')[2]}" if where else problem
+
+
+def _first_problem(content: dict[str, Any]) -> str:
+    try:
+        msgspec.convert(content, Manifest)
+    except msgspec.ValidationError as error:
+        return problem_of(error)
+    return ""

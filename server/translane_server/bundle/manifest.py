@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from sys import float_info
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from msgspec import Meta, Struct
 
 from translane_server.core.terminal import shown
 
@@ -32,48 +33,41 @@ _MOST_CHARACTERS = 1_000
 MODEL_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 LONGEST_MODEL_NAME = 100
 
-_Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
-_Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
-_Pieces = Annotated[int, Field(ge=1, le=MOST_PIECES)]
-_Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
-
-
-def _check_shown(text: str) -> str:
-    if len(text) > _MOST_CHARACTERS:
-        raise ValueError(f"it has {len(text):,} characters, and at most {_MOST_CHARACTERS:,} are allowed")
-    if not text.isprintable():
-        raise ValueError("it has control characters")
-    return text
-
-
-# Text that logs, metrics and clients show.
-_Shown = Annotated[str, AfterValidator(_check_shown)]
+_Layers = Annotated[int, Meta(ge=1, le=MOST_LAYERS)]
+_Heads = Annotated[int, Meta(ge=1, le=MOST_HEADS)]
+_Width = Annotated[int, Meta(ge=1, le=MOST_WIDTH)]
+_Pieces = Annotated[int, Meta(ge=1, le=MOST_PIECES)]
+_Tokens = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
+_Natural = Annotated[int, Meta(ge=0)]
+_Positive = Annotated[int, Meta(ge=1)]
+_Number = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]  # none but finite ones
+_Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 def _as_flag(value: bool | float) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:.9g}"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class _Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a manifest. Its types and bounds are checked where it is read, and not where it is made."""
 
 
-class Architecture(_Model):
+class Architecture(_Part, frozen=True, kw_only=True):
     """Sizes of the model: the server lays out memory by some, and others inform people."""
 
     family: str
     encoder_layers: _Layers
     decoder_layers: _Layers
     d_model: _Width
-    heads: int = Field(ge=1, le=MOST_HEADS)
-    head_size: int = Field(ge=8, le=MOST_WIDTH, multiple_of=8)
-    kv_heads: int | None = Field(None, ge=1, le=MOST_HEADS)  # of keys and values; None: as many as queries have
+    heads: _Heads
+    head_size: Annotated[int, Meta(ge=8, le=MOST_WIDTH, multiple_of=8)]
+    kv_heads: _Heads | None = None  # of keys and values; None: as many as queries have
     # How the decoder knows earlier tokens. A recurrent unit has cells, `d_model` numbers in each layer.
     decoder_unit: Literal["self-attention", "ssru"] = "self-attention"
     ffn_size: _Width
     source_vocab_size: _Pieces
     target_vocab_size: _Pieces
-    parameters: int = Field(ge=1)
+    parameters: _Positive
 
     @property
     def key_value_heads(self) -> int:
@@ -85,74 +79,76 @@ class Architecture(_Model):
         """How many numbers a layer's recurrent unit keeps of earlier tokens; 0 with self-attention."""
         return self.d_model if self.decoder_unit == "ssru" else 0
 
-    @model_validator(mode="after")
-    def _sizes_fit_together(self) -> Architecture:
+    def __post_init__(self) -> None:
         if self.heads % self.key_value_heads:
             raise ValueError(f"kv_heads: {self.kv_heads} does not divide {self.heads} heads")
         if self.cell_size % 8:
             raise ValueError(f"d_model: decoder_unit ssru needs a multiple of 8, not {self.d_model}")
-        return self
 
 
-class SpecialIds(_Model):
+class SpecialIds(_Part, frozen=True):
     """Ids of special tokens. The first token fed to the decoder is `decoder_start`; generation ends with `eos`."""
 
-    pad: int = Field(ge=0)
-    unk: int = Field(ge=0)
-    bos: int = Field(ge=0)
-    eos: int = Field(ge=0)
-    decoder_start: int = Field(ge=0)
+    pad: _Natural
+    unk: _Natural
+    bos: _Natural
+    eos: _Natural
+    decoder_start: _Natural
 
 
-class ModelLimits(_Model):
+class ModelLimits(_Part, frozen=True):
     """Longest source and target that the model can take [tokens, with the end-of-sentence token]."""
 
     source_tokens: _Tokens
     target_tokens: _Tokens
 
 
-class SearchDefaults(_Model):
+class SearchDefaults(_Part, frozen=True):
     """The search of requests that set no search: decoding options by name. None leaves an option at its own default.
 
     `str()` gives the options that are set, such as beam_size=4,length_penalty=0.6, or none.
     """
 
-    beam_size: int | None = Field(default=None, ge=1, le=MOST_BEAMS)
-    length_penalty: float | None = Field(default=None, ge=-10, le=10)
+    beam_size: Annotated[int, Meta(ge=1, le=MOST_BEAMS)] | None = None
+    length_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
     early_stopping: bool | None = None
-    repetition_penalty: float | None = Field(default=None, ge=1 / _LARGEST_PENALTY, le=_LARGEST_PENALTY)
-    no_repeat_ngram_size: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
-    min_length: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+    repetition_penalty: Annotated[float, Meta(ge=1 / _LARGEST_PENALTY, le=_LARGEST_PENALTY)] | None = None
+    no_repeat_ngram_size: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
+    min_length: Annotated[int, Meta(ge=0, le=MOST_TOKENS)] | None = None
     use_shortlist: bool | None = None
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are set, by name."""
+        values = {name: getattr(self, name) for name in SearchDefaults.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not None}
+
     def __str__(self) -> str:
-        values = ((name, getattr(self, name)) for name in SearchDefaults.model_fields)
-        return ",".join(f"{name}={_as_flag(value)}" for name, value in values if value is not None) or "none"
+        return ",".join(f"{name}={_as_flag(value)}" for name, value in self.given.items()) or "none"
 
 
-class DecodingDefaults(SearchDefaults):
+class DecodingDefaults(SearchDefaults, frozen=True, kw_only=True):
     """Values of decoding options that a request leaves unset.
 
     `length_factor` bounds a translation, beside `max_length`, by so many tokens for each token of its source.
     """
 
     max_length: _Tokens
-    length_factor: float | None = Field(default=None, gt=0, le=_LARGEST_PENALTY)
+    length_factor: Annotated[float, Meta(gt=0, le=_LARGEST_PENALTY)] | None = None
 
     @property
     def search(self) -> SearchDefaults:
         """These defaults without the lengths."""
-        return SearchDefaults(**self.model_dump(exclude={"max_length", "length_factor"}))
+        return SearchDefaults(**self.given)
 
 
-class SentencePieceTokenizerEntry(_Model):
+class SentencePieceTokenizerEntry(_Part, frozen=True, tag_field="kind", tag="sentencepiece"):
     """Two SentencePiece models; the same file twice if the vocabulary is joint.
 
     Some models number the pieces in their own way. Then `source_ids` and `target_ids` are JSON files, each an object of
     piece -> id. The model does not know pieces that are missing there.
     """
 
-    kind: Literal["sentencepiece"] = "sentencepiece"
     source: str
     target: str
     source_ids: str | None = None
@@ -165,13 +161,12 @@ class SentencePieceTokenizerEntry(_Model):
         return {self.source, self.target} | {name for name in (self.source_ids, self.target_ids) if name}
 
 
-class JsonTokenizerEntry(_Model):
+class JsonTokenizerEntry(_Part, frozen=True, tag_field="kind", tag="tokenizers"):
     """A `tokenizer.json` of the library `tokenizers`. Its template is ignored.
 
     `file` is for both sides, or for sources alone if `target` names another file for targets.
     """
 
-    kind: Literal["tokenizers"] = "tokenizers"
     file: str
     target: str | None = None
     source_eos: bool = True
@@ -182,12 +177,12 @@ class JsonTokenizerEntry(_Model):
         return {self.file} | ({self.target} if self.target else set())
 
 
-TokenizerEntry = Annotated[SentencePieceTokenizerEntry | JsonTokenizerEntry, Field(discriminator="kind")]
+TokenizerEntry = SentencePieceTokenizerEntry | JsonTokenizerEntry
 
-_Ids = tuple[Annotated[int, Field(ge=0)], ...]
+_Ids = tuple[_Natural, ...]
 
 
-class LanguageTokens(_Model):
+class LanguageTokens(_Part, frozen=True):
     """The tokens that tell a model one of its languages."""
 
     # source ids before the text. The prefix of the source language comes before the prefix of the target language
@@ -196,7 +191,7 @@ class LanguageTokens(_Model):
     forced: _Ids = ()  # target ids that the translation starts with
 
 
-class LanguageTemplates(_Model):
+class LanguageTemplates(_Part, frozen=True):
     """How a request's languages are told to the model. By default they are not: the model has a single pair."""
 
     source: dict[str, LanguageTokens] = {}  # source language -> tokens. A language that is missing here has none
@@ -207,15 +202,15 @@ class LanguageTemplates(_Model):
     pair_prefixes: dict[str, dict[str, str]] = {}
 
 
-class Languages(_Model):
+class Languages(_Part, frozen=True):
     """The languages of a model, by their public tags, and how the model is told a language."""
 
-    source: tuple[str, ...] = Field(min_length=1)
-    target: tuple[str, ...] = Field(min_length=1)
+    source: tuple[str, ...]
+    target: tuple[str, ...]
     templates: LanguageTemplates = LanguageTemplates()
 
 
-class GraphTensor(_Model):
+class GraphTensor(_Part, frozen=True):
     """An input or output of a graph. A dimension is a number or a name."""
 
     name: str
@@ -223,7 +218,7 @@ class GraphTensor(_Model):
     shape: tuple[int | str, ...]
 
 
-class Graph(_Model):
+class Graph(_Part, frozen=True):
     """An ONNX graph of the bundle and its signature."""
 
     file: str
@@ -231,7 +226,7 @@ class Graph(_Model):
     outputs: tuple[GraphTensor, ...]
 
 
-class Graphs(_Model):
+class Graphs(_Part, frozen=True):
     """The encoder and decoder graphs, and the graphs that only some bundles have."""
 
     encoder: Graph  # maps sources to the keys and values of cross-attention
@@ -241,7 +236,7 @@ class Graphs(_Model):
     shortlist: Graph | None = None  # runs one decode step over the tokens of shortlists alone
     # upper bound of the decoder's input num_blocks, if the decoder has this input. The decoder searches the vocabulary
     # by min(vocabulary_blocks, num_candidates) blocks
-    vocabulary_blocks: int | None = Field(default=None, ge=1)
+    vocabulary_blocks: _Positive | None = None
 
     @property
     def cross_dtype(self) -> str:
@@ -258,38 +253,36 @@ class Graphs(_Model):
         """Whether a decode step looks for candidates only where it is asked to. Others always do."""
         return any(tensor.name == "with_candidates" for tensor in self.decoder.inputs)
 
-    @model_validator(mode="after")
-    def _keys_and_values_are_numbers(self) -> Graphs:
+    def __post_init__(self) -> None:
         types = sorted({tensor.dtype for tensor in self.encoder.outputs})
         if len(types) != 1 or types[0] not in _KEY_VALUE_TYPES:
             raise ValueError(
                 "encoder.outputs: keys and values are all float32, float16, bfloat16 or int8,"
                 f" not {', '.join(types) or 'none'}"
             )
-        return self
 
 
-class Alignment(_Model):
+class Alignment(_Part, frozen=True):
     """The decoder layer and the heads whose cross-attention aligns target tokens with source tokens.
 
     Layers and heads are numbered from 0. The weights of the heads are averaged.
     """
 
-    layer: int = Field(ge=0)
-    heads: tuple[int, ...] = Field(min_length=1)
+    layer: _Natural
+    heads: Annotated[tuple[int, ...], Meta(min_length=1)]
 
 
-class Activation(_Model):
+class Activation(_Part, frozen=True):
     """The absolute value of an activation, and its tensor.
 
     `tensor` uses the module names of the PyTorch model: "output of encoder.layers.0.self_attention.v_proj".
     """
 
     tensor: str
-    value: float
+    value: _Number
 
 
-class Parity(_Model):
+class Parity(_Part, frozen=True):
     """The comparison of the exported graphs with the PyTorch model, over greedy decoding by the server's backend.
 
     Attention weights are compared if the bundle has an alignment graph. `max_activation` is measured for fp16 bundles,
@@ -298,36 +291,36 @@ class Parity(_Model):
 
     sentences: int
     tokens: int
-    max_logit_difference: float
-    tolerance: float
+    max_logit_difference: _Number
+    tolerance: _Number
     token_mismatches: int
-    max_attention_difference: float | None = None
-    attention_tolerance: float | None = None
+    max_attention_difference: _Number | None = None
+    attention_tolerance: _Number | None = None
     max_activation: Activation | None = None
 
 
-class Quality(_Model):
+class Quality(_Part, frozen=True):
     """The comparison of an int8 bundle's translations with those of its fp32 original."""
 
     sentences: int  # number of sentences that both have translated
     unchanged: int  # number of sentences whose two translations have equal tokens
     tested: int = 0  # number of sentences with a reference translation
-    bleu: float | None = None  # BLEU of the int8 translations of the tested sentences, 0 … 100
-    fp32_bleu: float | None = None  # BLEU of the fp32 translations of the tested sentences, 0 … 100
+    bleu: _Number | None = None  # BLEU of the int8 translations of the tested sentences, 0 … 100
+    fp32_bleu: _Number | None = None  # BLEU of the fp32 translations of the tested sentences, 0 … 100
 
 
-class QualityEstimation(_Model):
+class QualityEstimation(_Part, frozen=True):
     """How the mean probability of a translation's tokens becomes an estimate of its quality; see `core.quality`."""
 
-    weight: float = Field(gt=0, le=10)  # of the mean probability's log-odds
-    bias: float = Field(ge=-100, le=100)  # what is added to them. The sum is the log-odds of the estimate
-    fitted: int = Field(ge=1)  # number of sentences on which weight and bias were found
-    tested: int = Field(ge=1)  # number of other sentences, on which the estimates were compared with chrF
-    correlation: float = Field(ge=-1, le=1)  # Pearson's correlation of estimate and chrF there
-    mean_error: float = Field(ge=0, le=1)  # mean distance of estimate and chrF there, both 0 … 1
+    weight: Annotated[float, Meta(gt=0, le=10)]  # of the mean probability's log-odds
+    bias: Annotated[float, Meta(ge=-100, le=100)]  # what is added to them. The sum is the log-odds of the estimate
+    fitted: _Positive  # number of sentences on which weight and bias were found
+    tested: _Positive  # number of other sentences, on which the estimates were compared with chrF
+    correlation: Annotated[float, Meta(ge=-1, le=1)]  # Pearson's correlation of estimate and chrF there
+    mean_error: Annotated[float, Meta(ge=0, le=1)]  # mean distance of estimate and chrF there, both 0 … 1
 
 
-class Provenance(_Model):
+class Provenance(_Part, frozen=True):
     """Where a model comes from."""
 
     checkpoint: str
@@ -337,21 +330,21 @@ class Provenance(_Model):
     exporter: dict[str, str]  # the versions of the programs that wrote the bundle
 
 
-class FileEntry(_Model):
+class FileEntry(_Part, frozen=True):
     """Size [bytes] and digest of a file of the bundle."""
 
-    size: int = Field(ge=0, le=2**50)
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    size: Annotated[int, Meta(ge=0, le=2**50)]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-class Manifest(_Model):
+class Manifest(_Part, frozen=True, kw_only=True):
     """The content of `manifest.json`."""
 
     schema_version: Literal[6] = SCHEMA_VERSION
-    name: str = Field(pattern=f"^{MODEL_NAME}$", max_length=LONGEST_MODEL_NAME)
-    version: _Shown
-    source_languages: tuple[_Shown, ...] = Field(min_length=1)
-    target_languages: tuple[_Shown, ...] = Field(min_length=1)
+    name: Annotated[str, Meta(pattern=rf"^{MODEL_NAME}\Z", max_length=LONGEST_MODEL_NAME)]
+    version: str
+    source_languages: _Texts
+    target_languages: _Texts
     language_templates: LanguageTemplates = LanguageTemplates()
     architecture: Architecture
     precision: Precision
@@ -363,21 +356,19 @@ class Manifest(_Model):
     graphs: Graphs
     alignment: Alignment | None = None
     # symbols that the model has learnt to copy: each is one token of either vocabulary; see `text.stand_ins`
-    stand_ins: tuple[_Shown, ...] = ()
+    stand_ins: tuple[str, ...] = ()
     shortlist: str | None = None  # the file with the shortlist; see `translane_server.bundle.shortlist`
-    license: _Shown
+    license: str
     provenance: Provenance
     parity: Parity | None
     quality: Quality | None = None
     quality_estimation: QualityEstimation | None = None
     files: dict[str, FileEntry]
 
-    @model_validator(mode="after")
-    def _parts_fit_together(self) -> Manifest:
-        for check in (_numbers, _templates, _parts_of_graphs, _names_of_files):
+    def __post_init__(self) -> None:
+        for check in (_shown_texts, _numbers, _templates, _parts_of_graphs, _names_of_files):
             for problem in check(self):
                 raise ValueError(problem)
-        return self
 
     @property
     def languages(self) -> Languages:
@@ -391,6 +382,17 @@ class Manifest(_Model):
 
 
 # What is wrong between the parts of a manifest: each function yields sentences, of which the first one is told.
+
+
+def _shown_texts(manifest: Manifest) -> Iterator[str]:
+    """Logs, metrics and clients show these texts."""
+    for name in ("version", "license", "source_languages", "target_languages", "stand_ins"):
+        value = getattr(manifest, name)
+        for text in [value] if isinstance(value, str) else value:
+            if len(text) > _MOST_CHARACTERS:
+                yield f"{name}: it has {len(text):,} characters, and at most {_MOST_CHARACTERS:,} are allowed"
+            if not text.isprintable():
+                yield f"{name}: it has control characters"
 
 
 def _numbers(manifest: Manifest) -> Iterator[str]:

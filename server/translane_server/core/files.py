@@ -15,8 +15,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO, NamedTuple
 
-from pydantic_core import from_json
-
 MOST_BYTES = 1 << 30
 """Most bytes that are read into memory of one file: tokenizers and vocabularies have some megabytes."""
 
@@ -85,6 +83,8 @@ def parse_json(content: bytes) -> Any:
     Raises:
         ValueError: the text is not JSON, or has more than some 200 levels; the message is short and quotes nothing.
     """
+    from pydantic_core import from_json  # late: replicas parse nothing
+
     return from_json(content)
 
 

@@ -88,10 +88,11 @@ def search_options(limits: RequestLimits) -> Options:
     Beams are as many as the limit allows. A single beam is greedy search, which needs no default: `terminology` may
     then take beams of its own.
     """
-    values = limits.search.model_dump(exclude={"beam_size", "min_length"}, exclude_none=True)
     beams = min(limits.search.beam_size or 1, limits.max_beam_size)
     exact: dict[str, Any] = {
-        name: float32(value) if isinstance(value, float) else value for name, value in values.items()
+        name: float32(value) if isinstance(value, float) else value
+        for name, value in limits.search.given.items()
+        if name not in ("beam_size", "min_length")
     }
     return Options(**exact, beam_size=beams if beams > 1 else None)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import transformers
+from msgspec.structs import replace
 
 from helpers import hugging_face
 from helpers.driver import BundleDecoder
@@ -72,11 +73,9 @@ def manifest_of(manifest, folder, forced):
     search = read_search(generation_settings(settings))
     assert not search.left_out
     longest = read_lengths(settings)["default_max_length"]
-    defaults = DecodingDefaults(max_length=longest, **search.defaults.model_dump(exclude_none=True))
+    defaults = DecodingDefaults(max_length=longest, **search.defaults.given)
     target = {} if forced is None else {manifest.target_languages[0]: LanguageTokens(forced=(forced,))}
-    return manifest.model_copy(
-        update={"decoding_defaults": defaults, "language_templates": LanguageTemplates(target=target)}
-    )
+    return replace(manifest, decoding_defaults=defaults, language_templates=LanguageTemplates(target=target))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from helpers import foreign_folders
 from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_export.sources import foreign_tokenizers, language_codes
-from translane_server.bundle.manifest import SpecialIds
+from translane_server.bundle.manifest import SentencePieceTokenizerEntry, SpecialIds
 from translane_server.text.tokenizer import ModelIds, make_tokenizer
 from translane_server.translation.languages import LanguagePairs
 
@@ -67,7 +67,7 @@ class Pair:
             self.theirs = self.load(folder)
         read = getattr(foreign_tokenizers, "marian" if kind == "opus-mt-zh-en" else kind)
         files, self.languages = read(folder, config or {})
-        self.uses_sentencepiece = files.entry.kind == "sentencepiece"
+        self.uses_sentencepiece = isinstance(files.entry, SentencePieceTokenizerEntry)
         ids = self.theirs
         self.special = set(ids.all_special_ids) - {ids.unk_token_id}
         special_ids = SpecialIds(

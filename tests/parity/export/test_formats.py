@@ -4,6 +4,7 @@ import json
 import shutil
 from typing import Any
 
+import msgspec
 import onnx
 import pytest
 import torch
@@ -82,7 +83,7 @@ def test_torchscript(tmp_path, precision):
     assert manifest.parity.token_mismatches == 0
     content = json.loads((output / TORCHSCRIPT_MANIFEST).read_text(encoding="utf-8"))
     assert content.pop("format") == "translane-torchscript"
-    assert Manifest.model_validate_json(json.dumps(content)) == manifest
+    assert msgspec.convert(content, Manifest) == manifest
     assert {path.name for path in output.iterdir()} == {
         "encoder.pt",
         "decoder.pt",

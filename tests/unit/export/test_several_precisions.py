@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
+from msgspec.structs import astuple
 from torch import nn
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -59,7 +60,7 @@ def test_the_float32_twin_has_the_bundles_own_nodes_and_weights(bf16):
     bundle = load_bundle(bf16)
     with float32_twin(bundle) as twin:
         assert (twin.manifest.precision, twin.manifest.weight_storage) == ("fp32", "float32")
-        for _, graph in twin.manifest.graphs:
+        for graph in astuple(twin.manifest.graphs):
             if not isinstance(graph, Graph):
                 continue
             assert "bfloat16" not in {tensor.dtype for tensor in (*graph.inputs, *graph.outputs)}

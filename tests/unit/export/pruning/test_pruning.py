@@ -218,7 +218,7 @@ def test_words_have_no_smaller_pieces(tmp_path):
     whole = make(files, Languages(source=("a",), target=("b",)), 5)
     with pytest.raises(ExportError, match=r"^--vocabulary-from: t.json is a model of the kind 'WordLevel', and only"):
         plan_pruning(settings(tmp_path), whole)
-    entry = files.entry.model_copy(update={"target": "t.json"})
+    entry = JsonTokenizerEntry(file="t.json", target="t.json")
     whole = dataclasses.replace(whole, tokenizer=TokenizerFiles(entry, files.files))
     with pytest.raises(ExportError, match=r"with a tokenizer.json for each side are not supported"):
         plan_pruning(settings(tmp_path), whole)

@@ -120,7 +120,7 @@ def test_what_a_folder_of_models_may_not_be(tmp_path):
     put(tmp_path / "a b")
     with pytest.raises(BundleError, match="the name of a model has letters"):
         find_models([], tmp_path)
-    with pytest.raises(BundleError, match="at most 100 characters"):
+    with pytest.raises(BundleError, match="name: expected str of length <= 100"):
         find_models([ModelPlace(put(tmp_path / "long", name="x" * 101))])
 
 

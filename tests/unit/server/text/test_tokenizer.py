@@ -10,6 +10,7 @@ import sentencepiece
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from helpers.refusals import refusal
 from translane_server.bundle.manifest import (
@@ -173,7 +174,7 @@ def test_special_tokens_are_never_made_of_a_text_and_are_none_of_one():
 
 
 def test_sources_may_have_no_end():
-    tokenizer = make(MAPPED.model_copy(update={"source_eos": False}))
+    tokenizer = make(replace(MAPPED, source_eos=False))
     assert tokenizer.encode(["fo", ""]) == [[4, 3, 2], []]
     assert tokenizer.source_surfaces("fo") == ["", "f", "o"]
 

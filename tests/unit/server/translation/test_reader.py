@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from msgspec.structs import asdict
 
 from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_settings
 from translane.options import Options, Term, checked_options
@@ -163,7 +164,7 @@ def test_what_is_looked_for_is_found_within_the_time(monkeypatch, work, found, a
         return found
 
     monkeypatch.setattr(*work, look)
-    special_ids = make_manifest().special_ids.model_dump() | {"unk": 1}  # what the tokenizer makes of other letters
+    special_ids = asdict(make_manifest().special_ids) | {"unk": 1}  # what the tokenizer makes of other letters
     reader = TranslateReader(make_manifest(special_ids=special_ids), tokenizer, LONG)
     tokenizer.budget.start()
     with pytest.raises(InvalidRequestError, match=f"^{field}: takes more than"):

@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.options import Options, Term, checked_options
@@ -51,7 +52,8 @@ def test_every_number_but_the_seed_has_a_range():
     [("return_alignment", True, False), ("replace_unknowns", True, False), ("coverage_penalty", 1.0, 0.0)],
 )
 def test_alignment_needs_a_bundle_that_gives_it(name, value, none):
-    without = make_manifest().model_copy(update={"alignment": None})
+    whole = make_manifest()
+    without = replace(whole, alignment=None, graphs=replace(whole.graphs, alignment=None))
     assert wrong(**{name: value}) == {}
     assert list(wrong(manifest=without, **{name: value})) == [name]
     assert wrong(manifest=without, **{name: none}) == {}

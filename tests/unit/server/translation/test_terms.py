@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from fakes.language_model import DECODER_START, EOS, RandomBackend, RandomModel
 from fakes.serving import FakeTokenizer, make_manifest
@@ -166,7 +167,7 @@ def test_no_term_refuses_a_request_and_what_is_applied_is_there(seed):
     stored = StoredGlossaries([stored_of(pick, "one"), stored_of(pick, "two")])
     limits = RequestLimits(8, 512, TokenLimits(SOURCES, TARGET, TARGET), max_beam_size=6)
     tokenizer = LetterTokenizer()
-    special_ids = make_manifest().special_ids.model_dump() | {"unk": tokenizer.UNKNOWN}
+    special_ids = asdict(make_manifest().special_ids) | {"unk": tokenizer.UNKNOWN}
     reader = TranslateReader(make_manifest(special_ids=special_ids), tokenizer, limits, lambda: stored)
     model = RandomModel(vocab_size=len(tokenizer.SURFACES), seed=seed, eos_bias=2.0)
     backend = RandomBackend(model, rows=64, source_capacity=SOURCES, target_capacity=TARGET)
