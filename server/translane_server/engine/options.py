@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-import pickle
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from operator import attrgetter
+
+import msgspec
 
 _DISTINCT_OPTIONS = 256  # many sentences have equal options, which are made once
 
@@ -99,7 +99,7 @@ class DecodingOptions:
     @cached_property
     def packed(self) -> bytes:
         """The options for another process; see `unpacked_options`."""
-        return pickle.dumps(_values(self), pickle.HIGHEST_PROTOCOL)
+        return msgspec.msgpack.encode(self)
 
 
 # Options that need no rule for every token. A row with any other option takes the general way through every step, so
@@ -109,13 +109,13 @@ _WITHOUT_RULES = {
     "coverage_penalty", "sampling", "alternatives", "alignment", "scores", "shortlist",
 }  # fmt: skip
 _RULED = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _WITHOUT_RULES]
-_values = attrgetter(*[field.name for field in fields(DecodingOptions)])
+_options = msgspec.msgpack.Decoder(DecodingOptions)
 
 
 @lru_cache(_DISTINCT_OPTIONS)
 def unpacked_options(packed: bytes) -> DecodingOptions:
     """Restore options from `packed`."""
-    return DecodingOptions(*pickle.loads(packed))  # noqa: S301 from this program
+    return _options.decode(packed)
 
 
 @dataclass(frozen=True, slots=True)

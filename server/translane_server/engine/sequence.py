@@ -6,8 +6,10 @@ Most types are tuples, because millions of them are made and sent between proces
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, unpacked_options
 
@@ -47,6 +49,13 @@ class Sentence(NamedTuple):
         return self.forced_ids + tuple(id_ for phrase in self.required_phrases for id_ in phrase.token_ids)
 
 
+# The values of a sequence for another process: number, priority, time, streamed, and the fields of its sentence, the
+# options packed.
+WireSequence = tuple[
+    int, int, float, bool, abc.Sequence[int], bytes, tuple[int, ...], int, bool, tuple[RequiredPhrase, ...]
+]
+
+
 @dataclass(eq=False, slots=True)
 class Sequence:
     """A sentence on its way, from its acceptance to its result. The server and the worker have a copy each."""
@@ -57,17 +66,16 @@ class Sequence:
     streamed: bool  # whether the worker reports tokens as soon as they are committed
     sentence: Sentence
 
-    def to_wire(self) -> tuple[Any, ...]:
+    def to_wire(self) -> WireSequence:
         """Plain values for another process; see `from_wire`."""
         source_ids, options, *others = self.sentence
-        return self.number, self.priority, self.submitted_at, self.streamed, source_ids, options.packed, *others
+        return self.number, self.priority, self.submitted_at, self.streamed, source_ids, options.packed, *others  # type: ignore[return-value]
 
     @classmethod
-    def from_wire(cls, values: abc.Sequence[Any]) -> Sequence:
+    def from_wire(cls, values: WireSequence) -> Sequence:
         """Restore a sequence from `to_wire`."""
-        number, priority, submitted_at, streamed, source_ids, packed, *others = values
-        sentence = Sentence(source_ids, unpacked_options(packed), *others)
-        return cls(number, priority, submitted_at, streamed, sentence)
+        sentence = Sentence(values[4], unpacked_options(values[5]), *values[6:])
+        return cls(*values[:4], sentence)
 
     def cost(self, target_tokens: int = -1) -> int:
         """The work that the sequence takes: source tokens + rows * target tokens, by default as many as expected."""
@@ -143,14 +151,13 @@ class EngineInput(NamedTuple):
     answer: bool = False  # whether the worker must give an output, even an empty one: a sign of life
 
 
-@dataclass(slots=True)
-class EngineOutput:
+class EngineOutput(Struct, array_like=True):
     """What a worker has done since its last output. Sequences are identified by their numbers."""
 
-    ended: list[tuple[int, SentenceResult]] = field(default_factory=list)  # sequences with their results
-    dropped: list[int] = field(default_factory=list)  # cancelled sequences, whose rows are free
+    ended: list[tuple[int, SentenceResult]] = []  # sequences with their results
+    dropped: list[int] = []  # cancelled sequences, whose rows are free
     # streamed sequences with their new committed tokens, in order
-    committed: list[tuple[int, CommittedTokens]] = field(default_factory=list)
+    committed: list[tuple[int, CommittedTokens]] = []
     stats: StepStats = field(default_factory=lambda: StepStats([], [], [], [], []))
-    failed: list[int] = field(default_factory=list)  # sequences whose step has failed. Their rows are free.
+    failed: list[int] = []  # sequences whose step has failed. Their rows are free.
     is_starved: bool = False  # whether the worker ends for lack of memory, which is no sequence's fault

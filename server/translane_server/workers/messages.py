@@ -1,9 +1,9 @@
 """The messages between the server and its replicas, and their bytes.
 
-A message is its length and a pickle. Pickles are safe here: both ends are this program in one version, and no other
-process has the socket. The server sends the setup first. The replica answers with `Ready`, or with the error that stops
-it. Then the server sends an `EngineInput` at a time, and the replica an `EngineOutput`. Both are packed into plain
-tuples, because pickling named tuples takes ten times as long.
+A message is its length and its body. The server sends the setup first. The replica answers with `Ready`, or with the
+error that stops it. These are pickles, which are safe here: both ends are this program in one version, and no other
+process has the socket. Then the server sends an `EngineInput` at a time, and the replica an `EngineOutput`, as
+MessagePack.
 
 Replicas of one thread fork from one process. To this process the server sends the number of a replica, and with it the
 file descriptor of the replica's connection. The process answers with the line "N pid P" when replica N has process P,
@@ -17,23 +17,13 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.devices import Device
-from translane_server.engine.sequence import (
-    AlignedToken,
-    CommittedTokens,
-    EngineInput,
-    EngineOutput,
-    Hypothesis,
-    SentenceResult,
-    Sequence,
-    StepStats,
-    TargetVocabulary,
-    Timing,
-)
+from translane_server.engine.sequence import EngineInput, EngineOutput, Sequence, TargetVocabulary, WireSequence
 
 
 @dataclass(frozen=True)
@@ -74,21 +64,46 @@ class Ready(NamedTuple):
     """The replica is ready for inputs."""
 
 
-def framed(message: object) -> bytes:
-    """The bytes of a message: its length and its pickle."""
-    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+def framed(body: bytes) -> bytes:
+    """A message: its length and its body."""
     return _NUMBER.pack(len(body)) + body
 
 
+def of_object(message: WorkerSetup | Ready | Exception) -> bytes:
+    """The first message of either side; `pickle.loads` reads its body."""
+    return framed(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+
+def of_input(told: EngineInput) -> bytes:
+    """A message with an input, whose body `read_input` reads."""
+    return framed(_encode(([each.to_wire() for each in told.sequences], told.cancelled, told.answer)))
+
+
+def read_input(body: bytes) -> EngineInput:
+    """The input in the body of a message."""
+    sequences, cancelled, answer = _inputs.decode(body)
+    return EngineInput([Sequence.from_wire(each) for each in sequences], cancelled, answer)
+
+
+def of_output(output: EngineOutput) -> bytes:
+    """A message with an output, whose body `read_output` reads."""
+    return framed(_encode(output))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_inputs = msgspec.msgpack.Decoder(tuple[list[WireSequence], list[int], bool])
+read_output = msgspec.msgpack.Decoder(EngineOutput).decode
+
+
 class Frames:
-    """Restores messages from received bytes, in pieces of any size."""
+    """Restores the bodies of messages from received bytes, in pieces of any size."""
 
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def feed(self, data: bytes | memoryview) -> list[Any]:
-        """Add received bytes; return the messages that are complete by now."""
-        messages, received = [], self._received
+    def feed(self, data: bytes | memoryview) -> list[bytes]:
+        """Add received bytes; return the bodies of the messages that are complete by now."""
+        bodies, received = [], self._received
         received += data
         start = 0
         while len(received) - start >= _NUMBER.size:
@@ -96,66 +111,10 @@ class Frames:
             end = start + _NUMBER.size + length
             if end > len(received):
                 break
-            messages.append(pickle.loads(received[start + _NUMBER.size : end]))  # noqa: S301 from this program
+            bodies.append(bytes(received[start + _NUMBER.size : end]))
             start = end
         del received[:start]
-        return messages
-
-
-def pack_input(told: EngineInput) -> tuple[Any, ...]:
-    """Turn an input into plain tuples."""
-    return [sequence.to_wire() for sequence in told.sequences], told.cancelled, told.answer
-
-
-def unpack_input(packed: tuple[Any, ...]) -> EngineInput:
-    """Restore an input from `pack_input`."""
-    sequences, cancelled, answer = packed
-    return EngineInput([Sequence.from_wire(each) for each in sequences], cancelled, answer)
-
-
-def pack_output(output: EngineOutput) -> tuple[Any, ...]:
-    """Turn an output into plain tuples."""
-    return (
-        [
-            (number, [(*each[:-1], each.alignment and _packed(each.alignment)) for each in hypotheses], tuple(timing))
-            for number, (hypotheses, timing) in output.ended
-        ],
-        output.dropped,
-        [(number, ids, alignment and _packed(alignment)) for number, (ids, alignment) in output.committed],
-        tuple(output.stats),
-        output.failed,
-        output.is_starved,
-    )
-
-
-def unpack_output(packed: tuple[Any, ...]) -> EngineOutput:
-    """Restore an output from `pack_output`."""
-    ended, dropped, committed, stats, failed, is_starved = packed
-    return EngineOutput(
-        [
-            (
-                number,
-                SentenceResult(
-                    tuple([Hypothesis._make((*each[:-1], each[-1] and _unpacked(each[-1]))) for each in hypotheses]),
-                    Timing(*timing),
-                ),
-            )
-            for number, hypotheses, timing in ended
-        ],
-        dropped,
-        [(number, CommittedTokens(ids, alignment and _unpacked(alignment))) for number, ids, alignment in committed],
-        StepStats(*stats),
-        failed,
-        is_starved,
-    )
-
-
-def _packed(alignment: tuple[AlignedToken, ...]) -> tuple[tuple[int, float], ...]:
-    return tuple([(each.source_token, each.weight) for each in alignment])
-
-
-def _unpacked(alignment: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, ...]:
-    return tuple(starmap(AlignedToken, alignment))
+        return bodies
 
 
 PID, CODE = "pid", "code"

@@ -14,6 +14,7 @@ import gc
 import logging
 import mmap
 import os
+import pickle
 import select
 import signal
 import socket
@@ -21,7 +22,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from translane_server.core.errors import StartupError
 from translane_server.engine.loop import EngineLoop, ServerGoneError
@@ -34,11 +35,11 @@ from translane_server.workers.messages import (
     Frames,
     Ready,
     WorkerSetup,
-    framed,
-    pack_output,
+    of_object,
+    of_output,
+    read_input,
     receive_connection,
     report_line,
-    unpack_input,
 )
 
 _MOST_REPLICAS = 1024  # the largest value of the setting `replicas`
@@ -78,8 +79,8 @@ class SocketLink:
         self.has_arrivals = partial(arrivals.poll, 0)  # asked after every step
         self._frames = Frames()
 
-    def receive(self) -> list[Any]:
-        """Wait for bytes; return the messages that are complete by now.
+    def receive(self) -> list[bytes]:
+        """Wait for bytes; return the bodies of the messages that are complete by now.
 
         Raises:
             ServerGoneError: the server has closed the connection.
@@ -93,15 +94,15 @@ class SocketLink:
         return self._frames.feed(data)
 
     def inputs(self, *, wait: bool) -> list[EngineInput]:
-        return [unpack_input(each) for each in self.receive()] if wait or self.has_arrivals() else []
+        return [read_input(each) for each in self.receive()] if wait or self.has_arrivals() else []
 
     def put(self, output: EngineOutput) -> None:
-        self.send(pack_output(output))
+        self.send(of_output(output))
 
-    def send(self, message: object) -> None:
+    def send(self, message: bytes) -> None:
         """Send a message. Raises ServerGoneError if the server has closed the connection."""
         try:
-            self._connection.sendall(framed(message))
+            self._connection.sendall(message)
         except (BrokenPipeError, ConnectionResetError):
             raise ServerGoneError from None
 
@@ -124,8 +125,8 @@ def receive_setup(server: SocketLink) -> WorkerSetup:
     """
     while not (messages := server.receive()):
         pass
-    setup: WorkerSetup
-    (setup,) = messages  # the server sends nothing else before the answer
+    (body,) = messages  # the server sends nothing else before the answer
+    setup: WorkerSetup = pickle.loads(body)  # noqa: S301 from this program
     return setup
 
 
@@ -140,9 +141,9 @@ def run_replica(
         try:
             backend = open_backend(setup)
         except StartupError as error:
-            server.send(error)
+            server.send(of_object(error))
             return error.exit_code
-        server.send(Ready())
+        server.send(of_object(Ready()))
     except ServerGoneError:
         return 0
     with contextlib.closing(backend):
@@ -247,7 +248,7 @@ class ForkingProcess(Generic[_Model]):
 
     def _refuse(self, server: SocketLink, number: int, error: StartupError) -> None:
         with contextlib.suppress(ServerGoneError):
-            server.send(error)
+            server.send(of_object(error))
         self._tell(number, CODE, _FAILED)
 
     def _reap(self, ended: int) -> None:

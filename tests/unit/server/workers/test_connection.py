@@ -17,7 +17,7 @@ from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
 from translane_server.workers.connection import WorkerConnection
 from translane_server.workers.dispatcher import Dispatcher
-from translane_server.workers.messages import Frames, Ready, framed, pack_input, pack_output
+from translane_server.workers.messages import Frames, Ready, framed, of_input, of_object, of_output, read_input
 from translane_server.workers.worker import Worker
 from translane_server.workers.worker_process import SocketLink
 
@@ -166,14 +166,14 @@ class ObservedHost:
         self.connection = connection.dup()
         self.connection.settimeout(10)
         self._frames = Frames()
-        self.connection.sendall(framed(Ready()))
+        self.connection.sendall(of_object(Ready()))
 
     def end(self, *, at_once):
         self.connection.close()
         return "is done"
 
     def messages(self, number):
-        messages: list[object] = []
+        messages: list[bytes] = []
         while len(messages) < number:
             messages += self._frames.feed(self.connection.recv(1 << 16))
         return messages
@@ -200,9 +200,9 @@ async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(ba
     replica.submit(sequence(1))
     replica.cancel(1)
     replica.submit(sequence(2))
-    host.connection.sendall(framed(pack_output(EngineOutput())))
+    host.connection.sendall(of_output(EngineOutput()))
     messages = await asyncio.to_thread(host.messages, 2)
-    sent = [([each[0] for each in sequences], cancelled) for sequences, cancelled, _ in messages]
+    sent = [([each.number for each in told.sequences], told.cancelled) for told in map(read_input, messages)]
     assert sent == [([1, 2], [1]), ([8, 9], [])]
     await replica.stop()
 
@@ -225,7 +225,7 @@ async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop()
     await replica.start(send_one_more, never)
     await asyncio.to_thread(host.messages, 1)  # the setup
     host.connection.setblocking(False)
-    host.connection.sendall(framed(pack_output(EngineOutput())))
+    host.connection.sendall(of_output(EngineOutput()))
     assert await sent
     await replica.stop()
 
@@ -255,7 +255,7 @@ def ends():
 
 def test_the_server_goes(ends):
     server, link = ends
-    server.sendall(framed(pack_input(EngineInput([], [4, 9]))))
+    server.sendall(of_input(EngineInput([], [4, 9])))
     server.close()
     assert link.inputs(wait=False) == [EngineInput([], [4, 9])]
     with pytest.raises(ServerGoneError):

@@ -5,6 +5,7 @@ Replicas that fork see which of them are at work. The first one has more threads
 
 import gc
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError, StartupError
 from translane_server.workers import launch, processes
 from translane_server.workers.__main__ import _all_threads
-from translane_server.workers.messages import Frames, ModelSetup, Ready, WorkerSetup, framed
+from translane_server.workers.messages import Frames, ModelSetup, Ready, WorkerSetup, of_object
 from translane_server.workers.worker_process import Activity, ForkingProcess
 
 
@@ -41,7 +42,7 @@ def send(ours, number):
     """Ask for a replica; return the server's end of its connection."""
     connection, theirs = socket.socketpair()
     connection.settimeout(10)
-    connection.sendall(framed(fake_setup(number)))
+    connection.sendall(of_object(fake_setup(number)))
     with theirs:
         socket.send_fds(ours, [number.to_bytes(4, "little")], [theirs.fileno()])
     return connection
@@ -61,7 +62,7 @@ def never(*_arguments):
 
 def answer(connection):
     with connection:
-        return Frames().feed(connection.recv(1 << 16))[0]
+        return pickle.loads(Frames().feed(connection.recv(1 << 16))[0])
 
 
 def reports(ours):
