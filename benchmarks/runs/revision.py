@@ -1,7 +1,7 @@
 """The server of the working tree against the server of another revision: what a sentence costs each.
 
-    python -m benchmarks.runs.revision v0.1.0                   # the base and the tiny model, some ten minutes
-    python -m benchmarks.runs.revision 012df51 --models tiny
+    python -m benchmarks.runs.revision                          # 012df512, the base and the tiny model, ten minutes
+    python -m benchmarks.runs.revision c5933026 --models tiny --searches greedy
 
 The revision's files are taken from git, and run with the packages that are installed. Each revision exports the random
 models itself. Both servers have one replica of one thread, and take turns; the same client calls both. Texts are random
@@ -34,6 +34,7 @@ from benchmarks.runs.flags import parsed, parser_of
 from benchmarks.runs.serving import write_sentences
 from translane import Client
 
+REVISION = "012df512"  # of 2026-11-21. Nothing is to be slower than its server
 TOKENS = 12  # of each translation
 SETTINGS = ("--replicas", "1", "--threads", "1", "--metrics-port", "0")
 SECONDS = 4.0  # of a measurement, about
@@ -79,8 +80,11 @@ class Tree:
 
 def checked_out(revision: str) -> Tree:
     """The files of a revision, in a folder of `places.RESULTS`."""
-    asked = ("git", "rev-parse", "--short", f"{revision}^{{commit}}")
-    commit = subprocess.run(asked, cwd=places.ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    asked = ("git", "rev-parse", "--short", "--verify", "--quiet", f"{revision}^{{commit}}")
+    commit = subprocess.run(asked, cwd=places.ROOT, capture_output=True, text=True).stdout.strip()
+    if not commit:
+        print(f"skipped: there is no revision {revision} in this clone")
+        sys.exit()
     folder = places.RESULTS / "revisions" / commit
     if not folder.exists():
         archive = subprocess.run(("git", "archive", commit), cwd=places.ROOT, check=True, capture_output=True).stdout
@@ -130,9 +134,9 @@ def compare(
 
 
 def main() -> None:
-    parser = parser_of(__doc__, devices=["cpu"])
-    parser.set_defaults(models=RANDOM, precisions=["int8"], sentences=places.SENTENCES)
-    parser.add_argument("revision")
+    parser = parser_of(__doc__, searches=True, devices=["cpu"])
+    parser.set_defaults(models=RANDOM, precisions=["int8"])
+    parser.add_argument("revision", nargs="?", default=REVISION)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parsed(parser, "revision")
     trees = {"here": Tree(places.ROOT), "there": checked_out(arguments.revision)}
@@ -145,8 +149,8 @@ def main() -> None:
             servers = {
                 each: stack.enter_context(tree.serve(tree.bundle(name, precision))) for each, tree in trees.items()
             }
-            for (search, beams), pattern in itertools.product(SEARCHES.items(), PATTERNS):
-                found = compare(servers, pattern, sentences, beams, arguments.rounds)
+            for search, pattern in itertools.product(arguments.searches, PATTERNS):
+                found = compare(servers, pattern, sentences, SEARCHES[search], arguments.rounds)
                 cell = {"model": name, "precision": precision, "search": search, "pattern": str(pattern)} | found
                 record["cells"].append(cell)
                 record["usage"] = usage.so_far()

@@ -67,6 +67,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "growth": ("--rounds 3 --rows 1 8 32 128", 12),
         "products": ("--rounds 3 --rows 1 8 32 64", 3),
         "mixed": ("--rounds 9", 2),
+        "revision": ("--rounds 3", 8),
     },
     "full": {
         "offline": ("", 180),
@@ -75,6 +76,7 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "growth": ("", 45),
         "products": ("--rounds 9", 10),
         "mixed": ("--rounds 25", 3),
+        "revision": ("--rounds 9", 25),
     },
 }
 
@@ -94,7 +96,7 @@ def parts(
         if name == "without_vnni":
             words = ("benchmarks.runs.avx2", "python", "-m", "benchmarks.runs.offline", *words[1:])
             words += ("-o", str(places.result(name)))
-        if name in ("offline", "serving", "without_vnni"):
+        if name in ("offline", "serving", "without_vnni", "revision"):
             words += texts
         if name != "products":
             yield Part(name, words, minutes)
