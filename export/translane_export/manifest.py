@@ -78,7 +78,7 @@ def build_manifest(
             files=files,
         )
         return msgspec.convert(msgspec.to_builtins(manifest), Manifest)
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise ExportError(f"the bundle's manifest would be wrong: {error}") from None
     except msgspec.ValidationError as error:
         raise ExportError(f"the bundle's manifest would be wrong: {problem_of(error)}") from None

@@ -20,6 +20,8 @@ from translane_server.text.language_tags import LONGEST_TAG
 ENV_PREFIX = "TRANSLANE_EXPORT_"
 
 _GREEDY = ("", "none")
+# Words for flags; "null", which msgspec takes for a value that is not set, is none.
+_FLAGS = {"yes": "true", "on": "true", "no": "false", "off": "false", "null": "'null'"}
 
 
 def read_defaults(value: Any) -> Any:
@@ -31,10 +33,16 @@ def read_defaults(value: Any) -> Any:
     found = _items(value) if isinstance(value, str) else value
     if not isinstance(found, dict):
         return found
+    known = SearchDefaults.__struct_fields__
+    for name, text in found.items():
+        if name not in known:
+            raise ValueError(f"{shown(name)} is none of {', '.join(known)}{hint(name, known)}")
+        if isinstance(text, str):
+            found[name] = _FLAGS.get(text.lower(), text)
     try:
         return msgspec.convert(found, SearchDefaults, strict=False)
     except msgspec.ValidationError as error:
-        raise ValueError(problem_of(error)) from None
+        raise ValueError(problem_of(error).replace(" | null", "").removesuffix(", got str")) from None
 
 
 def _items(text: str) -> dict[str, str]:
@@ -47,8 +55,6 @@ def _items(text: str) -> dict[str, str]:
             raise ValueError(f"{shown(item)} has no value: write NAME=VALUE, such as beam_size=4")
         if name == "max_length":
             raise ValueError("max_length has a setting of its own, --default-max-length")
-        if name not in (known := SearchDefaults.__struct_fields__):
-            raise ValueError(f"{shown(name)} is none of {', '.join(known)}{hint(name, known)}")
         if name in found:
             raise ValueError(f"{name} occurs twice")
         found[name] = value

@@ -22,9 +22,14 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         StartupError: the server cannot start.
         CommandError, ModuleNotFoundError: a package does not load, or is missing.
     """
+    collects = gc.isenabled()
     gc.disable()  # until everything is imported
-    with launch.process_ahead():  # before the imports, which take as long as those of the process
-        code = _run(argv, environ)
+    try:
+        with launch.process_ahead():  # before the imports, which take as long as those of the process
+            code = _run(argv, environ)
+    finally:
+        if collects:
+            gc.enable()
     from translane_server.translation.tokenizer_pool import any_thread_runs
 
     if any_thread_runs():

@@ -15,6 +15,8 @@ from importlib.metadata import version
 
 import uvloop
 
+from translane.command_error import packages_load
+from translane_server.app.ports import refuse_taken
 from translane_server.core.machine import available_cpus
 from translane_server.models.build import build_registry, shortages
 from translane_server.models.registry import Registry
@@ -38,7 +40,8 @@ def run(settings: ServerSettings, environ: Mapping[str, str]) -> int:
         StartupError: the server cannot start.
     """
     if settings.check:
-        from translane_server.app.check import check  # late, as what it checks
+        _import_ports()
+        from translane_server.app.check import check
 
         configure_logging(settings.log_format, "error")
         for line in check(settings):
@@ -106,18 +109,30 @@ class _Signals:
         self.stop.set()
 
 
+def _import_ports() -> None:
+    """Import the last of what a server needs; from now on, garbage is collected.
+
+    Raises:
+        PackageError: a package does not load.
+    """
+    with packages_load():
+        import_module("translane_server.app.server")
+    gc.collect()
+    gc.freeze()  # what is imported stays, so no later collection needs to look at it
+    gc.enable()
+
+
 async def _serve(
     settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None, manager: str | None
 ) -> int:
     signals = _Signals(asyncio.get_running_loop(), models.request_reload)
+    for host, port in ((settings.host, settings.port), (settings.metrics_address, settings.metrics_port)):
+        refuse_taken(host, port)
     # Models load in other processes while this one imports the ports, on a thread, and opens them.
     loading = asyncio.create_task(models.start())
     stop: Callable[[], Awaitable[object]] = models.stop
     try:
-        await asyncio.to_thread(import_module, "translane_server.app.server")
-        gc.collect()
-        gc.freeze()  # what is imported stays, so no later collection needs to look at it
-        gc.enable()
+        await asyncio.to_thread(_import_ports)
         from translane_server.app.server import Server
 
         with_page = settings.page and is_loopback(settings.host)

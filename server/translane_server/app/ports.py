@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -56,6 +57,25 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def refuse_taken(host: str, port: int) -> None:
+    """Refuse a port that another program listens on, before anything else is done for a server.
+
+    Raises:
+        StartupError: the port is taken.
+    """
+    try:
+        _try(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise StartupError(_refusal(host, port, error)) from None
+
+
+def _try(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.closing(socket.create_server((host, port), family=family)):
+        pass
+
+
 @contextlib.contextmanager
 def listening_on(host: str, port: int) -> Iterator[None]:
     """Say why the server cannot listen on `host`:`port`, where what runs within raises OSError, or gRPC's RuntimeError.
@@ -74,10 +94,8 @@ def listening_on(host: str, port: int) -> Iterator[None]:
 def _refusal(host: str, port: int, error: OSError | None = None) -> str:
     """Why the server cannot listen on `host`:`port`. gRPC gives no reason, so this function tries once more."""
     if error is None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            with contextlib.closing(socket.create_server((host, port), family=family)):
-                pass
+            _try(host, port)
         except OSError as refused:
             error = refused
     if error is None or error.errno is None:

@@ -87,7 +87,7 @@ class Server:
         self.http_port = 0
 
     async def start(self) -> None:
-        """Listen on all ports. Translations are refused until `open`.
+        """Listen on all ports. Translations are refused until a model is loaded.
 
         Raises:
             StartupError: the server cannot listen on a port.

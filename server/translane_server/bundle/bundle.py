@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,10 @@ _SNAPSHOTS, _BLOBS = "snapshots", "blobs"
 
 # A file that was changed so recently may be changed again without another stamp: file systems count time in steps.
 _SETTLING_TIME = 2_000_000_000  # nanoseconds
+
+# The end of msgspec's message: the place of what is wrong, such as $.files[...].size.
+_PLACE = re.compile(r" - at `\$\.((?:\w+|\[\d+\]|\[\.\.\.\]|\.)+)`\Z", re.ASCII)
+_MOST_OF_A_PROBLEM = 300  # characters
 
 _NOT_EXPORTED = f"is not the file that was exported ({MANIFEST} lists another size or sha256)"
 _CHANGED = "has changed since it was checked; put it back, or bring another version and reload the model"
@@ -140,7 +145,9 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
             f" {SCHEMA_VERSION}; 'translane export CHECKPOINT --output FOLDER' of this release writes it anew"
         )
     if problem := _first_problem(content):
-        raise BundleError(f"model bundle {place}: {MANIFEST}: {_with_keys(problem, content)}")
+        with contextlib.suppress(LookupError, TypeError):  # the name of a field looks like a place
+            problem = _with_keys(problem, content)
+        raise BundleError(f"model bundle {place}: {MANIFEST}: {problem}")
     return msgspec.convert(content, Manifest)
 
 
@@ -191,8 +198,10 @@ def _check_link(folder: Path, name: str) -> None:
 
 def problem_of(error: msgspec.ValidationError) -> str:
     """What is wrong with a part of a manifest, after the part's name."""
-    message, _, path = str(error).replace("`", "").partition(" - at $.")
-    return f"{path}: {message[:1].lower()}{message[1:]}" if path else message
+    message, found = str(error), _PLACE.search(str(error))
+    if found:
+        message = f"{found[1]}: {message[:1].lower()}{message[1 : found.start()]}"
+    return printable(message.replace("`", ""), _MOST_OF_A_PROBLEM)
 
 
 def _with_keys(problem: str, content: dict[str, Any]) -> str:
@@ -201,17 +210,21 @@ def _with_keys(problem: str, content: dict[str, Any]) -> str:
     What is left of `content` is of no use.
     """
     where: list[str] = []
-    for part in problem.partition(":")[0].split("[...]")[:-1]:
+    place, colon, reason = problem.partition(": ")
+    for part in place.split("[...]")[:-1] if colon else ():
         where += filter(None, part.split("."))
         *before, last = where
         holder = reduce(getitem, before, content)
-        for key, value in holder[last].items():
-            holder[last] = {key: value}
-            if _first_problem(content) == problem:
-                where.append(key)
-                break
-    named = ".".join(map(printable, where))
-    return f"{named}{problem.rpartition('[...]')[2]}" if where else problem
+        whole = holder[last]
+        keys = list(whole)
+        while len(keys) > 1:  # of many keys, the time is that of a few manifests
+            half = keys[: len(keys) // 2]
+            holder[last] = {key: whole[key] for key in half}
+            keys = half if _first_problem(content) == problem else keys[len(half) :]
+        holder[last] = {keys[0]: whole[keys[0]]}
+        where.append(keys[0])
+    rest = place.rpartition("[...]")[2]
+    return f"{'.'.join(map(printable, where))}{rest}{colon}{reason}" if where else problem
 
 
 def _first_problem(content: dict[str, Any]) -> str:

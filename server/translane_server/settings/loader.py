@@ -56,7 +56,10 @@ class Settings(BaseModel):
         """
         found: dict[str, str] = {}
         for base in reversed(cls.__mro__[: cls.__mro__.index(Settings)]):
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            try:
+                (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            except OSError:  # Python runs without the source
+                continue
             for field, below in pairwise(getattr(definition, "body", ())):
                 match field, below:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

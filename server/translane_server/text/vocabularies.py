@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sentencepiece
-import tokenizers
 from sentencepiece.sentencepiece_pb2 import SentencePieceText  # type: ignore[attr-defined]  # made at import
 
 from translane_server.core.files import parse_json
 from translane_server.core.terminal import printable, shown
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how a piece spells a space
 
@@ -124,6 +126,8 @@ class JsonVocabulary:
     """
 
     def __init__(self, content: bytes, size: int, *, unknown: int, special: Collection[int] = ()) -> None:
+        import tokenizers  # late: most models have SentencePiece's vocabularies
+
         try:
             description = parse_json(content)
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)

@@ -293,6 +293,7 @@ def test_text(text, defaults):
         ("max_length=9", "max_length has a setting of its own, --default-max-length"),
         ("beam_size=0", "beam_size: expected int >= 1, not 'beam_size=0'"),
         ("beam_size=four", "beam_size: expected int"),
+        ("beam_size=null", "beam_size: expected int"),
         ("length_penalty=nan", "length_penalty: expected float"),
         ("early_stopping=never", "early_stopping: expected bool"),
         ("\x1b[2J=1", r"'\x1b[2J' is none of"),

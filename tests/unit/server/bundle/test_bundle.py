@@ -352,6 +352,8 @@ WRONG = [
     (manifest, "tokenizer", OF_SPM | {"source_ids": "a.json"}, "files: no entry for a.json"),
     (manifest, "tokenizer", OF_SPM | {"source": "other.spm"}, "files: no entry for other.spm"),
     (manifest, "tokenizer", {"kind": "words", "source": "source.spm"}, "tokenizer"),
+    (manifest, "a[...]b", 1, "manifest.json: Object contains unknown field a[...]b"),
+    (manifest, "files/a[...]b", {"size": -1, "sha256": "0" * 64}, "files.a[...]b.size: expected int >= 0"),
     (manifest, "decoding_defaults/temperature", 1.0, "decoding_defaults: object contains unknown field temperature"),
     (manifest, "decoding_defaults/use_shortlist", True, "decoding_defaults.use_shortlist: the bundle has no shortlist"),
     (with_shortlist, "shortlist", None, "must be given together with graphs.shortlist"),
