@@ -11,7 +11,7 @@ from translane.command_error import end_at_once, packages_load
 from translane_server.workers import launch
 
 PROGRAM = "translane serve"
-_NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # imported only in the replicas' processes
+_NEEDED_LATER = ("numpy", "onnxruntime", "grpc", "starlette")  # imported when models load already
 _INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -45,7 +45,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
     with packages_load():
         from translane_server.app.lifetime import run
-    for name in _NEEDED_BY_REPLICAS:
+    for name in _NEEDED_LATER:
         if find_spec(name) is None:
             raise ModuleNotFoundError(name=name)
     try:
