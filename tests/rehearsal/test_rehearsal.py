@@ -162,7 +162,7 @@ def serve(folder, device, capability):
             lines.append(line.rstrip("\n"))
             if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
                 port = int(found[1])
-            if "serving on " in line:
+            if port and not answers and any("serving on " in each for each in lines):  # in either order
                 with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
                     stub = translation_pb2_grpc.TranslationServiceStub(channel)
                     for beams in (1, 4):
