@@ -155,7 +155,8 @@ def serve(folder, device, capability):
     )
     overdue = threading.Timer(120, server.kill)
     overdue.start()
-    lines, port, answers = [], 0, []
+    lines, port = [], 0
+    answers: list[pb.TranslateResponse] = []
     try:
         assert server.stderr is not None
         for line in server.stderr:
