@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ from benchmarks.models.workload import SEARCHES
 from benchmarks.report.results import write
 from benchmarks.runs.flags import parsed, parser_of
 from benchmarks.runs.serving import write_sentences
-from translane import Client
+from translane import Client, Translation
 
 REVISION = "012df512"  # of 2026-11-21. Nothing is to be slower than its server
 TOKENS = 12  # of each translation
@@ -100,9 +99,10 @@ def measure(
     texts = itertools.cycle(sentences)
     requests = [list(itertools.islice(texts, pattern.texts)) for _ in range(count)]
     with Client(server.address) as client, ThreadPoolExecutor(pattern.clients) as pool:
-        ask: Callable[[list[str]], Any] = lambda request: client.translate(  # noqa: E731
-            request, beam_size=beam_size, max_length=TOKENS
-        )
+
+        def ask(request: list[str]) -> list[Translation]:
+            return client.translate(request, beam_size=beam_size, max_length=TOKENS)
+
         ask(requests[0])
         used, begun = server.cpu_seconds(), time.perf_counter()
         answers = list(pool.map(ask, requests))

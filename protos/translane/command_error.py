@@ -23,23 +23,31 @@ class PackageError(CommandError):
 
 
 @contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for no garbage. What is imported stays: to look for garbage in it takes a tenth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
 def packages_load() -> Iterator[None]:
     """Make a PackageError of whatever packages raise as they are imported: without memory, they fail in many ways.
 
     A package that is missing stays a ModuleNotFoundError.
     """
-    collects = gc.isenabled()
-    gc.disable()  # what is imported stays: to look for garbage in it takes a tenth of the time
     try:
-        yield
+        with uncollected():
+            yield
     except (ModuleNotFoundError, CommandError):
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS].split())
         raise PackageError(f"a package does not load; is there enough memory? ({reason})") from error
-    finally:
-        if collects:
-            gc.enable()
 
 
 def escaped(text: str, most: int = _MOST_CHARACTERS) -> str:

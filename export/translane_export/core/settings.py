@@ -30,9 +30,9 @@ def read_defaults(value: Any) -> Any:
     Raises:
         ValueError: an item is not NAME=VALUE, its name is unknown or occurs twice, or its value is wrong.
     """
-    found = _items(value) if isinstance(value, str) else value
-    if not isinstance(found, dict):
-        return found
+    if not isinstance(value, str | dict):
+        return value
+    found: dict[str, Any] = _items(value) if isinstance(value, str) else dict(value)
     known = SearchDefaults.__struct_fields__
     for name, text in found.items():
         if name not in known:
@@ -45,8 +45,8 @@ def read_defaults(value: Any) -> Any:
         raise ValueError(problem_of(error).replace(" | null", "").removesuffix(", got str")) from None
 
 
-def _items(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _items(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     if text.strip() in _GREEDY:
         return found
     for item in text.split(","):
@@ -61,7 +61,6 @@ def _items(text: str) -> dict[str, str]:
     return found
 
 
-_Search = InstanceOf[SearchDefaults] | None
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Format = Literal["onnx", "torchscript"]
 

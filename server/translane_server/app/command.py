@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from translane.command_error import end_at_once, packages_load
+from translane.command_error import end_at_once, packages_load, uncollected
 from translane_server.workers import launch
 
 PROGRAM = "translane serve"
@@ -22,14 +21,9 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         StartupError: the server cannot start.
         CommandError, ModuleNotFoundError: a package does not load, or is missing.
     """
-    collects = gc.isenabled()
-    gc.disable()  # until everything is imported
-    try:
-        with launch.process_ahead():  # before the imports, which take as long as those of the process
-            code = _run(argv, environ)
-    finally:
-        if collects:
-            gc.enable()
+    # Until everything is imported. The process starts before the imports, which take as long as its own.
+    with uncollected(), launch.process_ahead():
+        code = _run(argv, environ)
     from translane_server.translation.tokenizer_pool import any_thread_runs
 
     if any_thread_runs():

@@ -144,11 +144,13 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
             f"model bundle {place}: it is of schema version {version}, and this release reads version"
             f" {SCHEMA_VERSION}; 'translane export CHECKPOINT --output FOLDER' of this release writes it anew"
         )
-    if problem := _first_problem(content):
-        with contextlib.suppress(LookupError, TypeError):  # the name of a field looks like a place
-            problem = _with_keys(problem, content)
-        raise BundleError(f"model bundle {place}: {MANIFEST}: {problem}")
-    return msgspec.convert(content, Manifest)
+    try:
+        return msgspec.convert(content, Manifest)
+    except msgspec.ValidationError as error:
+        problem = problem_of(error)
+    with contextlib.suppress(LookupError, TypeError):  # the name of a field looks like a place
+        problem = _with_keys(problem, content)
+    raise BundleError(f"model bundle {place}: {MANIFEST}: {problem}")
 
 
 def file_entry(path: Path) -> FileEntry:

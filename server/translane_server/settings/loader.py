@@ -15,6 +15,7 @@ import tomllib
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
@@ -49,7 +50,8 @@ class Settings(BaseModel):
     """Settings that `--help` shows beside those that the usage names, where not all of them fit on a page."""
 
     @classmethod
-    def descriptions(cls) -> dict[str, str]:
+    @cache
+    def descriptions(cls) -> Mapping[str, str]:
         """The description of each setting, or else the docstring below it.
 
         pydantic reads docstrings where a class is made, which takes a sixth of the imports of a short command.

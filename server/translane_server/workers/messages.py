@@ -79,7 +79,7 @@ def of_input(told: EngineInput) -> bytes:
     return framed(_encode(([each.to_wire() for each in told.sequences], told.cancelled, told.answer)))
 
 
-def read_input(body: bytes) -> EngineInput:
+def read_input(body: bytearray) -> EngineInput:
     """The input in the body of a message."""
     sequences, cancelled, answer = _inputs.decode(body)
     return EngineInput([Sequence.from_wire(each) for each in sequences], cancelled, answer)
@@ -101,7 +101,7 @@ class Frames:
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def feed(self, data: bytes | memoryview) -> list[bytes]:
+    def feed(self, data: bytes | memoryview) -> list[bytearray]:
         """Add received bytes; return the bodies of the messages that are complete by now."""
         bodies, received = [], self._received
         received += data
@@ -111,7 +111,7 @@ class Frames:
             end = start + _NUMBER.size + length
             if end > len(received):
                 break
-            bodies.append(bytes(received[start + _NUMBER.size : end]))
+            bodies.append(received[start + _NUMBER.size : end])
             start = end
         del received[:start]
         return bodies

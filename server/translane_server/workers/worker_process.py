@@ -79,7 +79,7 @@ class SocketLink:
         self.has_arrivals = partial(arrivals.poll, 0)  # asked after every step
         self._frames = Frames()
 
-    def receive(self) -> list[bytes]:
+    def receive(self) -> list[bytearray]:
         """Wait for bytes; return the bodies of the messages that are complete by now.
 
         Raises:

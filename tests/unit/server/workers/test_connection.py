@@ -173,7 +173,7 @@ class ObservedHost:
         return "is done"
 
     def messages(self, number):
-        messages: list[bytes] = []
+        messages: list[bytearray] = []
         while len(messages) < number:
             messages += self._frames.feed(self.connection.recv(1 << 16))
         return messages
