@@ -15,15 +15,16 @@ from translane_server.core.budget import Budget
 from translane_server.text.documents.document import DocumentError, Place, TextFile, is_worth_translating, trimmed
 
 CHARSET = re.compile(
-    rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n\\]*charset=([A-Za-z0-9_.:-]+)',
+    rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n\\]*charset=(?!CHARSET\b)([A-Za-z0-9_.:-]+)',
     re.IGNORECASE | re.MULTILINE,
 )
-"""Finds the name of the encoding in the header."""
+"""Finds the name of the encoding in the header. A template has CHARSET in its place."""
 
 _KEYWORD = re.compile(r"[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[[0-9]\])?)[ \t]*")
 _STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*+)"[ \t]*')
 _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "b": "\b", "f": "\f", "a": "\a", "\\": "\\", '"': '"'}
-_ESCAPE = re.compile(r'\\([ntrvbfa\\"])')
+_ESCAPE = re.compile(r'\\([ntrvbfa\\"])|((?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{1,2})+)')
+_BYTE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3}))")
 _ESCAPES = str.maketrans({sign: f"\\{letter}" for letter, sign in _SIGNS.items()})
 _WIDTH = 79  # characters of a line at most, as gettext's tools write them
 
@@ -135,7 +136,17 @@ def _entries(file: TextFile, budget: Budget) -> Iterator[_Entry]:
 
 
 def _said(quoted: re.Match[str]) -> str:
-    return _ESCAPE.sub(lambda escape: _SIGNS[escape[1]], quoted[1])
+    return _ESCAPE.sub(_unescaped, quoted[1])
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return _SIGNS[escape[1]]
+    codes = [int(byte[1], 16) if byte[1] else int(byte[2], 8) for byte in _BYTE.finditer(escape[2])]
+    try:
+        return bytes(codes).decode()
+    except ValueError:  # not UTF-8, or no bytes
+        return escape[0]
 
 
 def _put(entry: _Entry, string: _String) -> None:

@@ -34,13 +34,15 @@ _ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{0,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f
 _TAG_OR_ENTITY = re.compile(f"({_TAG.pattern}|{_ENTITY.pattern})")
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
+# Programs read SubRip in other forms, too, such as 00:00:05 --> 00:00:06, or a time below zero after a shift.
+_SUBRIP_TIMING = re.compile(r"[ \t]*-?\d+:[\d:.,]+[ \t]*-{1,2}>")
 _BEFORE = re.compile(rf"(?:\s|{_TAG.pattern}|[-–—])*+")
 _SPEAKER = re.compile(rf"(?:\s|{_TAG.pattern})*+[-–—]")
 
 
 def read_subrip(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
     """Yield the cues. See `ReadPlaces`. DocumentError: the file has text and no cue."""
-    if file.text.strip() and not any(_TIMING.match(file.text, line.start, line.end) for line in file.lines()):
+    if file.text.strip() and not any(_SUBRIP_TIMING.match(file.text, line.start, line.end) for line in file.lines()):
         raise DocumentError("no cue of SubRip is in the file; a cue has a line such as 00:00:01,000 --> 00:00:02,000")
     return _cues(file, budget, is_webvtt=False)
 
@@ -54,7 +56,8 @@ def read_webvtt(file: TextFile, _: bool, budget: Budget) -> Iterator[Place]:
 
 def _cues(file: TextFile, budget: Budget, *, is_webvtt: bool) -> Iterator[Place]:
     lines = list(file.lines())
-    timings = [i for i, line in enumerate(lines) if _TIMING.match(file.text, line.start, line.end)]
+    timing = _TIMING if is_webvtt else _SUBRIP_TIMING
+    timings = [i for i, line in enumerate(lines) if timing.match(file.text, line.start, line.end)]
     line_end = file.line_end
     for i, following in pairwise([*timings, len(lines)]):
         cue = lines[i + 1 : following]

@@ -22,7 +22,9 @@ ENCODING = re.compile(rb"""\A<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9_.:-]+)["
 
 _START_TAG = re.compile(rb"""<[^\s/>]+(?:[^>"']|"[^"]*"|'[^']*')*+>""")
 _ATTRIBUTE = re.compile(r"""(?<!\s)\s++([^\s=]++)\s*+=\s*+(?:"[^"]*"|'[^']*')""")
-_STATES = frozenset(["state", "state-qualifier"])
+_STATES = frozenset(["state", "state-qualifier", "subState", "approved"])
+_MARK = re.compile(r"""<(/?)(?:[\w.-]+:)?mrk\b((?:[^<>"']|"[^"]*"|'[^']*')*+)(?<!/)>""")
+_SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg["']""")
 _UNTRANSLATED = frozenset(["new", "needs-translation", "initial"])  # states of a target that may hold anything
 _UNITS = frozenset(["trans-unit", "segment"])
 _ELEMENTS = frozenset(["source", "seg-source", "target"])
@@ -71,25 +73,65 @@ def read_xliff(file: TextFile, replace: bool, budget: Budget) -> Iterator[Place]
         is_open = unit.is_translated and (replace or not has_target)
         text_start = source.tag_end + len(before.encode())
         places = {place: counted.at(place) for place in sorted((unit.start, text_start, end))}
-        if is_open and is_worth_translating(re.sub(r"<[^<>]*>", "", core)):
+        texts, between = _texts(core)
+        if is_open and texts:
             first, last = _around(reader, unit, target, end)
-            write = partial(_target, first + before, after + last)
-            yield Place(places[unit.start], places[end], ((places[text_start], core),), write)
+            write = partial(_target, [first + before + between[0], *between[1:-1], between[-1] + after + last])
+            yield Place(places[unit.start], places[end], [(places[text_start], text) for text in texts], write)
         else:
             yield Place(places[unit.start], places[end])
 
 
-def _target(before: str, after: str, translations: Sequence[str]) -> str:
-    """Return a unit up to the end of its <target>."""
-    return before + translations[0].strip() + after
+def _texts(core: str) -> tuple[list[str], list[str]]:
+    """Return the texts of a source that are worth translating, and what stands around and between them.
+
+    Each segment of a <seg-source> is a text. Where something is in no segment, the whole source is one.
+    """
+    segments = _segments(core)
+    for spans in (segments, [(0, len(core))]):
+        texts, between, end = list[str](), list[str](), 0
+        for start, stop in spans:
+            before, text, _ = trimmed(core[start:stop])
+            if _is_worth_translating(text):
+                texts.append(text)
+                between.append(core[end : start + len(before)])
+                end = start + len(before) + len(text)
+        between.append(core[end:])
+        if not any(map(_is_worth_translating, between)):
+            break
+    return texts, between
+
+
+def _is_worth_translating(markup: str) -> bool:
+    return is_worth_translating(re.sub(r"<[^<>]*>", "", markup))
+
+
+def _segments(core: str) -> list[tuple[int, int]]:
+    """Return where the content of each <mrk mtype="seg"> starts and ends, without those within another one."""
+    found, depth, start = list[tuple[int, int]](), 0, 0
+    for mark in _MARK.finditer(core):
+        if mark[1]:
+            depth = max(0, depth - 1)
+            if start and not depth:
+                found.append((start, mark.start()))
+                start = 0
+        elif start or _SEGMENT.search(mark[2]):
+            depth += 1
+            start = start or mark.end()
+    return found
+
+
+def _target(around: Sequence[str], translations: Sequence[str]) -> str:
+    """Return a unit up to the end of its <target>: its texts, and what is `around` them."""
+    texts = (text.strip() for text in translations)
+    return around[0] + "".join(text + after for text, after in zip(texts, around[1:], strict=True))
 
 
 def _around(reader: _Reader, unit: _Unit, target: _Element | None, end: int) -> tuple[str, str]:
     """Return what is written of a unit before the content of its target, and after it."""
     data = reader.data
     unit_tag = data[unit.start : unit.tag_end].decode()
-    if not reader.is_version_1 and unit.state in ("", "initial"):
-        unit_tag = _with(unit_tag, 'state="translated"')
+    unit_tag = _with(unit_tag, "" if reader.is_version_1 else 'state="translated"')
     between = data[unit.tag_end : target.start if target else end].decode()
     source = unit.elements.get("source") or unit.elements["seg-source"]
     name = re.split(r"[\s/>]", data[source.start + 1 : source.tag_end].decode(), maxsplit=1)[0]
@@ -107,9 +149,9 @@ def _around(reader: _Reader, unit: _Unit, target: _Element | None, end: int) -> 
 
 
 def _with(tag: str, attributes: str) -> str:
-    """Return a start tag with other attributes of its state."""
+    """Return a start tag with other attributes of its state, or without any."""
     kept = _ATTRIBUTE.sub(lambda each: "" if each[1] in _STATES else each[0], tag)
-    return f"{kept.removesuffix('>')} {attributes}>"
+    return f"{kept.removesuffix('>')} {attributes}>" if attributes else kept
 
 
 def _text(data: bytes, element: _Element) -> str:

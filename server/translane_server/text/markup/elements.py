@@ -22,10 +22,11 @@ BLOCKS = _names(
 
 # What is in these is no language, or is read as it is.
 PROTECTED = _names(
-    "code iframe kbd listing math noembed noframes plaintext pre rp rt rtc samp script style svg textarea var xmp"
+    "code iframe kbd listing math noembed noframes noscript plaintext pre rp rt rtc samp script style svg textarea var "
+    "xmp"
 )
-# What is in these is no HTML, so that no text can be written there.
-RAW = _names("iframe noembed noframes plaintext script style xmp")
+# What is in these is no HTML, so that no text can be written there. In <noscript> it is none for browsers with scripts.
+RAW = _names("iframe noembed noframes noscript plaintext script style xmp")
 # A picture beside a text and the reading above a word are no words of a sentence.
 NO_WORDS = _names("rp rt rtc svg")
 
