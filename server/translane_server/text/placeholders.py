@@ -62,6 +62,18 @@ def without_overlaps(parts: Iterable[Kept], over: Sequence[Kept] = ()) -> list[K
     return sorted(found) if over else found
 
 
+def not_within(matches: Iterable[Kept], parts: Sequence[Kept]) -> list[Kept]:
+    """Return the matches that lie within none of the parts. Both are in order, and without overlaps."""
+    found = []
+    number = 0
+    for match in matches:
+        while number < len(parts) and parts[number].end < match.end:
+            number += 1
+        if number == len(parts) or parts[number].start > match.start:
+            found.append(match)
+    return found
+
+
 def cut_at(parts: Iterable[Kept], places: Sequence[int]) -> list[Kept]:
     """Cut each part at the `places` within it. The places are in order."""
     found = []
@@ -272,7 +284,7 @@ _RULES = (
     _Rule("%", re.compile("%%|%[A-Z][A-Z0-9_]{1,63}+%")),
     # code and files
     _Rule("```", re.compile(r"```(?<!````)(?!`)[^`]++```(?!`)")),
-    _Rule("`", re.compile(r"`(?<!``)(?!`)[^`\r\n]++`(?!`)|``(?<!```)(?!`)[^`\r\n]++``(?!`)")),
+    _Rule("`", re.compile(r"`(?<!``)(?!`)(?:[^`\r\n]++|`{2,}+)++`(?!`)|``(?<!```)(?!`)[^`\r\n]++``(?!`)")),
     _Rule(
         ":\\",
         regex.compile(

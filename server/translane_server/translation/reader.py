@@ -19,7 +19,7 @@ from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
 from translane_server.text.numbers import narrowed
-from translane_server.text.placeholders import Kept, Kind, Span, cut_at, untranslatable, without_overlaps
+from translane_server.text.placeholders import Kept, Kind, Span, cut_at, not_within, untranslatable, without_overlaps
 from translane_server.text.sentences import (
     LongCharacterError,
     SplitLimits,
@@ -235,7 +235,8 @@ class _Block:
         self._places = sorted({tag.place for tag in block.tags})
         found = plan.patterns.find(block.text, budget) if plan.patterns else []
         if plan.preserves:
-            found = without_overlaps(untranslatable(block.text), found)
+            parts = untranslatable(block.text)
+            found = without_overlaps(parts, not_within(found, parts))
         if plan.stand_ins:
             found = without_overlaps(own_symbols(block.text), found)
         self._found = cut_at(found, self._places)

@@ -146,7 +146,7 @@ class KeptTerms:
                 outcome = TermOutcome.MISSED if each.outcome == _REQUIRED else each.outcome
                 outcome = TermOutcome.APPLIED if each.is_in(translation) else outcome
                 outcomes[key] = max(outcomes.get(key, outcome), outcome, key=_BADNESS.__getitem__)
-        own = {("", term): outcomes.pop(("", term), None) for term in self.own.terms}
+        own = {("", term): outcomes.pop(("", term), None) for term in dict.fromkeys(self.own.terms)}
         preserved: set[Term] = set()
         if written is not None and None in own.values():
             words = Words(written)
