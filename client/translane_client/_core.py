@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Unpack
 
 import grpc
 
-from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError, Unavailable
+from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError, Unavailable, checked_items
 from translane.v1 import translation_pb2_grpc
 from translane_client._addresses import DEFAULT_PORT
 from translane_client._requests import (
@@ -297,8 +297,7 @@ class BaseClient:
         self, job: Job[Item, Answer], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
     ) -> Steps:
         """Hands out the answers as they are asked for; each request has a deadline of its own."""
-        if isinstance(items, str):
-            raise TypeError("give a list of texts or pairs; one text is for translate()")
+        checked_items(items)
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
 
         def steps() -> Steps:

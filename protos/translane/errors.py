@@ -171,6 +171,12 @@ def error_of(
     )
 
 
+def checked_items(items: object) -> None:
+    """Refuse one text in the place of many items. TypeError: it is a str, whose characters would be the items."""
+    if isinstance(items, str):
+        raise TypeError("give a list of texts or pairs; one text is for translate()")
+
+
 def checked_text(text: Any, field: str) -> str:
     """A text that can travel.
 

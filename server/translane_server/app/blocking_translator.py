@@ -6,13 +6,14 @@ import asyncio
 import concurrent.futures
 import itertools
 import os
+import sys
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from translane.errors import Cancelled
+from translane.errors import Cancelled, checked_items
 from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import TranslationStream
@@ -103,6 +104,7 @@ class Translator:
 
         A request has up to 256 texts, and at most four are read ahead of the last translation handed out.
         """
+        checked_items(texts)
         return self._items(self._translator.translate_iter(_from_thread(texts), **request))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> TranslationStream:
@@ -127,6 +129,7 @@ class Translator:
 
     def score_iter(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> Iterator[Score]:
         """Score any number of pairs in order and bounded memory, as `Client.score_iter` does."""
+        checked_items(pairs)
         return self._items(self._translator.score_iter(_from_thread(pairs), **request))
 
     def server_info(self) -> ServerInfo:
@@ -160,12 +163,21 @@ class Translator:
 
     def _items(self, items: AsyncGenerator[_Item]) -> Iterator[_Item]:
         end: Any = object()
+        turn = asyncio.Lock()  # an item that is waited for in vain has ended before the items are closed
         try:
-            while (item := self._run(_next(items, end))) is not end:
+            while (item := self._run(_next(items, end, turn))) is not end:
                 yield item
         finally:
-            if self._finalizer.alive:
-                self._run(_closed(items))
+            # When the program ends, the event loop does not run any more, and nothing needs to be closed.
+            if self._finalizer.alive and not sys.is_finalizing():
+                self._close(items, turn)
+
+    def _close(self, items: AsyncGenerator[Any], turn: asyncio.Lock) -> None:
+        closing = _closed(items, turn)
+        if threading.current_thread() is self._thread:  # an iterator is garbage, and found there
+            asyncio.run_coroutine_threadsafe(closing, self._loop)
+        else:
+            self._run(closing)
 
 
 def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
@@ -184,9 +196,11 @@ async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
             yield item
 
 
-async def _next(items: AsyncGenerator[_Item], end: _Item) -> _Item:
-    return await anext(items, end)
+async def _next(items: AsyncGenerator[_Item], end: _Item, turn: asyncio.Lock) -> _Item:
+    async with turn:
+        return await anext(items, end)
 
 
-async def _closed(items: AsyncGenerator[Any]) -> None:
-    await items.aclose()
+async def _closed(items: AsyncGenerator[Any], turn: asyncio.Lock) -> None:
+    async with turn:
+        await items.aclose()

@@ -32,6 +32,7 @@ from translane.errors import (
     DeadlineExceeded,
     TranslaneError,
     checked_document,
+    checked_items,
     checked_pair,
     checked_text,
     error_of,
@@ -126,8 +127,7 @@ class AsyncTranslator:
         self, texts: Iterable[str] | AsyncIterable[str], **request: Unpack[TranslateOptions]
     ) -> AsyncGenerator[Translation]:
         """Translate any number of texts in order and bounded memory; see `Translator.translate_iter`."""
-        if isinstance(texts, str):
-            raise TypeError("translate_iter() takes many texts; translate() takes one")
+        checked_items(texts)
         ask, timeout = self._translating(request)
         return self._windows(texts, lambda items, offset: self._within(timeout, ask(items, offset)))
 
@@ -287,7 +287,10 @@ class AsyncTranslator:
         window: deque[asyncio.Task[list[_Answer]]] = deque()
         try:
             async for batch, offset in _batches(items, self._most):
-                window.append(asyncio.create_task(ask(batch, offset)))
+                task = asyncio.create_task(ask(batch, offset))
+                # An iterator that nobody goes on with says nothing of an error.
+                task.add_done_callback(lambda task: task.cancelled() or task.exception())
+                window.append(task)
                 if len(window) == _REQUESTS:
                     for answer in await window[0]:
                         yield answer
