@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import get_close_matches
 from functools import partial
@@ -117,7 +116,7 @@ class _Print(argparse.Action):
         self._text = text
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser._print_message(self._text(), sys.stdout)
+        print(self._text(), end="")  # argparse would say nothing of a full disk
         parser.exit()
 
 

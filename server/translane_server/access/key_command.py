@@ -110,6 +110,8 @@ def _remove(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder
     name, start = arguments.name, arguments.hash
     if start is None:
         return None, f"removed {name}, with {len(holder.keys)} keys"
+    if not start:  # such as a variable of the shell that is not set
+        raise KeysError("the beginning of a key's hash is empty")
     kept = tuple(key for key in holder.keys if not key.sha256.startswith(start))
     if (found := len(holder.keys) - len(kept)) != 1:
         raise KeysError(f"{name} has {found} keys whose hash begins with {without_secrets(start[:64])}")

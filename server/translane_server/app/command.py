@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -21,6 +22,8 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         StartupError: the server cannot start.
         CommandError, ModuleNotFoundError: a package does not load, or is missing.
     """
+    # Until the server handles it: all models are new then. Without a handler, the signal would end the process.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     # Until everything is imported. The process starts before the imports, which take as long as its own.
     with uncollected(), launch.process_ahead():
         code = _run(argv, environ)

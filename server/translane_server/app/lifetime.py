@@ -128,6 +128,7 @@ async def _serve(
     signals = _Signals(asyncio.get_running_loop(), models.request_reload)
     for host, port in ((settings.host, settings.port), (settings.metrics_address, settings.metrics_port)):
         refuse_taken(host, port)
+    _log.info("translane %s on %d CPUs", version("translane"), available_cpus(), extra=data(**changed(settings)))
     # Models load in other processes while this one imports the ports, on a thread, and opens them.
     loading = asyncio.create_task(models.start())
     stop: Callable[[], Awaitable[object]] = models.stop
@@ -139,7 +140,6 @@ async def _serve(
         server = Server(settings, models, metrics, tracer, with_page=with_page)
         stop = partial(server.stop, grace=0)
         await server.start()
-        _log.info("translane %s on %d CPUs", version("translane"), available_cpus(), extra=data(**changed(settings)))
         opening = asyncio.create_task(server.open(loading))
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -21,6 +21,9 @@ _MOST = 65536
 # but no fewer and no more than these.
 _LEAST_RESERVE, _LARGEST_RESERVE = 128, 1024
 
+# Where nothing is asked for, the log says that fewer than these are possible.
+_FEW_CONNECTIONS = 128
+
 # Most connections, however many descriptors there are. gRPC may hold a megabyte of each.
 _MOST_CONNECTIONS = 4096
 
@@ -33,7 +36,7 @@ def connection_limit(asked: int | None) -> int:
     descriptors = _raised_limit()
     reserve = min(max(descriptors // 4, _LEAST_RESERVE), _LARGEST_RESERVE)
     possible = max(1, descriptors - reserve)
-    if asked is not None and asked > possible:
+    if possible < (asked or _FEW_CONNECTIONS):
         _log.warning("at most %d connections are taken, as %d file descriptors allow", possible, descriptors)
     return min(asked or _MOST_CONNECTIONS, possible)
 

@@ -114,7 +114,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise _wrong(twice[:64], "is in one object twice")
+    for name in made:
+        if "_" in name and (same := _in_camel_case(name)) in made:
+            raise _wrong(name[:64], f"is in one object twice: {same[:64]} is the same field")
     return made
+
+
+def _in_camel_case(name: str) -> str:
+    """The other name of a field: source_language is sourceLanguage."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def _problem(tree: dict[str, Any], message: Descriptor, path: str) -> FieldViolation | None:

@@ -244,20 +244,22 @@ class Registry:
                 await self._reload_all()
 
     async def _reload_all(self) -> None:
-        """Replace each model by its newest version, one after the other. Add models that are new; remove others."""
-        changed = 0
-        for model in list(self.models.values()):
+        """Remove models that are gone, and add those that are new. Replace each of the others by its newest version."""
+        changed, before = 0, list(self.models.values())
+        try:
+            added, removed = await self._update_names()
+        except StartupError as error:
+            added, removed = 0, 0
+            _log.error("models cannot be found: %s", error)
+        for model in before:
+            if self.models.get(model.name) is not model:
+                continue
             try:
                 changed += await model.reload()
             except StartupError:  # the model has told the log
                 pass
             except Exception:  # noqa: BLE001 a bug must not end reloading
                 _log.exception("reloading has failed", extra=data(model=model.name))
-        try:
-            added, removed = await self._update_names()
-        except StartupError as error:
-            added, removed = 0, 0
-            _log.error("models cannot be found: %s", error)
         _log.info("reloaded: %d changed, %d new, %d removed", changed, added, removed)
 
     async def _update_names(self) -> tuple[int, int]:
