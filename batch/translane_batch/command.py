@@ -43,7 +43,7 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except TranslaneError as error:
         raise BatchError(f"{error}; {_AGAIN}") from error
     except OSError as error:
-        sentence = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        sentence = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
         raise BatchError(f"{sentence}; {_AGAIN}") from error
     except sqlite3.OperationalError as error:  # such as a full disk
         raise BatchError(f"{settings.work_folder}: {error}; {_AGAIN}") from error

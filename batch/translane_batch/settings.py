@@ -194,6 +194,7 @@ class BatchSettings(Settings):
     def options(self) -> dict[str, Any]:
         """The options of the requests that are set."""
         values = {name: getattr(self, name) for name in _OPTIONS}
+        values["beam_size"] = self.beam_size or self.num_hypotheses
         return {name: value for name, value in values.items() if value is not None}
 
     @property

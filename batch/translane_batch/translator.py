@@ -87,15 +87,16 @@ def client_of(settings: BatchSettings) -> AsyncClient:
 
 
 async def identity_of_servers(settings: BatchSettings) -> str:
-    """Return names and versions of the models that servers may translate with."""
+    """Return names, versions and digests of the models that servers may translate with."""
     async with client_of(settings) as client:
         return named_models(settings, (await client.server_info()).models)
 
 
 def named_models(settings: BatchSettings, models: Iterable[ModelInfo]) -> str:
-    """Return names and versions of the models that the settings may mean."""
+    """Return names, versions and digests of the models that the settings may mean."""
     models = [model for model in models if settings.model in ("", model.name)]
-    return ", ".join(sorted(f"{model.name} {model.version} {model.precision}" for model in models))
+    facts = ((each.name, each.version, each.precision, each.digest) for each in models)
+    return ", ".join(sorted(" ".join(filter(None, each)) for each in facts))
 
 
 class Translator:
