@@ -34,8 +34,10 @@ def _check_parent(folder: Path) -> None:
         raise ExportError(f"output {folder}: {parent} is not a folder")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ExportError(f"output {folder}: the folder {parent} cannot be written to")
-    if folder.is_mount():
-        raise ExportError(f"output {folder}: it is a mount point, which is never replaced; name a folder inside it")
+    is_current = folder.resolve() == Path.cwd()
+    if is_current or folder.is_mount():
+        what = "the current folder" if is_current else "a mount point"
+        raise ExportError(f"output {folder}: it is {what}, which is never replaced; name a folder inside it")
 
 
 def _check_entries(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str], what: str) -> None:

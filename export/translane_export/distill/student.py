@@ -149,4 +149,6 @@ def write_student(settings: DistillSettings, teacher: Checkpoint, languages: Lan
 def _sizes(config: TransformerConfig) -> dict[str, Any]:
     """Return what of the configuration `translane train` has a setting for, where it is not the default."""
     known = TrainSettings.model_fields
-    return {name: value for name, value in config if name in known and value not in (None, known[name].default)}
+    sizes = {name: value for name, value in config if name in known and value not in (None, known[name].default)}
+    joint = {"joint_vocabulary": True} if config.tie_embeddings == "three-way" else {}
+    return sizes | joint

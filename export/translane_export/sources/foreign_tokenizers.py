@@ -155,11 +155,8 @@ def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
         _read_ids(vocabulary)  # of larger ids the library would count up to each
         content = byte_level(vocabulary, merges, add_prefix_space=space)
         tokenizer = TokenizerFiles(JsonTokenizerEntry(file=TOKENIZER_JSON), {TOKENIZER_JSON: content})
-    beginning, forced = config.get("bos_token_id", 0), config.get("forced_bos_token_id")
-    templates = LanguageTemplates(
-        source={UNDETERMINED: LanguageTokens(source_prefix=(beginning,))},
-        target={} if forced is None else {UNDETERMINED: LanguageTokens(forced=(forced,))},
-    )
+    beginning = LanguageTokens(source_prefix=(config.get("bos_token_id", 0),))
+    templates = LanguageTemplates(source={UNDETERMINED: beginning})
     return ForeignTokenizer(tokenizer, Languages(source=(UNDETERMINED,), target=(UNDETERMINED,), templates=templates))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import ValidationError, convert
+from msgspec.structs import replace
 from torch import Tensor
 
 from translane_export.core.checkpoint import Checkpoint
@@ -25,7 +26,7 @@ from translane_export.sources.foreign_tokenizers import ForeignTokenizer
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.placed_tensors import POSITIONS, Names, PlacedModel, place_tensors
 from translane_export.sources.weight_files import read_weights
-from translane_server.bundle.manifest import SearchDefaults
+from translane_server.bundle.manifest import Languages, LanguageTokens, SearchDefaults
 from translane_server.core.terminal import shown
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
@@ -94,6 +95,7 @@ def read_hugging_face(architecture: Architecture, folder: Path) -> Checkpoint:
     model = read_model(folder, architecture, settings)
     tokenizer, languages = architecture.tokenizer(folder, settings.values)
     generation, search = generation_defaults(settings), read_search(generation_settings(settings))
+    languages = _with_forced(languages, generation_settings(settings).get("forced_bos_token_id"))
     return Checkpoint(
         **model._asdict(),
         tokenizer=tokenizer,
@@ -102,6 +104,15 @@ def read_hugging_face(architecture: Architecture, folder: Path) -> Checkpoint:
         settings={**read_lengths(settings), "decoding_defaults": search.defaults},
         left_out_search=search.left_out,
     )
+
+
+def _with_forced(languages: Languages, token: int | None) -> Languages:
+    """Have every translation start with a token, unless a token of its language is there."""
+    templates = languages.templates
+    if token is None or any(tokens.forced for tokens in templates.target.values()):
+        return languages
+    target = {code: replace(templates.target.get(code, LanguageTokens()), forced=(token,)) for code in languages.target}
+    return replace(languages, templates=replace(templates, target=target))
 
 
 def model_type(folder: Path) -> str | None:
@@ -152,12 +163,13 @@ def generation_defaults(settings: ModelSettings) -> dict[str, Any]:
 
 def suppressed_ids(settings: ModelSettings) -> tuple[int, ...]:
     """Ids that are never generated: bad words of one token, and suppressed tokens. Raises ExportError."""
-    suppressed: set[int] = set(settings.items("suppress_tokens"))
-    for words in settings.items("bad_words_ids"):
+    generation = generation_settings(settings)
+    suppressed: set[int] = set(generation.items("suppress_tokens"))
+    for words in generation.items("bad_words_ids"):
         if not isinstance(words, list):
-            raise settings.wrong("bad_words_ids", words, "a list")
+            raise generation.wrong("bad_words_ids", words, "a list")
         if len(words) != 1:
-            raise settings.wrong("bad_words_ids", words, "a list of single ids; longer ones are not supported")
+            raise generation.wrong("bad_words_ids", words, "a list of single ids; longer ones are not supported")
         suppressed.update(words)
     return tuple(sorted(suppressed - {settings.whole("eos_token_id")}))
 
@@ -203,9 +215,9 @@ def read_lengths(settings: ModelSettings) -> dict[str, Any]:
     generation = generation_settings(settings)
     if "max_new_tokens" in generation.values:
         return {"default_max_length": max(1, generation.whole("max_new_tokens"))}
-    if "max_length" not in settings.values:
+    if "max_length" not in generation.values:
         return {}
-    return {"default_max_length": max(1, settings.whole("max_length") - 1)}
+    return {"default_max_length": max(1, generation.whole("max_length") - 1)}
 
 
 _NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})

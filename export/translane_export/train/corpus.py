@@ -40,11 +40,13 @@ class Corpus:
             replaced = self._replacements.draw((seed, epoch))
             sources = _with(sources, self.source_vocabulary, {row: source for row, (source, _) in replaced.items()})
             targets = _with(targets, self.target_vocabulary, {row: target for row, (_, target) in replaced.items()})
-        limit = min(self.settings.max_length, self.settings.max_positions - 1)
+        most, positions = self.settings.max_length, self.settings.max_positions
+        limit = min(most, positions - 1)
         encoded = [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
         fitting = [pair for pair in encoded if pair.width <= limit + 1]
         if not fitting:
-            raise DataError(f"{self.train.path}: every pair is longer than --max-length {limit}")
+            flag = f"--max-length {most}" if limit == most else f"--max-positions {positions}"
+            raise DataError(f"{self.train.path}: every pair is longer than {flag}")
         return fitting
 
     def load_word_vectors(self, model: Transformer) -> None:

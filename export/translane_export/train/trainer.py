@@ -156,6 +156,7 @@ class Trainer:
 
     def _validate_and_save(self, log: Log | None) -> None:
         """Validate, and save where a killed run resumes."""
+        self._updater.check(self._state.step)
         self._parallel.share_tensors(self._model.buffers())
         if log:
             log.end_window()
@@ -171,6 +172,7 @@ class Trainer:
 
     def _finish(self, log: Log | None) -> None:
         """Save the end of the run. Between two validations, validate what a resumed run does not know of."""
+        self._updater.check(self._state.step)
         self._parallel.share_tensors(self._model.buffers())
         state = self._state
         if log:

@@ -66,6 +66,11 @@ class Updater:
         self.optimizer.step()
         return Update(float(loss), _target_tokens(pairs), rate)
 
+    def check(self, step: int) -> None:
+        """Raise TrainError if the update number `step` has made weights that are not finite."""
+        for each in self._model.parameters():
+            _require_finite(each.detach().abs().max(), "largest weight", step)
+
     def _backward(self, pairs: Sequence[EncodedPair]) -> torch.Tensor:
         """Set the gradients of the mean loss; return that loss, a scalar."""
         self.optimizer.zero_grad(set_to_none=True)
