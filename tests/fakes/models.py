@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -89,6 +90,20 @@ class Model(ServedModel):
         with pytest.raises(UnavailableError) as caught:
             await self.wait_until_ready()
         return str(caught.value)
+
+
+def never(name: str, _folder: Path) -> ServedModel:
+    """No model is found in a folder: `serve` of a `Registry` whose models a test adds."""
+    raise AssertionError(name)
+
+
+def models_of(metrics: Metrics, *pairs: str, kind: type[Model] = Model) -> list[Any]:
+    """A model for each of `pairs`, such as de.fr--en: its source and its target languages."""
+    found = []
+    for pair in pairs:
+        source, target = (side.split(".") for side in pair.split("--"))
+        found.append(kind(metrics, pair, source_languages=source, target_languages=target))
+    return found
 
 
 async def turns(count: int = 20) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from fakes.language_model import RandomBackend, RandomModel
 from translane_server.engine.running_batch import RunningBatch, Update
 from translane_server.engine.search import Search, returned_hypotheses
-from translane_server.engine.sequence import Hypothesis, Sentence, Sequence
+from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, Sequence
 from translane_server.runtime.backend import Backend
 
 
-def sequences(sentences: abc.Sequence[Sentence], *, streamed: bool = False, priority: int = 0) -> list[Sequence]:
+def sequences(sentences: abc.Sequence[Sentence], *, streamed: bool = False) -> list[Sequence]:
     """Return a sequence for each sentence. The sequence's number is the sentence's place."""
-    return [Sequence(number, priority, 0.0, streamed, sentence) for number, sentence in enumerate(sentences)]
+    return [Sequence(number, 0, 0.0, streamed, sentence) for number, sentence in enumerate(sentences)]
 
 
 def enter(batch: RunningBatch, backend: Backend, waiting: abc.Sequence[Sequence]) -> list[Search]:
@@ -34,14 +34,15 @@ def step(batch: RunningBatch, backend: Backend) -> Update:
 
 @dataclass
 class Decoded:
-    """What became of sentences: the hypotheses of each that was not dropped, and the tokens that were committed.
+    """What became of sentences: the hypotheses of each that was not dropped, committed tokens, and their alignment.
 
-    Both are by the sentence's place.
+    All are by the sentence's place.
     """
 
     backend: RandomBackend
     results: dict[int, tuple[Hypothesis, ...]] = field(default_factory=dict)
     committed: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    aligned: dict[int, tuple[AlignedToken, ...]] = field(default_factory=dict)
 
 
 def decode(
@@ -87,6 +88,7 @@ def decode(
             assert tokens.token_ids
             number = search.sequence.number
             decoded.committed[number] = decoded.committed.get(number, ()) + tokens.token_ids
+            decoded.aligned[number] = decoded.aligned.get(number, ()) + tokens.alignment
         for search in update.done:
             assert search.sequence.number not in decoded.results
             decoded.results[search.sequence.number] = returned_hypotheses(search, backend.align)

@@ -201,6 +201,10 @@ class Running:
     def dispatcher(self) -> Dispatcher:
         return self.model.dispatcher
 
+    def value(self, metric: str, **labels: str) -> float | None:
+        """The value of a series; None if there is none."""
+        return self.server.metrics.registry.get_sample_value(metric, labels)
+
     async def open(self) -> None:
         await self.server.open()
 

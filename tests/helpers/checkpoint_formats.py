@@ -222,6 +222,9 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
         folder, MarianModel(tying="target", activation="gelu"), joint=False
     ),
     "Marian .npz, an output of its own": lambda folder: _marian(folder, MarianModel(tying="source", transposed=True)),
+    "Marian .npz, an output of its own in 16 bits": lambda folder: _marian(
+        folder, MarianModel(tying="source", float16=True)
+    ),
     "Marian .bin": _marian_bin,
     "Translane": _translane,
     **{name: partial(_hugging_face, name=name) for name in hugging_face.MODELS},

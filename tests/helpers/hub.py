@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -21,6 +22,12 @@ class Hub(FileServer):
         self.models = models  # the folder of each model; its only revisions are `main` and its commit
         self.token = token  # what callers must show; None if it is open
         self.holds: dict[str, int] = {}
+
+    def environ(self, folder: Path) -> dict[str, str]:
+        """The variables of a process that asks this hub, and keeps what it gets in `folder`."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSLANE_", "HF_"))}
+        places = {"HF_HOME": str(folder / "hub"), "XDG_CACHE_HOME": str(folder / "cache")}
+        return kept | places | {"HF_ENDPOINT": self.url, "CUDA_VISIBLE_DEVICES": ""}
 
     def downloads(self) -> list[str]:
         """Names of the files that were asked for, with their content."""

@@ -11,6 +11,11 @@ def holder(*tokens: str, expires: Any = None, **limits: Any) -> KeyHolder:
     return KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex(), expires=expires) for token in tokens), **limits)
 
 
+def bearer(token: str) -> list[tuple[str, str]]:
+    """The metadata of a call that shows a key."""
+    return [("authorization", f"Bearer {token}")]
+
+
 def key_file(folder: Path, **holders: KeyHolder) -> Path:
     """Write a file of these holders to `folder`, and return it."""
     file = folder / "keys.toml"

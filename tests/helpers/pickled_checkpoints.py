@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import pytest
 import sentencepiece
 import torch
 import transformers
@@ -308,16 +309,10 @@ def modules(*classes: tuple[str, type]) -> Any:
             made.setdefault(".".join(parts[:end]), ModuleType(".".join(parts[:end])))
         setattr(made[module], name, cls)
         cls.__module__, cls.__qualname__, cls.__name__ = module, name, name
-    before = {name: sys.modules.get(name) for name in made}
-    sys.modules.update(made)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for path, stand_in in made.items():
+            patch.setitem(sys.modules, path, stand_in)
         yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = old
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,10 +15,12 @@ from urllib.request import urlopen
 
 import yaml
 
+from helpers.file_server import wait_until
+from helpers.ports import free_port
+
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "observability"
 
-_STARTING_TIME = 30.0  # [seconds]
-_ANSWER_TIME = 30.0  # [seconds]
+_PATIENCE = 30.0  # [seconds]
 
 _CONFIGURATION = """\
 global: {{scrape_interval: {interval}, scrape_timeout: {timeout}, evaluation_interval: {interval}}}
@@ -31,63 +34,22 @@ Series = Mapping[str, Any]
 """A time series as the HTTP API gives it: `metric`, its labels; and `value`, or `values`, of time and value."""
 
 
+@dataclass(frozen=True)
 class Prometheus:
-    """A running Prometheus; a `with` statement ends it. https://prometheus.io/docs/prometheus/latest/querying/api/
+    """A running Prometheus. https://prometheus.io/docs/prometheus/latest/querying/api/"""
 
-    Args:
-        folder: an existing folder for its files; nobody else uses it.
-        seconds: time between two scrapes, and between two evaluations of the rules.
-        rules: files of rules.
+    address: str
+    targets: Path
 
-    Raises:
-        RuntimeError: it does not start.
-    """
-
-    def __init__(self, folder: Path, seconds: float, rules: Sequence[Path] = ()) -> None:
-        self._targets = folder / "targets.json"
-        self.watch({})
-        interval = f"{round(1000 * seconds)}ms"
-        files = {"rules": ", ".join(map(str, rules)), "targets": self._targets}
-        configuration = folder / "prometheus.yaml"
-        configuration.write_text(_CONFIGURATION.format(interval=interval, timeout=interval, **files), encoding="utf-8")
-        self._log = folder / "log"
-        command = [
-            "prometheus",
-            f"--config.file={configuration}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            "--web.listen-address=127.0.0.1:0",
-        ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            self._address = self._wait_until_it_is_ready()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __enter__(self) -> Prometheus:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.stop()
-
-    def watch(self, jobs: Mapping[str, Mapping[str, str]]) -> None:
-        """Scrape the instances of each job, whose addresses are HOST:PORT, and no others."""
-        groups = [
-            {"targets": [address], "labels": {"job": job, "instance": instance}}
-            for job, instances in jobs.items()
-            for instance, address in instances.items()
-        ]
-        written = self._targets.with_suffix(".new")
+    def watch(self, jobs: Mapping[str, str]) -> None:
+        """Scrape the server of each job, HOST:PORT, and no others."""
+        groups = [{"targets": [address], "labels": {"job": job, "instance": "one"}} for job, address in jobs.items()]
+        written = self.targets.with_suffix(".new")
         written.write_text(json.dumps(groups), encoding="utf-8")
-        written.rename(self._targets)  # it never reads half a file
+        written.rename(self.targets)  # it never reads half a file
 
     def query(self, query: str) -> list[Series]:
-        """The series that `query` gives now.
-
-        Raises:
-            urllib.error.HTTPError: it is no query.
-        """
+        """The series that `query` gives now. urllib.error.HTTPError: it is no query."""
         found: list[Series] = self._get("query", query=query)["result"]
         return found
 
@@ -100,28 +62,43 @@ class Prometheus:
         """All rules: `name`, `type`, `query`, `health`, and `lastError` where there is one."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
     def _get(self, place: str, **arguments: object) -> Any:
-        url = f"http://{self._address}/api/v1/{place}?{urlencode(arguments)}"
-        with urlopen(url, timeout=_ANSWER_TIME) as response:
+        with urlopen(f"http://{self.address}/api/v1/{place}?{urlencode(arguments)}", timeout=_PATIENCE) as response:
             return json.load(response)["data"]
 
-    def _wait_until_it_is_ready(self) -> str:
-        end = time.monotonic() + _STARTING_TIME
-        while time.monotonic() < end and self._process.poll() is None:
-            said = self._log.read_text(encoding="utf-8", errors="replace")
-            found = re.search(r'"?Listening on"? addr(?:ess)?=(\S+)', said)
-            if found and "ready to receive web requests" in said:
-                return found[1]
-            time.sleep(0.02)
-        raise RuntimeError(f"Prometheus does not start; it said:\n{self._log.read_text(errors='replace')[-2000:]}")
+
+@contextmanager
+def running_prometheus(folder: Path, seconds: float, rules: Path) -> Iterator[Prometheus]:
+    """Start Prometheus with its files in `folder`; it scrapes, and evaluates `rules`, every so many seconds."""
+    running = Prometheus(f"127.0.0.1:{free_port()}", folder / "targets.json")
+    running.watch({})
+    interval = f"{round(1000 * seconds)}ms"
+    configuration = folder / "prometheus.yaml"
+    text = _CONFIGURATION.format(interval=interval, timeout=interval, rules=rules, targets=running.targets)
+    configuration.write_text(text, encoding="utf-8")
+    flags = [f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            ["prometheus", *flags, f"--web.listen-address={running.address}"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_until(lambda: process.poll() is not None or _is_ready(running.address), _PATIENCE)
+        assert process.poll() is None, (folder / "log").read_text(errors="replace")[-2000:]
+        yield running
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        with urlopen(f"http://{address}/-/ready", timeout=_PATIENCE) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 # The variables of the dashboard where everything is chosen.

@@ -8,7 +8,8 @@ import pytest
 from helpers.client_calls import CALLS, LONG_STREAMS, write_glossary
 from helpers.reliability.cases import make_cases, single
 from helpers.reliability.form import form
-from helpers.reliability.load import ClientOracle, Oracle
+from helpers.reliability.load import ClientOracle, Load, Oracle
+from helpers.reliability.probe import bystander
 from helpers.server_process import BUNDLE, running_server
 
 CASES = form(24, 32)
@@ -39,11 +40,15 @@ def _shown(value: object) -> str:
     return str(value)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _the_bundled_model_is_there():
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+
+
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory):
     """What an undisturbed server answers to requests of all kinds."""
-    if not BUNDLE.exists():
-        pytest.skip("the bundled model is not in this tree")
     with running_server(tmp_path_factory.mktemp("oracle") / "log") as server:
         return Oracle(server.address, [*make_cases(CASES), single()])
 
@@ -58,8 +63,6 @@ def client_flags(tmp_path_factory):
 @pytest.fixture(scope="session")
 def client_oracle(tmp_path_factory, client_flags):
     """What an undisturbed server answers to calls of the client, of all kinds."""
-    if not BUNDLE.exists():
-        pytest.skip("the bundled model is not in this tree")
     with running_server(tmp_path_factory.mktemp("client_oracle") / "log", *client_flags) as server:
         return ClientOracle(server.address, [*CALLS, *LONG_STREAMS])
 
@@ -67,8 +70,6 @@ def client_oracle(tmp_path_factory, client_flags):
 @pytest.fixture
 def start(tmp_path):
     """Returns `running_server` with a log of its own for each server."""
-    if not BUNDLE.exists():
-        pytest.skip("the bundled model is not in this tree")
     numbers = itertools.count()
 
     def starts(*flags, **arguments):
@@ -87,8 +88,6 @@ def server(start):
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory):
     """A server with all defaults for several tests, which do it no lasting harm."""
-    if not BUNDLE.exists():
-        pytest.skip("the bundled model is not in this tree")
     with running_server(tmp_path_factory.mktemp("shared") / "log") as running:
         yield running
 
@@ -107,3 +106,20 @@ def figures(request, capsys):
             file.write(f"{found}\n")
         with capsys.disabled():
             print(f"\n{found}")
+
+
+@pytest.fixture
+def works_and_ends(oracle, figures):
+    """Have callers ask a server for so many answers, and end it: no call is lost, and nobody beside them fails."""
+
+    async def works(server, answers, *, seconds=60.0, **load):
+        with bystander(server.address) as seen:
+            async with Load(server.address, oracle, **{"callers": 8, **load}) as callers:
+                await callers.wait_for_answers(answers, seconds)
+        exit_code = server.terminate()
+        figures.add(exit_code=exit_code, **callers.figures, **seen.figures)
+        callers.assert_nothing_lost(answers)
+        assert not seen.failed
+        assert exit_code == 0
+
+    return works

@@ -11,7 +11,6 @@ threads must not grow. A line each minute tells what happened so far, and a tabl
 
 import argparse
 import asyncio
-import contextlib
 import random
 import signal
 import statistics
@@ -19,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -290,15 +289,6 @@ def record(soak: Soak) -> dict[str, Any]:
     return {"requests": requests, "first": first, "last": last, "growth": last["bytes"] / first["bytes"] - 1}
 
 
-@contextlib.asynccontextmanager
-async def soaked_server(folder: Path) -> AsyncIterator[tuple[ServerProcess, ModelFolder]]:
-    """A server whose model has versions."""
-    models = ModelFolder(folder / "models")
-    models.publish()
-    with running_server(folder / "log", f"--models={models.folder}") as server:
-        yield server, models
-
-
 async def run(seconds: float, output: Path | None = None) -> bool:
     """Soak a server, print the report, and write the record. Returns whether all is well."""
     from benchmarks.machine import Usage, describe  # found in the folder of the repository, where this is run
@@ -306,7 +296,9 @@ async def run(seconds: float, output: Path | None = None) -> bool:
 
     machine, usage = describe(), Usage()
     with tempfile.TemporaryDirectory() as folder:
-        async with soaked_server(Path(folder)) as (server, models):
+        models = ModelFolder(Path(folder) / "models")
+        models.publish()
+        with running_server(Path(folder) / "log", f"--models={models.folder}") as server:
             oracle = await asyncio.to_thread(Oracle, server.address, make_cases(CASES))
             with bystander(server.address) as seen:
                 soak = Soak(server, models, oracle, seconds)

@@ -21,6 +21,8 @@ from helpers.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(300, 600))]
+
 BETWEEN = form(30, 2000)  # answers after each fault
 HOSTS = {"forked": ("--replicas=2", "--threads=1"), "own": ("--replicas=2", "--threads=2")}
 REPLACED = "has been replaced"
@@ -68,8 +70,20 @@ def complaints(server):
     return [line for line in server.log.splitlines() if "ERROR" in line and "weights.bin" in line]
 
 
-async def strikes(start, oracle, figures, weights, host, harm):
-    """Harm the weights, kill replicas under load, and put the weights back."""
+@pytest.mark.parametrize(
+    ("host", "harm"),
+    [
+        ("own", "flip"),
+        ("own", "cut"),
+        ("forked", "flip"),
+        ("forked", "remove"),
+        *form([], [("own", "replace"), ("forked", "cut")]),
+    ],
+)
+async def test_no_answer_is_from_weights_that_have_changed(start, oracle, figures, weights, host, harm):
+    """The weights are harmed, replicas are killed under load, and the weights come back."""
+    if harm in ("replace", "remove"):
+        await asyncio.sleep(SETTLED)
     kills = {"own": 1, "forked": 2}[host]
 
     def are_replaced(count):
@@ -95,8 +109,7 @@ async def strikes(start, oracle, figures, weights, host, harm):
         host=host, harm=harm, killed=kills, replaced=replaced, told=len(told), all_back=all_back, **load.figures,
         **seen.figures,
     )  # fmt: skip
-    assert load.answered > BETWEEN
-    assert (load.lost, load.refused) == (0, {})
+    load.assert_nothing_lost(BETWEEN)
     assert not seen.failed
     assert replaced == (kills if host == "forked" else 0), "what has loaded the weights has them still"
     assert len(told) == 1, log
@@ -104,26 +117,6 @@ async def strikes(start, oracle, figures, weights, host, harm):
     assert all_back
 
 
-@pytest.mark.timeout(form(150, 600))
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("host", "harm"),
-    [
-        ("own", "flip"),
-        ("own", "cut"),
-        ("forked", "flip"),
-        ("forked", "remove"),
-        *form([], [("own", "replace"), ("forked", "cut")]),
-    ],
-)
-async def test_no_answer_is_from_weights_that_have_changed(start, oracle, figures, weights, host, harm):
-    if harm in ("replace", "remove"):
-        await asyncio.sleep(SETTLED)
-    await strikes(start, oracle, figures, weights, host, harm)
-
-
-@pytest.mark.timeout(form(150, 600))
-@pytest.mark.slow
 @pytest.mark.parametrize("soon", [True, False])
 async def test_a_model_whose_last_replica_is_lost_says_so_and_comes_back(start, oracle, figures, weights, soon):
     with start(str(weights.folder), *HOSTS["forked"]) as server:
@@ -171,8 +164,6 @@ def put(folder, name, target, terms):
     whole.rename(folder / f"{name}.zh.en.tsv")
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.slow
 def test_large_glossaries_are_read_while_everybody_is_served(start, tmp_path, figures):
     folder = tmp_path / "glossaries"
     folder.mkdir()

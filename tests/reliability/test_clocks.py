@@ -6,12 +6,8 @@ import subprocess
 import pytest
 
 from helpers.reliability.form import form
-from helpers.reliability.load import Load
-from helpers.reliability.probe import bystander
 
-pytestmark = pytest.mark.timeout(150)
-
-ANSWERS = form(50, 2000)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 # What a process sees as the wall clock: another time within two hours, ten times a second.
 JUMPING_CLOCK = r"""
@@ -59,28 +55,14 @@ def jumping_clock(tmp_path_factory):
     (folder / "clock.c").write_text(JUMPING_CLOCK)
     library = folder / "clock.so"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, folder / "clock.c"], check=True)
-    return str(library)
-
-
-@pytest.mark.slow
-def test_the_clock_of_this_test_jumps(jumping_clock):
+    preloaded = {"LD_PRELOAD": str(library)}
     code = "import time\nfor _ in range(4): print(time.time()); time.sleep(0.15)"
-    done = subprocess.run(
-        ["python3", "-c", code], env={"LD_PRELOAD": jumping_clock}, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["python3", "-c", code], env=preloaded, capture_output=True, text=True, check=True)
     times = [float(line) for line in done.stdout.split()]
-    assert max(times) - min(times) > 60
+    assert max(times) - min(times) > 60, "the clock does not jump"
+    return preloaded
 
 
-@pytest.mark.slow
-async def test_a_jumping_wall_clock_loses_nothing(start, oracle, figures, jumping_clock):
-    with start(environment={"LD_PRELOAD": jumping_clock}) as server:
-        with bystander(server.address) as seen:
-            async with Load(server.address, oracle, callers=8) as load:
-                await load.wait_for_answers(ANSWERS)
-        exit_code = server.terminate()
-    figures.add(exit_code=exit_code, **load.figures, **seen.figures)
-    assert load.answered >= ANSWERS
-    assert (load.lost, load.refused) == (0, {})
-    assert not seen.failed
-    assert exit_code == 0
+async def test_a_jumping_wall_clock_loses_nothing(start, works_and_ends, jumping_clock):
+    with start(environment=jumping_clock) as server:
+        await works_and_ends(server, form(50, 2000))

@@ -7,7 +7,6 @@ import re
 import socket
 import time
 from collections import Counter
-from urllib.request import urlopen
 
 import grpc
 import psutil
@@ -190,28 +189,6 @@ def test_few_descriptors(start, figures):
         assert max(seen.health, seen.translate) < GAP
         assert meanwhile < HONEST_CALL
         assert recovered < HONEST_CALL
-
-
-@pytest.mark.slow
-def test_slow_clients_of_the_metrics_port(shared_server, figures):
-    count = form(100, 500)
-    process = psutil.Process(shared_server.pid)
-    before = process.num_threads()
-    with contextlib.ExitStack() as opened:
-        for begins in [b"", b"GET /metrics HTTP/1.1\r\nX: "] * (count // 2):
-            with contextlib.suppress(OSError):
-                address = ("127.0.0.1", shared_server.metrics_port)
-                connection = opened.enter_context(socket.create_connection(address, timeout=0.2))
-                connection.sendall(begins)
-        time.sleep(0.5)
-        threads = process.num_threads() - before
-        began = time.monotonic()
-        with urlopen(f"http://127.0.0.1:{shared_server.metrics_port}/metrics", timeout=30) as response:
-            assert response.status == 200
-        seconds = time.monotonic() - began
-    figures.add(clients=count, threads_more=threads, scrape_s=seconds)
-    assert threads <= 32
-    assert seconds < 15
 
 
 @pytest.mark.skipif(not IS_LONG, reason="takes the server's keepalive time; RELIABILITY=long runs it")

@@ -46,8 +46,12 @@ def options(**values):
     return pb.DecodingOptions(**values)
 
 
+def translation(**values):
+    return "Translate", pb.TranslateRequest(texts=["你好。"], options=options(**values))
+
+
 def document(kind, content):
-    return pb.TranslateDocumentRequest(mime_type=kind, content=content)
+    return "TranslateDocument", pb.TranslateDocumentRequest(mime_type=kind, content=content)
 
 
 HOSTILE = {
@@ -56,27 +60,15 @@ HOSTILE = {
     "a long tag of a stream": ("TranslateStream", pb.TranslateStreamRequest(text="你好。", source_language=TAG)),
     "a long tag of a score": ("Score", pb.ScoreRequest(source_language=TAG)),
     "a long name of a model": ("Translate", pb.TranslateRequest(texts=["你好。"], model="m" * HUGE)),
-    "a long prefix and phrases": (
-        "Translate",
-        pb.TranslateRequest(texts=["你好。"], options=options(target_prefix="a" * HUGE, suppressed_phrases=PHRASES)),
-    ),
-    "a long phrase": (
-        "Translate",
-        pb.TranslateRequest(texts=["你好。"], options=options(suppressed_phrases=["a" * HUGE])),
-    ),
-    "a long term": (
-        "Translate",
-        pb.TranslateRequest(texts=["你好。"], options=options(terminology=[pb.Term(source="a" * HUGE, target="b")])),
-    ),
-    "many terms": (
-        "Translate",
-        pb.TranslateRequest(texts=["你好。"], options=options(terminology=[pb.Term()] * 200_000)),
-    ),
+    "a long prefix and phrases": translation(target_prefix="a" * HUGE, suppressed_phrases=PHRASES),
+    "a long phrase": translation(suppressed_phrases=["a" * HUGE]),
+    "a long term": translation(terminology=[pb.Term(source="a" * HUGE, target="b")]),
+    "many terms": translation(terminology=[pb.Term()] * 200_000),
     "many texts": ("Translate", pb.TranslateRequest(texts=["好"] * 150_000)),
-    "a document of many lines": ("TranslateDocument", document("text/plain", b"a\n" * 300_000)),
-    "a document of many cells": ("TranslateDocument", document("text/html", b"<td>a" * 20_000)),
-    "a document of deep elements": ("TranslateDocument", document("application/xliff+xml", b"<a>" * 200_000)),
-    "a document of a long string": ("TranslateDocument", document("text/x-gettext-translation", b'msgid "' * 90_000)),
+    "a document of many lines": document("text/plain", b"a\n" * 300_000),
+    "a document of many cells": document("text/html", b"<td>a" * 20_000),
+    "a document of deep elements": document("application/xliff+xml", b"<a>" * 200_000),
+    "a document of a long string": document("text/x-gettext-translation", b'msgid "' * 90_000),
     "many inputs": ("Score", pb.ScoreRequest(inputs=[pb.ScoreInput(source="好", target="a")] * 60_000)),
 }
 

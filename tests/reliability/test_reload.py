@@ -26,6 +26,8 @@ from helpers.server_process import fake_model
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 600))]
+
 RELOADS = form(2, 10)
 LOADING_TIME = 60.0  # [seconds]
 TOLD_AGAIN = 3.0  # until the server is told to reload once more [seconds]
@@ -53,8 +55,6 @@ async def is_served(server, version, seconds=LOADING_TIME):
     return await within(seconds, lambda: served_versions(server.address) == [version])
 
 
-@pytest.mark.timeout(form(150, 600))
-@pytest.mark.slow
 async def test_a_new_version_takes_over_without_a_lost_call(start, models, oracle, figures):
     with start(f"--models={models.folder}") as server, bystander(server.address) as seen:
         async with Load(server.address, oracle, callers=8, timeout=60) as load:
@@ -81,8 +81,6 @@ async def test_a_new_version_takes_over_without_a_lost_call(start, models, oracl
     assert after.files <= before.files + 8
 
 
-@pytest.mark.timeout(form(150, 600))
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", form([0.3], [0.0, 0.3, 0.6, 0.9, 1.2]))
 async def test_a_replica_that_is_killed_during_a_reload_loses_nothing(start, models, oracle, figures, moment):
     """The replica may be of the version that serves, or of the one that is loading, which is then refused."""
@@ -125,8 +123,6 @@ async def stub_of(server):
         yield translation_pb2_grpc.TranslationServiceStub(channel)
 
 
-@pytest.mark.timeout(form(120, 450))
-@pytest.mark.slow
 @pytest.mark.parametrize("texts", ["one text", "other texts"])
 async def test_poisoned_texts_each_second_are_refused_alone(start, figures, texts):
     flags = ["x", "--replicas=2", "--threads=1", "--log-level=debug", "--caller-header=x-caller"]
@@ -196,16 +192,9 @@ REPLICA_TIMEOUT = 2  # until a hung replica is replaced [seconds]
 GIVEN_UP = "the server has shut down"
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["none", "kill", "stop"])
 async def test_an_accepted_call_is_answered(start, oracle, figures, fault):
-    with start(f"--replica-timeout={REPLICA_TIMEOUT}") as server:
-        await drained(server, oracle, figures, fault)
-
-
-async def drained(server, oracle, figures, fault):
-    """Send calls, strike a replica, end the server with SIGTERM, and look at the end of each call."""
+    """Also where a replica is struck just before the server is ended."""
     cases = [case for case in oracle.cases if case.name.split()[0] in ("greedy", "beams", "samples", "scores", "split")]
     outcomes: Counter[str] = Counter()
     wrong = 0
@@ -224,18 +213,19 @@ async def drained(server, oracle, figures, fault):
             outcomes["OK"] += 1
             wrong += not oracle.is_right(case, answer)
 
-    chaos = Chaos(server)
-    async with grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel:
-        stub = translation_pb2_grpc.TranslationServiceStub(channel)
-        calls = [asyncio.create_task(call(stub, cases[number % len(cases)])) for number in range(CALLS)]
-        while not outcomes:  # noqa: ASYNC110 the calls count
-            await asyncio.sleep(0.01)
-        if fault != "none":
-            getattr(chaos, fault)(chaos.a_replica())
-        began = time.monotonic()
-        exit_code = await asyncio.to_thread(server.terminate, 60)
-        seconds = time.monotonic() - began
-        await asyncio.gather(*calls)
+    with start(f"--replica-timeout={REPLICA_TIMEOUT}") as server:
+        chaos = Chaos(server)
+        async with grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel:
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+            calls = [asyncio.create_task(call(stub, cases[number % len(cases)])) for number in range(CALLS)]
+            while not outcomes:  # noqa: ASYNC110 the calls count
+                await asyncio.sleep(0.01)
+            if fault != "none":
+                getattr(chaos, fault)(chaos.a_replica())
+            began = time.monotonic()
+            exit_code = await asyncio.to_thread(server.terminate, 60)
+            seconds = time.monotonic() - began
+            await asyncio.gather(*calls)
     figures.add(
         accepted_and_refused=refusals[GIVEN_UP],
         calls=CALLS,
@@ -254,8 +244,6 @@ async def drained(server, oracle, figures, fault):
     assert seconds < DRAIN_TIME
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.slow
 def test_callers_who_do_not_read_do_not_keep_the_server_from_its_end(start, figures):
     """A watcher of health, and a stream: gRPC takes no status while a message waits for its reader."""
     asked = pb.TranslateStreamRequest(text="".join(SENTENCES), options={"split_sentences": True})

@@ -21,6 +21,8 @@ from helpers.reliability.waiting import within
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
+
 CALLERS = 8
 FAULTS = form(2, 20)
 BETWEEN = 20  # answers between two faults
@@ -65,8 +67,6 @@ async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0
     assert set(seen.failed) <= ({"health NOT_SERVING"} if may_be_down else set())
 
 
-@pytest.mark.timeout(form(150, 1200))
-@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
     async def strike(chaos):
@@ -76,8 +76,6 @@ async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
         await under_load(server, oracle, figures, strike, losses=1, may_be_down=replicas == 1)
 
 
-@pytest.mark.timeout(form(150, 1200))
-@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
     async def strike(chaos):
@@ -88,8 +86,6 @@ async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
         await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=1, may_be_down=replicas == 1)
 
 
-@pytest.mark.timeout(form(150, 1200))
-@pytest.mark.slow
 async def test_a_slow_replica_loses_nothing(server, oracle, figures):
     async def strike(chaos):
         slow = chaos.a_replica()
@@ -102,8 +98,6 @@ async def test_a_slow_replica_loses_nothing(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10))
 
 
-@pytest.mark.timeout(form(150, 1200))
-@pytest.mark.slow
 async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
     async def strike(chaos):
         for replica in chaos.a_replica():
@@ -115,8 +109,6 @@ async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10))
 
 
-@pytest.mark.timeout(form(150, 1200))
-@pytest.mark.slow
 async def test_a_killed_replica_repeats_no_byte_of_a_stream(server, oracle, figures):
     cases = [case for case in oracle.cases if case.is_stream]
     chaos = Chaos(server)
@@ -150,25 +142,12 @@ LOG_BLOCKS = 16  # of 512 bytes: the log is full after some calls
 HEADROOM = 512 * MEGABYTE  # of address space
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.slow
-async def test_a_full_disk_of_the_log_stops_nothing(start, oracle, figures):
+async def test_a_full_disk_of_the_log_stops_nothing(start, works_and_ends):
     with start("--log-level=debug", limits={"f": LOG_BLOCKS}) as server:
-        with bystander(server.address) as seen:
-            async with Load(server.address, oracle, callers=8) as load:
-                await load.wait_for_answers(form(80, 2000))
-        size = len(server.log.encode())
-        exit_code = server.terminate()
-    figures.add(log_bytes=size, exit_code=exit_code, **load.figures, **seen.figures)
-    assert size <= LOG_BLOCKS * 512
-    assert load.answered >= 80
-    assert load.lost == 0
-    assert not seen.failed
-    assert exit_code == 0
+        await works_and_ends(server, form(80, 2000))
+        assert len(server.log.encode()) <= LOG_BLOCKS * 512
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.slow
 async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
     most = psutil.Process(server.pid).memory_info().vms + HEADROOM
     resource.prlimit(server.pid, resource.RLIMIT_AS, (most, most))
@@ -196,18 +175,9 @@ async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
     assert max(seen.health, seen.translate) < GAP
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.slow
-async def test_a_log_that_nobody_reads_stops_nothing(start, oracle, figures):
+async def test_a_log_that_nobody_reads_stops_nothing(start, works_and_ends):
     """A pipe takes 64 KiB. Then its writer waits, unless it takes care."""
     with start("--log-level=debug", pipes_log=True) as server:
         server.log_reader.send_signal(signal.SIGSTOP)
-        with bystander(server.address) as seen:
-            async with Load(server.address, oracle, callers=4, timeout=10, cases=[single()]) as load:
-                await load.wait_for_answers(form(500, 4000), seconds=form(20, 60))
-        exit_code = server.terminate(10)
-    figures.add(exit_code=exit_code, **load.figures, **seen.figures)
-    assert load.answered >= form(500, 4000)
-    assert load.lost == 0
-    assert not seen.failed
-    assert exit_code == 0
+        answers, seconds = form((500, 20.0), (4000, 60.0))
+        await works_and_ends(server, answers, seconds=seconds, callers=4, timeout=10, cases=[single()])

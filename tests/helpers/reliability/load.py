@@ -73,7 +73,6 @@ class Load:
         callers: how many callers there are.
         cases: some of the oracle's.
         timeout: the deadline of each call [seconds].
-        metadata: sent with each call.
         options: of each caller's channel.
         leaving: the probability that a caller cancels a call after a short time.
         seed: of the callers' choices.
@@ -87,7 +86,6 @@ class Load:
         *,
         cases: Sequence[Any] | None = None,
         timeout: float = 30.0,
-        metadata: Sequence[tuple[str, str]] = (),
         options: Sequence[tuple[str, Any]] = CHANNEL_OPTIONS,
         leaving: float = 0.0,
         seed: int = 0,
@@ -97,7 +95,6 @@ class Load:
         self._callers = callers
         self._cases = list(cases or oracle.cases)
         self._timeout = timeout
-        self._metadata = tuple(metadata)
         self._options = options
         self._leaving = leaving
         self._seed = seed
@@ -168,7 +165,7 @@ class Load:
             stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
 
             async def ask(case: Case) -> Answer:
-                call = _method(stub, case)(case.request, timeout=self._timeout, metadata=self._metadata)
+                call = _method(stub, case)(case.request, timeout=self._timeout)
                 return stream_answer([each async for each in call]) if case.is_stream else unary_answer(await call)
 
             yield ask

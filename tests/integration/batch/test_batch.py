@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import pytest
 
 from helpers.commands import batch
 from helpers.demo import DEMO
-from helpers.file_server import FileServer
+from helpers.file_server import FileServer, wait_until
 from helpers.real_server import serving_bundle
 from helpers.reliability.form import form
 from helpers.server_process import assert_gone, running_server
@@ -54,13 +53,10 @@ def corpus_of(folder: Path, records: int, different: int, seed: int = 1) -> Path
     return folder
 
 
-def argv_of(corpus: Path, output: Path, *more: str) -> list[str]:
-    return [*argv_of_any(corpus, output), "--model", str(DEMO), "--threads=1", "--replicas=1", *more]
-
-
-def argv_of_any(corpus: Path, output: Path) -> list[str]:
-    """Arguments for any kind of workers."""
-    return [str(corpus), "-o", str(output), "--task-size=32", "--no-split-sentences"]
+def argv_of(corpus: Path, output: Path, *more: str, here: bool = True) -> list[str]:
+    """Arguments of a run, whose workers are processes `here` unless `more` names others."""
+    workers = ["--model", str(DEMO), "--threads=1", "--replicas=1"] if here else []
+    return [str(corpus), "-o", str(output), "--task-size=32", "--no-split-sentences", *workers, *more]
 
 
 PATIENT_WITH_RAY = f"""
@@ -105,11 +101,8 @@ def answers_in(output: Path) -> int:
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: process.poll() is not None or condition(), seconds)
+    assert process.poll() is None, process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -208,36 +201,31 @@ def test_ctrl_c_says_how_to_go_on(corpus, undisturbed, tmp_path, processes, monk
 async def test_servers_elsewhere_translate_where_no_package_of_the_server_is(corpus, undisturbed, tmp_path):
     output = tmp_path / "out"
     async with serving_bundle(load_bundle(DEMO), max_batch_size=64) as running:
-        argv = [*argv_of_any(corpus, output), f"--server=127.0.0.1:{running.server.port}"]
+        argv = argv_of(corpus, output, f"--server=127.0.0.1:{running.server.port}", here=False)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", WITHOUT_THE_SERVER, "batch", *argv)
         assert await process.wait() == 0
     assert outputs_of(output) == undisturbed
 
 
-@dataclass(frozen=True)
-class Downloaded:
-    """A model at a URL, the cache that it was downloaded to, and the outputs of the run that downloaded it."""
-
-    store: FileServer
-    cache: Path
-    outputs: dict[str, bytes]
-    times: tuple[int, int]
+@pytest.fixture(scope="module")
+def store():
+    with FileServer() as store:
+        store.put(DEMO, "zh-en")
+        yield store
 
 
 @pytest.fixture(scope="module")
-def downloaded(corpus, tmp_path_factory):
+def downloaded(corpus, store, tmp_path_factory):
+    """The cache of a run that downloaded its model, and its outputs."""
     folder = tmp_path_factory.mktemp("downloaded")
-    with FileServer() as store:
-        store.put(DEMO, "zh-en")
-        cached = (f"--model={store.url}/zh-en", f"--model-cache={folder / 'cache'}")
-        assert batch(argv_of(corpus, folder / "out", *cached), {}) == 0
-        times = (store.times("zh-en/manifest.json"), store.times("zh-en/weights.bin"))
-        store.asked.clear()
-        yield Downloaded(store, folder / "cache", outputs_of(folder / "out"), times)
+    cached = (f"--model={store.url}/zh-en", f"--model-cache={folder / 'cache'}")
+    assert batch(argv_of(corpus, folder / "out", *cached), {}) == 0
+    return folder / "cache", outputs_of(folder / "out")
 
 
-def test_a_model_at_a_url_is_downloaded_once(downloaded, undisturbed):
-    assert (downloaded.outputs, downloaded.times) == (undisturbed, (1, 1))
+def test_a_model_at_a_url_is_downloaded_once(store, downloaded, undisturbed):
+    assert downloaded[1] == undisturbed
+    assert [store.times(f"zh-en/{name}") for name in ("manifest.json", "weights.bin")] == [1, 1]
 
 
 def test_a_wrong_option_is_found_before_anything_is_read(corpus, tmp_path, capsys):
@@ -251,11 +239,12 @@ def test_a_wrong_option_is_found_before_anything_is_read(corpus, tmp_path, capsy
 
 @pytest.mark.timeout(580)
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, downloaded, tmp_path, processes):
+def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, store, downloaded, tmp_path, processes):
     """Their model is in the cache of the machine, and nothing is downloaded."""
     output = tmp_path / "out"
     digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
-    cached = (f"--model={downloaded.store.url}/zh-en@sha256:{digest}", f"--model-cache={downloaded.cache}")
+    cached = (f"--model={store.url}/zh-en@sha256:{digest}", f"--model-cache={downloaded[0]}")
+    store.asked.clear()
     argv = argv_of(corpus, output, *cached, "--ray=local", "--cpus-per-worker=1", "--task-size=2")
     process = started(argv, PATIENT_WITH_RAY)
     processes.append(process)
@@ -273,7 +262,7 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, downlo
     assert process.returncode == 0, err
     assert "3,000 records in 2 files" in out
     assert outputs_of(output) == undisturbed
-    assert downloaded.store.asked == []
+    assert store.asked == []
     assert_gone(*family)
 
 

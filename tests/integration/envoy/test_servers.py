@@ -22,7 +22,8 @@ pytest.importorskip("trustme")
 from fakes.serving import serving
 from helpers.certificates import Authority
 from helpers.envoy import NO_LIMIT, Envoy, program, running_envoy
-from helpers.http_calls import Answer
+from helpers.file_server import wait_until
+from helpers.http_calls import Answer, until
 from helpers.key_files import holder, key_file
 from helpers.ports import free_port
 from translane import Client, RetryPolicy, Unauthenticated
@@ -85,22 +86,17 @@ async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path):
         def ask(envoy: Envoy, source: str, **headers: str):
             return asyncio.to_thread(envoy.call, "Translate", {"texts": ["abc"]}, source=source, headers=headers)
 
-        async def until_open(calls: int) -> None:
-            registry = running.server.metrics.registry
-            while registry.get_sample_value("translane_open_calls") != calls:  # noqa: ASYNC110 nobody tells
-                await asyncio.sleep(0.01)
-
         server = f"127.0.0.1:{running.server.port}"
         with ExitStack() as stack:
             envoy = await asyncio.to_thread(stack.enter_context, running_envoy(tmp_path / "envoy", [server]))
             running.backend.hold()
             first = asyncio.create_task(ask(envoy, "127.0.0.1"))
-            await until_open(1)
+            await until(lambda: running.value("translane_open_calls") == 1)
             for spoofed in ({}, {"x-translane-caller": "another"}, {"x-forwarded-for": "127.0.0.9"}):
                 refused = await ask(envoy, "127.0.0.1", **spoofed)
                 assert (refused.status, reason(refused)) == (429, "TOO_MANY_CALLS")
             other = asyncio.create_task(ask(envoy, "127.0.0.2"))
-            await until_open(2)
+            await until(lambda: running.value("translane_open_calls") == 2)
             running.backend.release()
             assert [(await first).status, (await other).status] == [200, 200]
 
@@ -182,10 +178,7 @@ def test_a_slow_server_gets_few_calls(tmp_path):
     with ExitStack() as stack:
         addresses = [stack.enter_context(listening(server)) for server in servers]
         envoy = stack.enter_context(running_envoy(tmp_path / "envoy", addresses, changes=NO_LIMIT))
-        end = time.monotonic() + 30
-        while envoy.stats("cluster.translane.")["membership_healthy"] < len(servers):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_until(lambda: envoy.stats("cluster.translane.")["membership_healthy"] == len(servers))
         client = stack.enter_context(Client(envoy.address, ca=envoy.authority.file, retry=ONCE))
         pool = stack.enter_context(ThreadPoolExecutor(12))
         texts = [str(number) for number in range(400)]

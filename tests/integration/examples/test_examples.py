@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -21,7 +22,7 @@ from translane import AsyncClient
 from translane_server.access.keys import make_token
 from translane_server.bundle.bundle import load_bundle
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -73,13 +74,13 @@ def place(request, places):
     return places[request.param]
 
 
-async def run(*command, variables, folder=ROOT):
+async def run(*command, variables):
     """What a command prints to both streams, and its exit code."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     environment["PATH"] = f"{BIN}{os.pathsep}{environment['PATH']}"
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
-        cwd=folder,
+        cwd=ROOT,
         env=environment | variables,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -93,38 +94,13 @@ async def run(*command, variables, folder=ROOT):
     return output.decode(), process.returncode
 
 
-def python():
-    return [sys.executable, EXAMPLES / "python/translate.py"]
-
-
-def node():
-    if not shutil.which("node"):
-        pytest.skip("node is not installed")
-    if not (EXAMPLES / "node/node_modules/@grpc/grpc-js").is_dir():
-        pytest.skip("the packages of examples/node are not installed: npm ci")
-    return ["node", EXAMPLES / "node/translate.js"]
-
-
-@pytest.mark.parametrize("program", [python, node])
-class TestPrograms:
-    async def test_translate_and_stream(self, program, place):
-        output, code = await run(*program(), *TEXTS, variables=place.variables)
-        assert output.splitlines() == [*place.expected, place.expected[0]]
-        assert code == 0
-
-    async def test_without_a_key(self, program, places):
-        output, code = await run(*program(), *TEXTS, variables=places["secured"].without_key())
-        assert "UNAUTHENTICATED" in output
-        assert code == 1
-
-
 # Where Debian's packages put the libraries of Go.
 GO_LIBRARIES = Path("/usr/share/gocode")
 GO_TOOLS = ("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def go_program(tmp_path_factory):
+@pytest.fixture(scope="module")
+def go_program(tmp_path_factory):
     """The Go example, generated and compiled with the packages of Debian, which need no network."""
     for tool in GO_TOOLS:
         if not shutil.which(tool):
@@ -139,55 +115,53 @@ async def go_program(tmp_path_factory):
     variables = {"GO111MODULE": "off", "GOPATH": f"{sources.parent}:{GO_LIBRARIES}", "GOFLAGS": "-p=1"}
     program = sources.parent / "translate"
     for command in (["generate"], ["vet", "."], ["build", "-o", program]):
-        output, code = await run("go", *command, variables=variables, folder=folder)
-        assert (output, code) == ("", 0)
+        done = subprocess.run(["go", *command], env=os.environ | variables, cwd=folder, capture_output=True, text=True)
+        assert (done.stdout + done.stderr, done.returncode) == ("", 0)
     return program
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-class TestGo:
-    async def test_translate_and_stream(self, go_program, place):
-        output, code = await run(go_program, *TEXTS, variables=place.variables)
-        assert output.splitlines() == [*place.expected, place.expected[0]]
-        assert code == 0
-
-    async def test_without_a_key(self, go_program, places):
-        output, code = await run(go_program, *TEXTS, variables=places["secured"].without_key())
-        assert "Unauthenticated" in output
-        assert code == 1
-
-
-@dataclass(frozen=True)
-class Script:
-    """A script, the tool that it runs, and how the tool says that a call without a key is refused."""
-
-    name: str
-    tool: str
-    refusal: str
-
-    def path(self) -> Path:
-        if not shutil.which(self.tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
-            pytest.skip(f"{self.tool} is not installed")
-        return EXAMPLES / "shell" / self.name
+@pytest.fixture(params=["python", "node", "go"])
+def program(request):
+    """The command that runs an example."""
+    if request.param == "go":
+        return [request.getfixturevalue("go_program")]
+    if request.param == "python":
+        return [sys.executable, EXAMPLES / "python/translate.py"]
+    if not shutil.which("node"):
+        pytest.skip("node is not installed")
+    if not (EXAMPLES / "node/node_modules/@grpc/grpc-js").is_dir():
+        pytest.skip("the packages of examples/node are not installed: npm ci")
+    return ["node", EXAMPLES / "node/translate.js"]
 
 
-SCRIPTS = [
-    Script("curl.sh", "curl", "MISSING_KEY"),
-    Script("buf-curl.sh", "buf", "failed to find service"),  # buf says no more when reflection is refused
-    Script("grpcurl.sh", "grpcurl", "Unauthenticated"),
-]
+async def test_programs_translate_and_stream(program, place):
+    output, code = await run(*program, *TEXTS, variables=place.variables)
+    assert output.splitlines() == [*place.expected, place.expected[0]]
+    assert code == 0
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-class TestScripts:
-    async def test_translate(self, script, place):
-        request = json.dumps({"texts": TEXTS})
-        output, code = await run(script.path(), request, variables=place.variables)
-        assert code == 0, output
-        translations = json.loads(output)["translations"]
-        assert [translation["hypotheses"][0]["text"] for translation in translations] == place.expected
+async def test_programs_without_a_key(program, places):
+    output, code = await run(*program, *TEXTS, variables=places["secured"].without_key())
+    assert "UNAUTHENTICATED" in output.upper()
+    assert code == 1
 
-    async def test_without_a_key(self, script, places):
-        output, _ = await run(script.path(), variables=places["secured"].without_key())
-        assert script.refusal in output
+
+@pytest.mark.parametrize(
+    ("name", "tool", "told"),
+    [
+        ("curl.sh", "curl", "MISSING_KEY"),
+        ("buf-curl.sh", "buf", "failed to find service"),  # buf says no more when reflection is refused
+        ("grpcurl.sh", "grpcurl", "Unauthenticated"),
+    ],
+)
+async def test_scripts(name, tool, told, place, places):
+    if not shutil.which(tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
+        pytest.skip(f"{tool} is not installed")
+    script = EXAMPLES / "shell" / name
+    request = json.dumps({"texts": TEXTS})
+    output, code = await run(script, request, variables=place.variables)
+    assert code == 0, output
+    translations = json.loads(output)["translations"]
+    assert [translation["hypotheses"][0]["text"] for translation in translations] == place.expected
+    output, _ = await run(script, variables=places["secured"].without_key())
+    assert told in output

@@ -6,14 +6,15 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import psutil
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+from helpers.file_server import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 DEMO = Path(__file__).parents[3] / "scripts" / "demo"
 
@@ -49,7 +50,6 @@ def command(bundle):
     return [sys.executable, DEMO, bundle]
 
 
-@pytest.mark.slow
 def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
     done = subprocess.run(command(bundle), capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
@@ -64,24 +64,19 @@ def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
     assert servers(bundle) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_server_too(bundle, number):
     with subprocess.Popen(command(bundle), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        line = process.stdout.readline()
-        deadline = time.monotonic() + 60
-        while not servers(bundle) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert servers(bundle), line
+        process.stdout.readline()
+        wait_until(lambda: servers(bundle), 60)
         process.send_signal(number)
         assert process.wait(60) == 130, process.stderr.read()
         process.stdout.read(), process.stderr.read()
     assert servers(bundle) == []
 
 
-@pytest.mark.slow
 def test_a_bundle_that_is_missing_is_one_clear_error(tmp_path):
     done = subprocess.run(command(tmp_path / "nothing"), capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 1

@@ -11,8 +11,6 @@ import math
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import urllib.request
 from typing import Any
 
@@ -21,12 +19,14 @@ import psutil
 import pytest
 import yaml
 
-from helpers.prometheus import FOLDER, Prometheus, hasty_rules, queries
+from helpers.key_files import holder, key_file
+from helpers.prometheus import FOLDER, hasty_rules, queries, running_prometheus
 from helpers.reliability.load import CHANNEL_OPTIONS
 from helpers.reliability.versions import ModelFolder
 from helpers.server_process import BUNDLE, ServerProcess, fake_model
 from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
+from translane_server.access.keys import make_token
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -55,7 +55,7 @@ def prometheus(tmp_path):
     folder = tmp_path / "prometheus"
     folder.mkdir()
     (folder / "rules.yaml").write_text(hasty_rules(FOLDER / "rules.yaml", HASTE), encoding="utf-8")
-    with Prometheus(folder, SCRAPE, [folder / "rules.yaml"]) as running:
+    with running_prometheus(folder, SCRAPE, folder / "rules.yaml") as running:
         yield running
 
 
@@ -150,11 +150,6 @@ async def fall_silent(server, has_fired):
     await has_fired("TranslaneServerDown")
 
 
-def make_key(file):
-    command = [sys.executable, "-m", "translane", "keys", "add", "--file", str(file), "shop"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def numbers(series):
     return [float(each["value"][1]) for each in series]
 
@@ -193,8 +188,8 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
     models = ModelFolder(tmp_path / "models")
     models.publish()
     shutil.copytree(BUNDLE, models.folder / "other")
-    keys = tmp_path / "keys"
-    key = make_key(keys)
+    key = make_token()
+    keys = key_file(tmp_path, shop=holder(key))
     one = ("--replicas=1", "--threads=1")
     servers = {
         "translane": begin(
@@ -218,7 +213,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
         await has_fired("TranslaneNoServer")
         for server in servers.values():
             await asyncio.to_thread(server.wait_until_it_serves)
-        prometheus.watch({job: {"one": f"127.0.0.1:{server.metrics_port}"} for job, server in servers.items()})
+        prometheus.watch({job: f"127.0.0.1:{server.metrics_port}" for job, server in servers.items()})
         while numbers(await asyncio.to_thread(prometheus.query, "sum(up)")) != [len(servers)]:  # noqa: ASYNC110
             await asyncio.sleep(SCRAPE)
         used, slow, faulty, quiet = servers.values()

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from helpers.failures import failure_of
 from helpers.file_server import FileServer
-from helpers.key_files import holder, key_file
+from helpers.key_files import bearer, holder, key_file
 from helpers.server_process import BUNDLE
 from translane import Client, InvalidArgument, NotFound
 from translane.v1 import translation_pb2 as pb
@@ -65,10 +65,6 @@ def channel(serving):
         yield channel
 
 
-def bearer(token):
-    return [("authorization", f"Bearer {token}")]
-
-
 def test_each_deployment_answers_for_its_model(client):
     assert [model.name for model in client.models()] == ["a", "b"]
     translations = [client.translate(TEXT, model=name) for name in ("a", "b")]
@@ -85,12 +81,6 @@ def test_what_the_router_says(client):
         client.translate(TEXT, model="c")
     with pytest.raises(NotFound, match="no model translates 'de' to 'fr'"):
         list(client.translate_stream(TEXT, source_language="de", target_language="fr"))
-
-
-def test_what_a_deployment_says_keeps_its_details(client):
-    with pytest.raises(InvalidArgument) as wrong:
-        client.translate([TEXT, TEXT], model="a", beam_size=2000)
-    assert [violation.field for violation in wrong.value.violations] == ["options.beam_size"]
 
 
 @pytest.mark.parametrize("method", CALLS)

@@ -21,7 +21,7 @@ from helpers.commands import serve
 from helpers.failures import ended, failed
 from helpers.http_calls import request as http_request
 from helpers.http_calls import until
-from helpers.key_files import holder
+from helpers.key_files import bearer, holder
 from helpers.ports import free_port
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
@@ -65,10 +65,6 @@ def tokens():
     return [make_token() for _ in range(4)]
 
 
-def bearer(token):
-    return (("authorization", f"Bearer {token}"),)
-
-
 def secure(running, authority, caller=None):
     own = (caller.private_key_pem.bytes(), caller.cert_chain_pems[0].bytes()) if caller else ()
     credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), *own)
@@ -82,10 +78,6 @@ def stub_of(channel):
 
 def request(count=1, **fields):
     return pb.TranslateRequest(texts=["abc"] * count, **fields)
-
-
-def value(running, name, **labels):
-    return running.server.metrics.registry.get_sample_value(name, labels)
 
 
 def allowance_of(running, name):
@@ -132,8 +124,8 @@ async def test_what_needs_a_key(secrets, tokens):
             assert await ended(unknown(b"", metadata=metadata)) == found
         assert await ended(health.Check(health_pb2.HealthCheckRequest())) == "OK"
         assert await ended(health.Watch(health_pb2.HealthCheckRequest()).read()) == "OK"
-        assert value(running, "translane_rejected_total", reason="MISSING_KEY") == 2
-        assert value(running, "translane_open_calls") == 1  # the watch
+        assert running.value("translane_rejected_total", reason="MISSING_KEY") == 2
+        assert running.value("translane_open_calls") == 1  # the watch
 
 
 async def test_a_call_is_refused_before_its_message_is_received(secrets, tokens):
@@ -212,42 +204,26 @@ async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_ca
         await until(is_refused)
 
 
-@pytest.mark.slow
-async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
-    secrets.write_keys(flood=holder(tokens[0], sentences_in_flight=8), other=holder(tokens[1], sentences_in_flight=8))
-    async with serving(keys_file=secrets.keys, key_metrics=True, rows=4) as running:
-        is_over = asyncio.Event()
-
-        async def flood():
-            outcomes: Counter[str] = Counter()
-            while not is_over.is_set():
-                call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
-                outcomes[await ended(call)] += 1
-            return outcomes
-
-        floods = [asyncio.create_task(flood()) for _ in range(16)]
-        others = [await ended(running.stub.Translate(request(4), metadata=bearer(tokens[1]))) for _ in range(50)]
-        is_over.set()
-        flooded: Counter[str] = sum(await asyncio.gather(*floods), Counter())
-        assert Counter(others) == {"OK": 50}
-        assert set(flooded) == {"OK", "RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES)"}
-        rejected = value(running, "translane_key_rejected_total", key="flood", reason="TOO_MANY_SENTENCES")
-        assert rejected == flooded["RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES)"]
-        assert value(running, "translane_key_rejected_total", key="other", reason="TOO_MANY_SENTENCES") is None
-        assert value(running, "translane_key_sentences_total", key="other") == 200
-        assert [allowance_of(running, name).in_flight for name in ("flood", "other")] == [0, 0]
-
-
-async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
-    secrets.write_keys(a=holder(tokens[0], sentences_in_flight=4))
-    async with serving(keys_file=secrets.keys) as running:
+async def test_a_key_is_full_for_itself_alone_until_its_call_ends(secrets, tokens):
+    secrets.write_keys(full=holder(tokens[0], sentences_in_flight=4), other=holder(tokens[1], sentences_in_flight=4))
+    async with serving(keys_file=secrets.keys, key_metrics=True, rows=8) as running:
+        full, other = (allowance_of(running, name) for name in ("full", "other"))
         running.backend.hold()
         call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
-        allowance = allowance_of(running, "a")
-        await until(lambda: allowance.in_flight == 4)
+        await until(lambda: full.in_flight == 4)
+        refused = running.stub.Translate(request(), metadata=bearer(tokens[0]))
+        assert await ended(refused) == "RESOURCE_EXHAUSTED(TOO_MANY_SENTENCES)"
+        answered = asyncio.ensure_future(ended(running.stub.Translate(request(4), metadata=bearer(tokens[1]))))
+        await until(lambda: other.in_flight == 4)
         call.cancel()
-        await until(lambda: allowance.in_flight == 0)
+        await until(lambda: full.in_flight == 0)
         running.backend.release()
+        assert await answered == "OK"
+        assert other.in_flight == 0
+        reason = "TOO_MANY_SENTENCES"
+        assert running.value("translane_key_rejected_total", key="full", reason=reason) == 1
+        assert running.value("translane_key_rejected_total", key="other", reason=reason) is None
+        assert running.value("translane_key_sentences_total", key="other") == 4
 
 
 async def test_hostile_headers_cost_one_line_and_no_memory(secrets, tokens, caplog):
@@ -300,27 +276,21 @@ async def test_the_health_check_works_beside_mutual_tls(secrets, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "lines"),
+    ("host", "has", "lines"),
     [
-        ({}, []),
-        ({"host": "0.0.0.0"}, ["listening on 0.0.0.0 without TLS (--tls-cert) and keys (--keys-file)"]),
-        ({"host": "0.0.0.0", "tls": True}, ["listening on 0.0.0.0 without keys (--keys-file)"]),
-        ({"host": "0.0.0.0", "keys": True}, ["listening on 0.0.0.0 without TLS (--tls-cert)"]),
-        ({"host": "0.0.0.0", "keys": True, "tls": True}, []),
-        ({"host": "0.0.0.0", "tls": True, "mutual": True}, []),
-        ({"host": "localhost"}, []),
+        ("127.0.0.1", [], []),
+        ("localhost", [], []),
+        ("0.0.0.0", [], ["listening on 0.0.0.0 without TLS (--tls-cert) and keys (--keys-file)"]),
+        ("0.0.0.0", ["tls"], ["listening on 0.0.0.0 without keys (--keys-file)"]),
+        ("0.0.0.0", ["keys"], ["listening on 0.0.0.0 without TLS (--tls-cert)"]),
+        ("0.0.0.0", ["tls", "keys"], []),
+        ("0.0.0.0", ["tls", "callers"], []),
     ],
 )
-async def test_a_server_that_others_reach_says_what_it_lacks(secrets, caplog, changes, lines):
-    settings = {"host": changes.get("host", "127.0.0.1")}
-    if changes.get("tls"):
-        settings |= secrets.tls
-    if changes.get("mutual"):
-        settings |= {"tls_client_ca": secrets.ca}
-    if changes.get("keys"):
-        secrets.write_keys()
-        settings |= {"keys_file": secrets.keys}
-    async with serving(**settings):
+async def test_a_server_that_others_reach_says_what_it_lacks(secrets, caplog, host, has, lines):
+    secrets.write_keys()
+    kinds = {"tls": secrets.tls, "keys": {"keys_file": secrets.keys}, "callers": {"tls_client_ca": secrets.ca}}
+    async with serving(host=host, **{name: value for kind in has for name, value in kinds[kind].items()}):
         pass
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [line.partition(": ")[0] for line in warnings] == lines
@@ -363,29 +333,21 @@ def test_check_warns_of_what_the_machine_does_not_have(capsys, monkeypatch):
 
 @pytest.mark.usefixtures("_log_stays")
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("file", "content", "flags", "named"),
     [
-        ("key", "it is no private key in PEM"),
-        ("keys", "keys.toml"),
-        ("nobody", "nobody has a key that is valid"),
-        ("bundle", "none"),
-        ("settings", "none"),
+        ("key", "", [], "it is no private key in PEM"),
+        ("keys", "[", [], "keys.toml"),
+        ("keys", "", [], "nobody has a key that is valid"),
+        ("keys", None, ["--models=none"], "none"),
+        ("keys", None, ["--tls-client-ca=none"], "none"),
     ],
 )
-def test_check_fails_where_a_server_would_not_start(secrets, tokens, tmp_path, capsys, wrong, named):
+def test_check_fails_where_a_server_would_not_start(secrets, tokens, capsys, file, content, flags, named):
     argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
     secrets.write_keys(a=holder(tokens[0]))
-    if wrong == "key":
-        secrets.key.write_bytes(b"")
-    elif wrong == "keys":
-        secrets.keys.write_text("[")
-    elif wrong == "nobody":
-        secrets.write_keys()
-    elif wrong == "bundle":
-        argv += ["--models", tmp_path / "none"]
-    else:
-        argv += ["--tls-client-ca", tmp_path / "none"]
-    code, said = check(capsys, *argv)
+    if content is not None:
+        getattr(secrets, file).write_text(content)
+    code, said = check(capsys, *argv, *flags)
     assert code in (1, 2)
     assert said.err.startswith("translane serve: ")
     assert named in said.err

@@ -17,7 +17,7 @@ from fakes.backend import VOCAB_SIZE
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.failures import failed
 from helpers.http_calls import call, until
-from helpers.key_files import holder, key_file
+from helpers.key_files import bearer, holder, key_file
 from helpers.real_server import serving_models, small_settings
 from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
@@ -137,7 +137,7 @@ async def compare(stub, cached_stub, requests, http_port=0):
 
 
 def value(running, name, **labels):
-    return running.server.metrics.registry.get_sample_value(name, {"model": "fake", **labels})
+    return running.value(name, model="fake", **labels)
 
 
 def lookups(running):
@@ -262,23 +262,20 @@ async def test_holders_of_keys_find_their_own_translations(tmp_path, shared):
     async with serving(cache_bytes=CACHE, cache_shared=shared, keys_file=keys) as running:
         counts = []
         for token in tokens:
-            metadata = [("authorization", f"Bearer {token}")]
-            counts.append((await running.stub.Translate(request, metadata=metadata)).timing.cached_texts)
-        found = running.server.metrics.registry.get_sample_value
-        assert found("translane_key_sentences_total", {"key": ""}) == 6  # known texts, too
+            counts.append((await running.stub.Translate(request, metadata=bearer(token))).timing.cached_texts)
+        assert running.value("translane_key_sentences_total", key="") == 6  # known texts, too
     assert counts == [0, 2, 2 if shared else 0]
 
 
 async def test_a_known_text_counts_as_one_sentence_of_its_key(tmp_path):
     token = make_token()
     keys = key_file(tmp_path, one=holder(token, sentences_in_flight=3))
-    metadata = [("authorization", f"Bearer {token}")]
     text = "One. Two. Three."
     async with serving(cache_bytes=CACHE, keys_file=keys) as running:
-        await running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=metadata)
-        answer = await running.stub.Translate(pb.TranslateRequest(texts=[text] * 3), metadata=metadata)
+        await running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=bearer(token))
+        answer = await running.stub.Translate(pb.TranslateRequest(texts=[text] * 3), metadata=bearer(token))
         assert answer.timing.cached_texts == 3
-        refused = running.stub.Translate(pb.TranslateRequest(texts=[text] * 4), metadata=metadata)
+        refused = running.stub.Translate(pb.TranslateRequest(texts=[text] * 4), metadata=bearer(token))
         assert "its key may have 3 in flight" in (await failed(refused)).message
 
 
@@ -293,9 +290,11 @@ async def test_glossaries_that_change_make_a_text_unknown(tmp_path):
         assert lookups(running) == (1, 1)
         (tmp_path / "new").write_text("one\tTWO\n", encoding="utf-8")
         (tmp_path / "new").rename(path)
-        async with asyncio.timeout(20):
-            while "TWO" not in texts_of(await running.stub.Translate(request))[0]:  # noqa: ASYNC110  nothing tells of it
-                await asyncio.sleep(0.02)
+
+        async def is_read():
+            return "TWO" in texts_of(await running.stub.Translate(request))[0]
+
+        await until(is_read)
 
 
 @pytest.mark.slow

@@ -36,9 +36,7 @@ def hub(tmp_path_factory):
 
 @pytest.fixture
 def environ(tmp_path, hub):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSLANE_", "HF_"))}
-    places = {"HF_HOME": str(tmp_path / "hub"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return kept | places | {"HF_ENDPOINT": hub.url, "CUDA_VISIBLE_DEVICES": ""}
+    return hub.environ(tmp_path)
 
 
 def programs(tool, kind):

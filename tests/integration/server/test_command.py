@@ -22,6 +22,8 @@ from helpers.server_process import ServerProcess, assert_gone, fake_model
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
+pytestmark = pytest.mark.slow  # each starts a process or more
+
 
 @pytest.fixture
 def start(tmp_path):
@@ -51,31 +53,13 @@ def call():
         channel.close()
 
 
-@pytest.mark.slow
-def test_ctrl_c_drains(start, call):
-    server = start("--log-level=debug", FAKE_STEP_SECONDS="0.05")
+def test_a_reload_that_is_asked_for_too_early_ends_nothing(start):
+    server = start()
+    wait_until(server.descendants)  # which start before anything else is imported
+    server.signal(signal.SIGHUP)
     server.wait_for("serving on cpu with 64 rows")
-    running = call(server, "ten letters")
-    server.wait_for_a_request()
-    server.signal(signal.SIGINT)
-    assert running.result().translations[0].hypotheses[0].text == "ten letters"
-    assert server.exit_code() == 0
-    server.wait_for("every accepted request is answered")
 
 
-@pytest.mark.slow
-def test_the_grace_period_ends(start, call):
-    server = start("--grace-period=0.1", FAKE_STEP_SECONDS="0.2")
-    server.wait_for("serving on")
-    running = call(server, "twenty letters or so")
-    server.wait_for_a_request()
-    server.signal()
-    assert running.code() == grpc.StatusCode.UNAVAILABLE
-    assert server.exit_code() == 0
-    server.wait_for("requests unfinished")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("hurried", [False, True])
 def test_a_server_that_leaves_is_not_ready_and_still_answers(start, call, hurried):
     server = start(f"--drain-delay={60 if hurried else 2}", "--http-port=0")
@@ -115,7 +99,6 @@ def has_bound(listener):
     return False
 
 
-@pytest.mark.slow
 def test_a_second_signal_stops_at_once(start, call):
     server = start(FAKE_STEP_SECONDS="0.5")
     server.wait_for("serving on")
@@ -128,7 +111,6 @@ def test_a_second_signal_stops_at_once(start, call):
     assert server.exit_code() == 128 + signal.SIGTERM
 
 
-@pytest.mark.slow
 def test_a_signal_while_the_model_loads(start, call):
     server = start(FAKE_WARM_UP_SECONDS="60")
     server.wait_for("metrics on")
@@ -149,7 +131,6 @@ def serving(start):
     return server, replicas, loader
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_nobody_notices_that_what_replicas_fork_from_ends_or_hangs(start, call, number):
     server = start("--replicas=2", "--threads=1", "--replica-timeout=1", FAKE_STEP_SECONDS="0.05")
@@ -171,7 +152,6 @@ def test_nobody_notices_that_what_replicas_fork_from_ends_or_hangs(start, call, 
     assert server.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_how_replicas_end_is_told_by_a_server_whose_own_parent_ignores_such_ends(start):
     server = start("--replicas=2", "--threads=1", FAKE_IGNORES_ENDS="1")
     server.wait_for("serving on")
@@ -182,7 +162,6 @@ def test_how_replicas_end_is_told_by_a_server_whose_own_parent_ignores_such_ends
     assert server.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_replicas_end_with_a_server_that_is_killed(serving, call):
     server, replicas, loader = serving
     running = call(server, "ten letters")
@@ -192,36 +171,33 @@ def test_replicas_end_with_a_server_that_is_killed(serving, call):
     assert_gone(*replicas, loader)
 
 
-@pytest.mark.slow
-def test_a_signal_to_the_whole_group_drains_all_the_same(serving, call):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_drains(serving, call, number):
+    """As a terminal sends Ctrl-C, and systemd SIGTERM."""
     server, replicas, loader = serving
     running = call(server, "ten letters")
     server.wait_for_a_request()
     for process in (*replicas, loader, server.process):
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
     assert running.result().translations[0].hypotheses[0].text == "ten letters"
     assert server.exit_code() == 0
     server.wait_for("every accepted request is answered")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("count", "killed"), [(1, 0), (2, 0), (2, -1)])
 def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
     """One that loads the model for itself, or what has loaded it for two, or one of these."""
     server = start(f"--replicas={count}", "--threads=1", FAKE_WARM_UP_SECONDS="60")
     server.wait_for("metrics on")
-    deadline = time.monotonic() + 10
-    while len(found := psutil.Process(server.process.pid).children(recursive=True)) < (1 if count == 1 else 3):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(server.descendants()) >= (1 if count == 1 else 3), 10)
     time.sleep(0.5)
+    found = server.descendants()
     found[killed].kill()
     assert server.exit_code() == 1
     server.wait_for("^translane serve: replica [01] was ended by SIGKILL while it loaded the model$")
     assert_gone(*found)
 
 
-@pytest.mark.slow
 def test_traces(start, call):
     """The variables of the environment alone switch them on. The last spans are sent before the process ends."""
     with Receiver() as receiver:
@@ -240,7 +216,6 @@ def test_traces(start, call):
     assert tree_of(spans) == ["translane.v1.TranslationService/Translate", "  model fake", *phases]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("argv", "code", "part"), [([], 2, "MODEL is required"), (["/none"], 1, "no such folder")])
 def test_a_foreseeable_problem_is_one_sentence(argv, code, part):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
@@ -250,7 +225,6 @@ def test_a_foreseeable_problem_is_one_sentence(argv, code, part):
     assert re.fullmatch(f"translane serve: .*{part}.*\n", ended.stderr)
 
 
-@pytest.mark.slow
 def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

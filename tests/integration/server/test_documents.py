@@ -12,12 +12,12 @@ import pytest
 from fakes.serving import serving
 from helpers.failures import failed
 from helpers.http_calls import request, until
-from helpers.key_files import holder
+from helpers.key_files import bearer, holder, key_file
 from helpers.real_server import serving_bundle
 from helpers.tiny_bundle import TINY
 from translane.conversions import format_message
 from translane.v1 import translation_pb2 as pb
-from translane_server.access.keys import make_token, write_keys
+from translane_server.access.keys import make_token
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.documents import KINDS, parse
 from translane_server.text.documents.document import PlacesDocument
@@ -117,27 +117,25 @@ async def test_other_callers_are_answered_while_a_document_fills_its_callers_par
 
 
 async def test_a_key_pays_for_a_document_little_by_little(tmp_path):
-    token, keys = make_token(), tmp_path / "keys.toml"
-    limits = {"sentences_in_flight": 6, "sentences_per_second": 200}
-    keys.write_bytes(write_keys({"reader": holder(token, **limits)}).encode())
+    token = make_token()
+    keys = key_file(tmp_path, reader=holder(token, sentences_in_flight=6, sentences_per_second=200))
     async with serving(keys_file=keys, rows=32) as running:
-        bearer = (("authorization", f"Bearer {token}"),)
         began = asyncio.get_running_loop().time()
-        assert (await translated(running, lines(500), metadata=bearer))[1] == lines(500)
+        assert (await translated(running, lines(500), metadata=bearer(token)))[1] == lines(500)
         assert asyncio.get_running_loop().time() - began > 1  # the rate of the key
-        await running.stub.Translate(pb.TranslateRequest(texts=["a"] * 6), metadata=bearer)  # all is given back
+        await running.stub.Translate(pb.TranslateRequest(texts=["a"] * 6), metadata=bearer(token))  # all is given back
         options = pb.DecodingOptions(split_sentences=True)
-        failure = await refusal(running, lines(5) + b"\n" + b"a! " * 7, metadata=bearer, options=options)
+        failure = await refusal(running, lines(5) + b"\n" + b"a! " * 7, metadata=bearer(token), options=options)
         assert failure.message.startswith("content: line 6: has 7 sentences, and its key may have 6")
 
 
 async def test_a_key_of_a_low_rate_makes_progress(tmp_path):
-    token, keys = make_token(), tmp_path / "keys.toml"
-    keys.write_bytes(write_keys({"reader": holder(token, sentences_per_second=30)}).encode())
+    token = make_token()
+    keys = key_file(tmp_path, reader=holder(token, sentences_per_second=30))
     async with serving(
-        keys_file=keys, max_request_texts=128, max_queue_size=256, rows=32, request_timeout=1.5
+        keys_file=keys, rows=32, max_request_texts=128, max_queue_size=256, request_timeout=1.5
     ) as running:
-        _, got, _ = await translated(running, lines(150), metadata=(("authorization", f"Bearer {token}"),))
+        _, got, _ = await translated(running, lines(150), metadata=bearer(token))
         assert got == lines(150)
 
 

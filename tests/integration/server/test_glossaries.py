@@ -54,9 +54,7 @@ async def test_files_change_under_load_and_no_request_fails(folder):
             put(folder, "no tab\n" if bad else f"# {version}\nword\t{'word' if version % 2 else 'wor'}\n")
             await asyncio.sleep(0.05)
         put(folder, "word\two\n")
-        async with asyncio.timeout(PATIENCE):
-            while "wo" not in seen[-1:]:  # noqa: ASYNC110 nobody tells
-                await asyncio.sleep(0.01)
+        await until(lambda: "wo" in seen[-1:], PATIENCE)
         stop.set()
         await asyncio.gather(*callers)
         assert {"wo", "wor", "word"} == set(seen)

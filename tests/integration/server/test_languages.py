@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.key_files import holder, key_file
+from helpers.http_calls import until
+from helpers.key_files import bearer, holder, key_file
 from helpers.otlp_receiver import Receiver, tree_of
 from helpers.real_server import serving_models, small_settings
 from helpers.tiny_bundle import put_bundle
@@ -60,16 +61,15 @@ async def test_a_document_through_english_is_logged_as_its_texts_are(library, ca
 async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
     token = make_token()
     pair: Any = {"source_language": "de", "target_language": "zh"}
-    metadata = [("authorization", f"Bearer {token}")]
     async with serving(library, keys_file=key_file(tmp_path, a=holder(token))) as (server, stub):
 
         def paid():
             return server.metrics.registry.get_sample_value("translane_key_sentences_total", {"key": ""})
 
-        await stub.Translate(pb.TranslateRequest(texts=["a", "b"], options=OPTIONS, **pair), metadata=metadata)
+        await stub.Translate(pb.TranslateRequest(texts=["a", "b"], options=OPTIONS, **pair), metadata=bearer(token))
         assert paid() == 2
         stream = pb.TranslateStreamRequest(text="a", options=OPTIONS, **pair)
-        assert [message async for message in stub.TranslateStream(stream, metadata=metadata)]
+        assert [message async for message in stub.TranslateStream(stream, metadata=bearer(token))]
         assert paid() == 3
 
 
@@ -78,9 +78,7 @@ async def test_an_accepted_request_is_answered_by_both_models_while_the_server_c
         request = pb.TranslateRequest(texts=[GERMAN], source_language="de", target_language="zh", options=OPTIONS)
         call = asyncio.ensure_future(stub.Translate(request))
         dispatcher = server.models.models["de-en"].ready.dispatcher
-        async with asyncio.timeout(30):
-            while not dispatcher.active_rows and not call.done():  # noqa: ASYNC110 nobody tells
-                await asyncio.sleep(0.001)
+        await until(lambda: dispatcher.active_rows or call.done())
         assert await server.stop(grace=10)
         assert [list(each.models) for each in (await call).translations] == [["de-en", "en-zh"]]
 

@@ -9,13 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from helpers.file_server import FileServer, other, silent, status, wait_until, whole
-from helpers.http_calls import request, until
+from helpers.http_calls import until
 from helpers.real_server import Running, serving_models, small_settings
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
@@ -23,6 +22,8 @@ from translane_server.app.check import check
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
 from translane_server.settings.server_settings import ServerSettings
+
+pytestmark = pytest.mark.slow
 
 PATIENCE = 60  # seconds, on a busy machine
 WEIGHTS = "zh-en/weights.bin"
@@ -62,13 +63,6 @@ async def version_of(running: Running) -> str:
     return version
 
 
-async def reloads(running: Running, outcome: str) -> int:
-    metrics = (await request(running.server.metrics_port, "GET", "/metrics")).body.decode()
-    found = re.search(rf'translane_model_reloads_total{{.*outcome="{outcome}"}} (\d+)', metrics)
-    return int(found[1]) if found else 0
-
-
-@pytest.mark.slow
 async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     first = digest_of(store)
@@ -83,7 +77,11 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         )
         publish(store, version="2")
         running.server.models.request_reload()
-        await until(lambda: is_version(running, "2"), PATIENCE)
+
+        async def is_reloaded() -> bool:
+            return await version_of(running) == "2"
+
+        await until(is_reloaded, PATIENCE)
         assert await translate(running) == expected
 
         weights = store.files[WEIGHTS]
@@ -91,10 +89,15 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         manifest["files"]["weights.bin"]["sha256"] = hashlib.sha256(b"other").hexdigest()
         store.behave(WEIGHTS, other(weights[:-1] + b"x"))
         publish(store, **(manifest | {"version": "3"}))
+        labels = {"model": "reference", "outcome": "refused"}
+
+        def reloads() -> float | None:
+            return running.server.metrics.registry.get_sample_value("translane_model_reloads_total", labels)
+
         for refused, behaviour in enumerate((whole, status(404), status(403)), 1):
             store.behave("zh-en/manifest.json", behaviour)
             running.server.models.request_reload()
-            await until(partial(is_count, running, "refused", refused), PATIENCE)
+            await until(lambda: reloads() == refused, PATIENCE)  # noqa: B023  it is awaited at once
         assert (await version_of(running), await translate(running)) == ("2", expected)
         assert caplog.text.count("a new version is refused, and version 2@") == 3
         assert "weights.bin is not the file that was exported: its sha256 there is" in caplog.text
@@ -103,15 +106,6 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
     assert "the answer is 403 Forbidden; the version of the last download goes on" in caplog.text
 
 
-async def is_version(running: Running, version: str) -> bool:
-    return await version_of(running) == version
-
-
-async def is_count(running: Running, outcome: str, count: int) -> bool:
-    return await reloads(running, outcome) == count
-
-
-@pytest.mark.slow
 async def test_a_server_stops_while_it_downloads(store, tmp_path):
     async with serving_models(settings_of(store, tmp_path)) as running:
         before = len(store.asked)
@@ -123,7 +117,6 @@ async def test_a_server_stops_while_it_downloads(store, tmp_path):
         await asyncio.get_running_loop().shutdown_default_executor()
 
 
-@pytest.mark.slow
 async def test_a_broken_file_of_the_cache_is_replaced(store, tmp_path):
     settings = settings_of(store, tmp_path, digest_of(store))
     list(check(settings))
@@ -151,7 +144,6 @@ def checking(store: FileServer, cache: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*command, f"{store.url}/zh-en"], env=environ, stdout=-1, stderr=-1)
 
 
-@pytest.mark.slow
 def test_a_bundle_on_hugging_face(store, tmp_path):
     store.put(TINY, "owner/zh-en/resolve/v1/int8")
     command = [sys.executable, "-m", "translane", "serve", "--check", f"--model-cache={tmp_path}"]
@@ -163,7 +155,6 @@ def test_a_bundle_on_hugging_face(store, tmp_path):
     load_bundle(tmp_path / "bundles" / digest_of(store))
 
 
-@pytest.mark.slow
 def test_a_killed_download_goes_on(store, tmp_path):
     content = os.urandom(1_000_000)
     store.files["zh-en/large"] = content

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -44,40 +43,19 @@ PORTS = (
 KEY, SECRET = "translane-test", "hunter2-of-the-store"
 
 
-@dataclass(frozen=True)
-class ObjectStore:
-    """A running store with the bucket `BUCKET`."""
+def put(folder: Path, place: str) -> None:
+    """Upload the files of `folder` to the store of the environment, the manifest last."""
+    import obstore
+    from obstore.store import S3Store
 
-    endpoint: str
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """The variables that lead to the store."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "us-east-1",
-        }
-
-    def put(self, folder: Path, place: str) -> None:
-        """Upload the files of `folder`, the manifest last."""
-        import obstore
-        from obstore.store import S3Store
-
-        store = S3Store(
-            BUCKET,
-            endpoint=self.endpoint,
-            access_key_id=KEY,
-            secret_access_key=SECRET,
-            client_options={"allow_http": True},
-        )
-        for path in sorted(folder.iterdir(), key=lambda path: path.name == "manifest.json"):
-            obstore.put(store, f"{place}/{path.name}", path.read_bytes())
+    store = S3Store(BUCKET, client_options={"allow_http": True})
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == "manifest.json"):
+        obstore.put(store, f"{place}/{path.name}", path.read_bytes())
 
 
 @contextlib.contextmanager
 def serving_objects(folder):
+    """Run a store with the bucket `BUCKET`, and give its address."""
     assert PROGRAM
     ports = {name: free_port() for name in PORTS}
     flags = [f"-{name}={port}" for name, port in ports.items()]
@@ -90,9 +68,9 @@ def serving_objects(folder):
             stderr=log,
         )
     try:
-        store = ObjectStore(f"http://127.0.0.1:{ports['s3.port']}")
-        wait_until(lambda: process.poll() is None and answers(f"{store.endpoint}/healthz"), patience=60)
-        yield store
+        endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+        wait_until(lambda: process.poll() is None and answers(f"{endpoint}/healthz"), patience=60)
+        yield endpoint
     finally:
         process.kill()
         process.wait()
@@ -107,15 +85,16 @@ def answers(url):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     pytest.importorskip("obstore", reason="needs the extra s3")
-    with serving_objects(tmp_path_factory.mktemp("objects")) as running:
-        running.put(TINY, "zh-en/8")
-        yield running
+    with serving_objects(tmp_path_factory.mktemp("objects")) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
 def environ(store, monkeypatch):
-    for name, value in store.environ.items():
+    places = {"AWS_ENDPOINT_URL": store, "AWS_REGION": "us-east-1"}
+    for name, value in (places | {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}).items():
         monkeypatch.setenv(name, value)
+    put(TINY, "zh-en/8")
     return monkeypatch
 
 
@@ -137,14 +116,14 @@ async def test_a_model_from_s3_translates(environ, tmp_path):
     load_bundle(tmp_path / "bundles" / DIGEST)
 
 
-def test_a_url_without_a_digest_follows_the_bucket(environ, store, cache, tmp_path):
+def test_a_url_without_a_digest_follows_the_bucket(environ, cache, tmp_path):
     changed = shutil.copytree(TINY, tmp_path / "changed")
     manifest = (changed / "manifest.json").read_text(encoding="utf-8")
-    store.put(changed, "follow me")
+    put(changed, "follow me")
     model = model_of(cache, "follow%20me", "")
     assert model.refresh() == DIGEST
     (changed / "manifest.json").write_text(manifest.replace('"version": "1"', '"version": "2"'), encoding="utf-8")
-    store.put(changed, "follow me")
+    put(changed, "follow me")
     assert model.refresh() == hashlib.sha256((changed / "manifest.json").read_bytes()).hexdigest() != DIGEST
     assert load_bundle(model.folder).manifest.version == "2"
 
@@ -158,12 +137,9 @@ def test_a_download_goes_on(environ, cache):
     load_bundle(cache.bundle(DIGEST))
 
 
-def test_what_is_not_there(environ, cache):
+def test_what_is_refused_is_told_without_the_keys(environ, cache):
     with pytest.raises(BundleError, match=f"^model bundle s3://{BUCKET}/none: manifest.json: the answer is 40[34]"):
         model_of(cache, "none", "").refresh()
-
-
-def test_wrong_keys_are_told_without_them(environ, cache):
     environ.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET}-not")
     with pytest.raises(BundleError, match=r"manifest.json: the answer is 403 Forbidden$") as caught:
         model_of(cache).refresh()

@@ -132,17 +132,9 @@ async def running(shared):
         yield running
 
 
-async def test_the_name_or_the_languages_choose_the_model(running):
+async def test_each_model_has_a_version_settings_and_health_of_its_own(running):
     assert (await running.translate(model="de-en")).model == "de-en"
     assert (await running.translate(source_language="zh")).model == "zh-en"
-    assert (await running.translate(source_language="de", target_language="en-GB")).model == "de-en"
-    failure = await failed(running.translate(model="fr-en"))
-    assert failure.name == "NOT_FOUND(MODEL_NOT_FOUND)"
-    assert failure.message == "model: there is no model 'fr-en'; this server has de-en, zh-en"
-    assert (await failed(running.translate(source_language="fr"))).name == "NOT_FOUND(MODEL_NOT_FOUND)"
-    failure = await failed(running.translate(target_language="en"))
-    assert failure.name == "INVALID_ARGUMENT(INVALID_FIELD)"
-    assert "de-en, zh-en" in failure.message
     models = await running.models()
     assert [(model.version, model.state) for model in models.values()] == [
         ("5", pb.MODEL_STATE_READY),
@@ -202,6 +194,7 @@ async def test_an_operator_goes_back_to_a_version(running, library):
     assert not (await reload("1")).changed
     assert (await reload()).model.version == "2"
     await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="de-en"), timeout=PATIENCE)
+    assert [await running.health(name) for name in (f"{SERVICE}/de-en", "")] == [NOT_SERVING, SERVING]
     request = models_pb2.ReloadModelRequest(name="de-en", version="5")
     assert (await failed(running.operator.ReloadModel(request))).reason == "MODEL_REFUSED"
     await running.operator.LoadModel(models_pb2.LoadModelRequest(name="de-en"), timeout=PATIENCE)
@@ -261,23 +254,6 @@ async def test_models_come_and_go(running, library):
         shutil.rmtree(library / name)
     put_bundle(library / "de-en", version="5", source_languages=["de"])
     running.reload()
-
-
-async def test_the_operator_unloads_and_loads(running, library):
-    response = await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="zh-en"), timeout=PATIENCE)
-    assert response.model.state == pb.MODEL_STATE_UNLOADED
-    assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
-    assert await running.health("") == SERVING
-    failure = await failed(running.translate(model="zh-en"))
-    assert (failure.name, failure.message) == ("UNAVAILABLE(UNAVAILABLE)", "the model zh-en is unloaded")
-    assert (await running.translate(model="de-en")).model == "de-en"
-    await running.operator.LoadModel(models_pb2.LoadModelRequest(name="zh-en"), timeout=PATIENCE)
-    assert (await running.translate(model="zh-en")).model == "zh-en"
-    response = await running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en"), timeout=PATIENCE)
-    assert not response.changed
-    for name in ("../zh-en", str(library / "zh-en"), "", "x" * 1000):
-        failure = await failed(running.operator.LoadModel(models_pb2.LoadModelRequest(name=name)))
-        assert failure.name == "NOT_FOUND(MODEL_NOT_FOUND)"
 
 
 async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(serving, library):

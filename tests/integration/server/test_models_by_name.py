@@ -4,7 +4,6 @@ The hub is one on loopback, which huggingface_hub itself asks.
 """
 
 import hashlib
-import os
 import re
 import shutil
 import signal
@@ -49,9 +48,7 @@ def hub(checkpoint):
 
 @pytest.fixture
 def environ(tmp_path, hub):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSLANE_", "HF_"))}
-    places = {"HF_HOME": str(tmp_path / "hub"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return kept | places | {"HF_ENDPOINT": hub.url, "CUDA_VISIBLE_DEVICES": ""}
+    return hub.environ(tmp_path)
 
 
 def check(environ, *arguments, prelude=""):
@@ -147,21 +144,16 @@ def test_a_killed_download_leaves_no_half_of_a_model(environ, hub, tmp_path):
     assert check(environ, NAME).returncode == 0
 
 
-PROBLEMS = {
-    "missing": (
-        "owner/other",
-        {},
-        r"owner/other: the Hugging Face Hub knows no such model or revision, or .* \(status 40",
-    ),
-    "revision": (f"{NAME}@v9", {}, r"knows no such model or revision, or HF_TOKEN may not read it \(status 404\)"),
-    "gone": (NAME, {"HF_ENDPOINT": "http://127.0.0.1:9"}, f"{NAME} is neither a folder nor in the cache of the"),
-    "offline": (NAME, {"HF_HUB_OFFLINE": "1"}, f"{NAME} is neither a folder nor in the cache of the Hugging Face Hub"),
-}
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_what_is_wrong_is_said_in_a_sentence(environ, problem):
-    name, changes, sentence = PROBLEMS[problem]
+@pytest.mark.parametrize(
+    ("name", "changes", "sentence"),
+    [
+        ("owner/other", {}, r"owner/other: the Hugging Face Hub knows no such model or revision, or .* \(status 40"),
+        (f"{NAME}@v9", {}, r"knows no such model or revision, or HF_TOKEN may not read it \(status 404\)"),
+        (NAME, {"HF_ENDPOINT": "http://127.0.0.1:9"}, f"{NAME} is neither a folder nor in the cache of the"),
+        (NAME, {"HF_HUB_OFFLINE": "1"}, f"{NAME} is neither a folder nor in the cache of the Hugging Face Hub"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(environ, name, changes, sentence):
     run = check(environ | changes, name)
     assert run.returncode == 1
     assert re.search(f"^translane serve: .*{sentence}", run.stderr)

@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
-from fakes.serving import serving
+from fakes.serving import FakeTokenizer, serving
 from helpers.failures import failed
 from helpers.http_calls import request as http_request
 from helpers.http_calls import until
@@ -47,14 +47,15 @@ async def scrape(running):
 async def handled(running, method, code, at_least=1):
     """How often `method` was answered with `code`; the count follows the answer by a moment."""
     labels = f'grpc_code="{code}",grpc_method="{method}"'
-    for _ in range(200):
-        for line in (await scrape(running)).splitlines():
-            if not line.startswith("grpc_server_handled_total") or labels not in line:
-                continue
-            if (count := float(line.split()[-1])) >= at_least:
-                return count
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{method} was not answered {at_least} times with {code}")
+    counts = [0.0]
+
+    async def is_counted():
+        lines = [line for line in (await scrape(running)).splitlines() if line.startswith("grpc_server_handled_total")]
+        counts.extend(float(line.split()[-1]) for line in lines if labels in line)
+        return counts[-1] >= at_least
+
+    await until(is_counted)
+    return counts[-1]
 
 
 async def test_health_and_refusals_while_starting():
@@ -116,9 +117,7 @@ async def test_a_model_whose_replicas_do_not_stay_alive_is_seen_and_comes_back(m
         alive = health_pb2.HealthCheckRequest(service="alive")
         assert (await health_pb2_grpc.HealthStub(running.channel).Check(alive)).status == SERVING
         running.backend.fail_at_step = None
-        async with asyncio.timeout(10):
-            while not await loaded():  # noqa: ASYNC110 it is asked
-                await asyncio.sleep(0.05)
+        await until(loaded)
         assert await translate(running, "abc")
         assert await health(running) == SERVING
         assert await loaded()
@@ -169,18 +168,23 @@ async def test_a_bug_says_nothing_to_the_caller(caplog):
         assert await handled(running, "Translate", "INTERNAL") == 1
 
 
-async def test_a_full_queue():
+async def test_a_full_queue_refuses_before_the_work_of_making_tokens(monkeypatch):
     async with serving(rows=1, max_request_texts=2, max_queue_size=2) as running:
         running.backend.hold()
         first = asyncio.create_task(translate(running, "a"))
         await until(lambda: running.dispatcher.active_rows == 1)
         second = asyncio.create_task(translate(running, "b", "c"))
         await until(lambda: running.dispatcher.waiting == 2)
-        refused = await failed(running.stub.Translate(request("d")))
-        assert refused.name == "RESOURCE_EXHAUSTED(QUEUE_FULL)"
-        assert refused.retry_after
+        with monkeypatch.context() as changed:
+            changed.setattr(FakeTokenizer, "encode", None)
+            changed.setattr(FakeTokenizer, "encode_target", None)
+            scored = pb.ScoreRequest(inputs=[pb.ScoreInput(source="x", target="x")])
+            for call in (running.stub.Translate(request("d")), running.stub.Score(scored)):
+                refused = await failed(call)
+                assert refused.name == "RESOURCE_EXHAUSTED(QUEUE_FULL)"
+                assert refused.retry_after
         text = await scrape(running)
-        assert 'translane_rejected_total{reason="QUEUE_FULL"} 1.0' in text
+        assert 'translane_rejected_total{reason="QUEUE_FULL"} 2.0' in text
         assert 'translane_sentences_waiting{model="fake"} 2.0' in text
         assert 'translane_rows{model="fake",state="active"} 1.0' in text
         running.backend.release()

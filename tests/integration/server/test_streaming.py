@@ -133,10 +133,12 @@ SEARCHES: tuple[dict[str, Any], ...] = (
     {"beam_size": 4},
     {"beam_size": 3, "length_penalty": 0.5, "early_stopping": True, "repetition_penalty": 1.2},
     {"replace_unknowns": True, "no_repeat_ngram_size": 2, "target_prefix": "Well,"},
+    {"split_sentences": True, "return_tokens": True, "return_token_scores": True},
 )
 
 
 async def test_streams_of_the_demo_model_are_what_translate_answers(sentences):
+    page = "　　" + "".join(sentences[:20]) + "\r\n\n" + "\n".join(sentences[20:40]) + "\n"
     async with serving_bundle(load_bundle(DEMO), max_batch_size=32) as running:
         limit = asyncio.Semaphore(64)
 
@@ -149,19 +151,10 @@ async def test_streams_of_the_demo_model_are_what_translate_answers(sentences):
             return streamed[0]
 
         for options in SEARCHES:
-            deltas = await asyncio.gather(*(both(text, options) for text in sentences))
+            texts = [*sentences, *[page] * ("split_sentences" in options)]
+            deltas = await asyncio.gather(*(both(text, options) for text in texts))
             assert sum(len(each) > 1 for each in deltas) > len(sentences) / 3, "most come in parts"
-
-
-async def test_a_document_streams_as_translate_translates_it(sentences):
-    text = "　　" + "".join(sentences[:20]) + "\r\n\n" + "\n".join(sentences[20:40]) + "\n"
-    async with serving_bundle(load_bundle(DEMO), max_batch_size=32) as running:
-        options = {"split_sentences": True, "return_tokens": True, "return_token_scores": True}
-        deltas, last = await stream(running, text, options=options, timeout=120)
-        assert last.hypothesis == await unary(running, text, options=options)
-        assert last.hypothesis.text.count("\n") == text.count("\n")
-        assert last.hypothesis.text.startswith("　　")
-        assert len(deltas) > 40
+        assert len(deltas[-1]) > 40, "the page comes in parts"
 
 
 @pytest.mark.parametrize("split", [None, True, False])

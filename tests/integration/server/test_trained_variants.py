@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from helpers.architectures import VARIANTS
 from helpers.bundles import random_bundle
 from helpers.commands import export, train
 from helpers.decomposition import no_decomposition
@@ -35,46 +36,14 @@ MAX_LENGTH = 12
 TEXTS = [source for source, _ in PAIRS[::7]] + [PAIRS[0][0] * 3, PAIRS[5][0] * 2, "猫"]
 # Together they set every flag of attention, and every kind of norm.
 TOGETHER: dict[str, dict[str, Any]] = {
-    "relative vectors, batch norm": {
-        "relative_window": 2,
-        "relative_shared": False,
-        "relative_clipped": False,
-        "norm_kind": "batch",
-        "norm": "pre",
-        "embedding_norm": True,
-        "window_size": 4,
-        "look_backward": 2,
-        "look_forward": 0,
-    },
-    "rotary, grouped queries, RMS norm": {
-        "positions": "rotary",
-        "rotary_base": 500.0,
-        "rotary_interleaved": True,
-        "kv_heads": 2,
-        "window_size": 3,
-        "exact_window": True,
-        "norm_kind": "rms",
-        "gated": True,
-        "activation": "silu",
-    },
-    "ALiBi, proximal, softmax1": {
-        "positions": "alibi",
-        "proximal_bias": True,
-        "proximal_init": True,
-        "block_length": 3,
-        "attention_normalizer": "softmax1",
-        "attention_biases": False,
-    },
-    "recurrent unit, batch norm": {"decoder_unit": "ssru", "norm_kind": "batch", "positions": "none"},
-    "T5's biases, sizes of no power of two": {
-        "positions": "none",
-        "relative_buckets": 8,
-        "relative_max_distance": 12,
-        "biases": False,
-        "attention_biases": True,
-        "head_size": 12,
-        "value_size": 9,
-    },
+    "of everything": VARIANTS["of everything"],
+    "rotary, gated": VARIANTS["rotary, grouped, windows, softmax1"]
+    | {"rotary_interleaved": True, "rotary_base": 500.0, "exact_window": True, "gated": True, "activation": "silu"},
+    "relative vectors, batch norm, windows, proximal": VARIANTS["relative vectors, unclipped, by head"]
+    | VARIANTS["batch norm, pre"]
+    | VARIANTS["windows"]
+    | VARIANTS["proximal"],
+    "recurrent unit, attention biases alone": VARIANTS["recurrent unit"] | VARIANTS["attention biases alone"],
 }
 
 

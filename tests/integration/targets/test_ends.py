@@ -60,13 +60,16 @@ def hog(client, **settings):
     return client.translate(HOG, **ALL_ROWS, **LONG, **settings)
 
 
-def test_closing_a_client_frees_its_rows(target, expected):
+@pytest.mark.parametrize("end", [Cancelled, DeadlineExceeded])
+def test_closing_a_client_and_a_deadline_free_its_rows(target, expected, end):
+    timeout = DEADLINE if end is DeadlineExceeded else None
     with ThreadPoolExecutor(target.engines) as threads, Client(target.address, batch_size=256) as client:
-        hogs = [threads.submit(hog, client) for _ in range(target.engines)]
+        hogs = [threads.submit(hog, client, timeout=timeout) for _ in range(target.engines)]
         wait_until_busy(target)
-        client.close()
+        if end is Cancelled:
+            client.close()
         for each in hogs:
-            with pytest.raises(Cancelled):
+            with pytest.raises(end):
                 each.result(PATIENCE)
         assert_free(target, expected)
 
@@ -82,16 +85,6 @@ async def test_cancelling_tasks_frees_their_rows(target, expected):
             with pytest.raises(asyncio.CancelledError):
                 await each
         await asyncio.to_thread(assert_free, target, expected)
-
-
-def test_a_deadline_frees_rows(target, expected):
-    with ThreadPoolExecutor(target.engines) as threads, Client(target.address, batch_size=256) as client:
-        hogs = [threads.submit(hog, client, timeout=DEADLINE) for _ in range(target.engines)]
-        wait_until_busy(target)
-        for each in hogs:
-            with pytest.raises(DeadlineExceeded):
-                each.result(PATIENCE)
-        assert_free(target, expected)
 
 
 def test_leaving_streams_frees_their_rows(target, expected):

@@ -1,9 +1,11 @@
 """A Translator answers and refuses as a client of a server does, and leaves nothing behind."""
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,10 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from integration.targets.test_errors import WRONG, error_of, told
 
 from helpers.client_calls import CALLS, ask, ask_async
+from helpers.file_server import wait_until
 from helpers.reliability.cases import SENTENCES
 from helpers.server_process import BUNDLE
 from translane import (
@@ -47,14 +51,12 @@ def translator(glossaries):
 
 
 def processes(mark):
-    """The other processes that have `mark` in their environment or arguments."""
+    """The other processes that have `mark` in their environment."""
     found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if int(each.name) != os.getpid() and mark.encode() in (each / "environ").read_bytes():
-                found.append(int(each.name))
-        except OSError:  # it has ended meanwhile
-            continue
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is somebody else's
+            if each.pid != os.getpid() and each.environ().get("MARK") == mark:
+                found.append(each.pid)
     return found
 
 
@@ -106,6 +108,18 @@ def test_any_number_of_texts_is_answered_in_order_and_read_as_it_is_needed(trans
     assert caught.value.field == "texts[600]"
 
 
+def test_ctrl_c_ends_an_iterator(translator):
+    texts = (SENTENCES[0] for _ in itertools.count())
+    threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in translator.translate_iter(texts):
+            pass
+    assert translator.translate(SENTENCES[0]).text
+    for method in (translator.translate_iter, translator.score_iter):
+        with pytest.raises(TypeError, match="one text is for translate"):
+            method("猫狗")
+
+
 def test_a_deadline_and_the_end_of_a_stream_free_the_rows(translator):
     with pytest.raises(DeadlineExceeded):
         translator.translate([LONG] * 2, beam_size=8, timeout=0.2)
@@ -127,7 +141,7 @@ def test_a_deadline_and_the_end_of_a_stream_free_the_rows(translator):
 def test_closing_ends_calls_and_processes(monkeypatch):
     monkeypatch.setenv("MARK", "test_closing")
     translator = Translator(BUNDLE)
-    assert processes("MARK=test_closing")
+    assert processes("test_closing")
     with ThreadPoolExecutor(2) as threads:
         calls = [threads.submit(translator.translate, [LONG] * 2, beam_size=8) for _ in range(2)]
         time.sleep(0.5)
@@ -136,7 +150,7 @@ def test_closing_ends_calls_and_processes(monkeypatch):
             with pytest.raises(Cancelled):
                 call.result()
     translator.close()
-    assert not processes("MARK=test_closing")
+    assert not processes("test_closing")
     with pytest.raises(RuntimeError, match="closed"):
         translator.translate("a")
 
@@ -151,7 +165,7 @@ def test_translators_may_start_at_the_same_time(monkeypatch):
 
     with ThreadPoolExecutor(3) as threads:
         assert len(set(threads.map(first_answer, range(3)))) == 1
-    assert not processes("MARK=test_at_the_same_time")
+    assert not processes("test_at_the_same_time")
 
 
 def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monkeypatch):
@@ -165,11 +179,8 @@ def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monk
         Translator(BUNDLE, workers=0)
     with pytest.raises(CommandError, match=r"replicas: .* workers="):
         Translator(BUNDLE, replicas=1)
-    assert not processes("MARK=test_nothing")
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before:
-        assert time.monotonic() < deadline, threading.enumerate()
-        time.sleep(0.1)
+    assert not processes("test_nothing")
+    wait_until(lambda: threading.active_count() <= before, 10)
 
 
 async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):
@@ -181,17 +192,18 @@ async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):
     for _ in range(2):
         exec(cell, names)
         assert names["text"] == "I have a cat."
-        counts.append(len(processes("MARK=test_a_cell")))
+        counts.append(len(processes("test_a_cell")))
     assert counts[0] == counts[1] > 0
     names.clear()
     gc.collect()
-    assert not processes("MARK=test_a_cell")
+    assert not processes("test_a_cell")
 
 
 @pytest.mark.parametrize(
     ("end", "code"),
     [
         ("", 0),
+        ("texts, stream = translator.translate_iter(['a'] * 2000), translator.translate_stream('a')\nnext(texts)", 0),
         ("os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -2),
         ("os.kill(os.getpid(), signal.SIGKILL)", -9),
     ],
@@ -213,7 +225,7 @@ os.wait()
 print(translator.translate("我有一只猫").text, flush=True)
 {end}
 """
-    mark = f"test_end_{code}"
+    mark = f"test_end_{code}_{len(end)}"
     environment = os.environ | {"MARK": mark}
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
@@ -222,10 +234,7 @@ print(translator.translate("我有一只猫").text, flush=True)
     assert ran.stdout.splitlines() == ["I have a cat.", child, "I have a cat."]
     assert ran.returncode == code
     assert "Exception ignored" not in ran.stderr
-    deadline = time.monotonic() + 10
-    while processes(f"MARK={mark}"):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: not processes(mark), 10)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import torch
 from helpers.architectures import ARCHITECTURES, EXPORT_SIZES, TRAINED
 from helpers.bundles import bundle_model, random_bundle
 from helpers.sessions import open_session
+from translane_export.checks.alignment_layer import recorded_attention
 from translane_export.checks.recording import record_decodes
 from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
@@ -60,17 +61,20 @@ def bundles(tmp_path_factory):
 def test_every_step(bundles, name):
     bundle, model = bundles(name), bundle_model(**checkpoint_of(name))
     assert bundle.manifest.parity is not None
+    assert bundle.manifest.alignment is not None
     assert passes(bundle.manifest.parity)
     draw = np.random.default_rng(0)
     vocabularies = model.config.source_vocab_size, model.config.target_vocab_size
     sources = [draw.integers(0, vocabularies[0], length).tolist() for length in LENGTHS]
     targets = draw.integers(0, vocabularies[1], (len(sources), CAPACITY))
-    expected = []
+    expected, attended = [], []
     for source, target in zip(sources, targets, strict=True):
         length = torch.tensor([len(source)])
         memory = model.encode(torch.tensor([source]), length)
-        logits = model.decode(torch.from_numpy(target[None]), memory, length)[0]
+        with recorded_attention(model) as weights:
+            logits = model.decode(torch.from_numpy(target[None]), memory, length)[0]
         expected.append([ranked(model, step) for step in logits])
+        attended.append(weights[bundle.manifest.alignment.layer][0].mean(0).numpy())  # [T, S]
     backend = OrtBackend(
         Sessions(bundle, threads=2),
         rows=len(sources),
@@ -82,7 +86,8 @@ def test_every_step(bundles, name):
     for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0
         rows = np.arange(len(sources))
         positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
-        candidates = backend.decode_step(targets[rows, positions], positions, StepNeeds(vocabularies[1], logits=True))
+        needs = StepNeeds(vocabularies[1], logits=True)
+        candidates = backend.decode_step(targets[rows, positions], positions, needs, keep=step)
         assert candidates.logits is not None
         assert candidates.log_probs is not None
         for row in rows:
@@ -91,6 +96,13 @@ def test_every_step(bundles, name):
             given = candidates.log_probs[row]
             np.testing.assert_allclose(given, log_probs[candidates.token_ids[row]], atol=1e-4, rtol=0)
             np.testing.assert_allclose(given, np.sort(log_probs)[::-1], atol=1e-4, rtol=0)
+        over = step - CAPACITY + 1  # the row that has now been fed its last token
+        if over >= 0:
+            attention, tokens = backend.align(over, over, [over] * CAPACITY), LENGTHS[over]
+            assert attention.shape == (CAPACITY, CAPACITY)
+            assert attention.dtype == np.float32
+            np.testing.assert_allclose(attention[:, :tokens], attended[over], atol=1e-5, rtol=0)
+            assert not attention[:, tokens:].any()
 
 
 @every_architecture

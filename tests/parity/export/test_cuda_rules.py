@@ -46,15 +46,6 @@ def test_graphs_of_the_attention_family_keep_every_rule(tmp_path, name):
         assert not violations(onnx.load(folder / f"{graph}.onnx", load_external_data=False), TABLE), graph
 
 
-@pytest.mark.slow
-def test_the_rules_are_put_to_both_searches_of_the_vocabulary_and_to_both_forms_of_the_encoders_attention():
-    by_blocks = {name: CUDA_MODELS[name].bundle().manifest.graphs.vocabulary_blocks for name in ("Marian", "BART")}
-    assert by_blocks["Marian"]
-    assert by_blocks["BART"] is None
-    assert node_of(graphs_of("Marian")["encoder"], "MultiHeadAttention")
-    assert node_of(graphs_of("T5")["encoder"], "GroupQueryAttention")
-
-
 def without_present(graphs):
     """The encoder as it was when no bundle got past its warm-up."""
     node = node_of(graphs["encoder"], "GroupQueryAttention")

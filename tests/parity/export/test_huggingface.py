@@ -2,27 +2,25 @@
 
 import dataclasses
 import json
-from pathlib import Path
+import shutil
 
 import pytest
 import torch
 
 from helpers import hugging_face
-from helpers.commands import export as main
 from helpers.commands import train
 from helpers.driver import BundleDecoder
+from helpers.foreign_models import FOREIGN_MODELS, export, hugging_face_folder
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.model import Transformer
 from translane_export.train.vocabulary import BOS_ID, PAD_ID, Vocabulary
-from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Sentence
 from translane_server.text.stand_ins import STAND_INS
 from translane_server.text.tokenizer import load_tokenizer
 
 SENTENCES = 20
-FIXTURE = Path(__file__).resolve().parents[4] / "shared" / "data" / "fixtures" / "opus-mt-zh-en"
-pytestmark = pytest.mark.slow  # an export takes seconds
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")]
 TEXTS = (
     "我有一只猫。",
     "今天天气很好，我们去公园吧。",
@@ -73,11 +71,9 @@ def test_hypotheses_that_end_at_once_are_those_of_generate(tmp_path):
 
 def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
     """Its pieces get other ids. For every piece that both know, the scores after any prefix are transformers'."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    model = hugging_face.draw_marian(folder)
+    exported, folder = export(FOREIGN_MODELS["Marian"]), hugging_face_folder(FOREIGN_MODELS["Marian"])
+    model, theirs = exported.model, load_tokenizer(exported.bundle)
     pieces = json.loads((folder / "vocab.json").read_text())
-    theirs = load_tokenizer_of(folder, tmp_path / "bundle")
     (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{text} ⟨1⟩\n" for text in TEXTS[:5]))
     flags = [f"--{name}={tmp_path / 'pairs.tsv'}" for name in ("train", "valid")]
     flags += [f"--init={folder}", f"--output={tmp_path / 'run'}", "--source-language=zh", "--target-language=en"]
@@ -87,7 +83,8 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
     ours = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
     assert set(ours.stand_ins(STAND_INS).values()) == set(STAND_INS)
     assert {PAD_ID, BOS_ID} <= {*checkpoint.config.suppressed_ids}  # the start has the scores of the padding
-    known = {piece: pieces.get(piece) for piece in ours_target_pieces(checkpoint)}
+    _, target_pieces = checkpoint.tokenizer.sentencepiece_models()
+    known = {piece: pieces.get(piece) for piece in Vocabulary(target_pieces).pieces()}
     new, old = zip(*[(place, id_) for place, id_ in enumerate(known.values()) if id_ is not None], strict=True)
     assert len(new) > 200
     net = Transformer(checkpoint.config).eval()
@@ -105,22 +102,10 @@ def test_a_fine_tuned_marian_starts_as_the_same_model_with_stand_ins(tmp_path):
 
 
 def test_a_checkpoint_whose_ids_are_not_its_model_s_is_not_fine_tuned(tmp_path, capsys):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    hugging_face.draw_marian(folder)
+    folder = shutil.copytree(hugging_face_folder(FOREIGN_MODELS["Marian"]), tmp_path / "model")
     pieces = json.loads((folder / "vocab.json").read_text())
     (folder / "vocab.json").write_text(json.dumps({**pieces, "▁more": len(pieces) + 1000}))
     (tmp_path / "pairs.tsv").write_text(f"{TEXTS[0]}\t{TEXTS[0]}\n")
     flags = [f"--{name}={tmp_path / 'pairs.tsv'}" for name in ("train", "valid")]
     assert train([*flags, f"--init={folder}", f"--output={tmp_path / 'run'}"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def ours_target_pieces(checkpoint):
-    _, target = checkpoint.tokenizer.sentencepiece_models()
-    return Vocabulary(target).pieces()
-
-
-def load_tokenizer_of(folder, output):
-    assert main([str(folder), "-o", str(output), "--threads=1"]) == 0
-    return load_tokenizer(load_bundle(output))

@@ -14,7 +14,6 @@ import torch
 
 from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
-from translane_export.model.greedy import greedy_decode
 from translane_server.engine.options import DecodingOptions, Sampling
 from translane_server.engine.sequence import Sentence
 
@@ -78,37 +77,10 @@ def best_next_tokens(oracle, sentence, rules, count):
     return processors(torch.tensor([fed]), logits)[0].topk(count).indices.tolist()
 
 
-@pytest.mark.parametrize("model", RANDOM_MODELS)
-def test_the_oracle_decodes_greedily_as_pytorch_does(model):
-    with random_subject(model) as subject:
-        if subject.oracle.decoder_start != subject.oracle.transformer.config.bos_id:
-            pytest.skip("the greedy decoder of training starts with bos")
-        sources = [list(source) for source in subject.sources[:50]]
-        unended = [source[:-1] for source in sources]
-        expected = greedy_decode(subject.oracle.transformer, unended, max_length=12)
-        for source, tokens in zip(sources, expected, strict=True):
-            [generated] = subject.oracle.generate([Sentence(source, DecodingOptions(max_length=12))])
-            assert list(generated.hypotheses[0].token_ids) == tokens
-
-
 # The log-probabilities that the engine reports are those of PyTorch under teacher forcing, to 1e-4.
 
 
 TOLERANCE = 1e-4
-
-
-def largest_difference(oracle, sentences, results):
-    """The largest difference of a token's log-probability over all hypotheses, and how many tokens there are."""
-    largest, count = 0.0, 0
-    for sentence, hypotheses in zip(sentences, results, strict=True):
-        for hypothesis in hypotheses:
-            ended = hypothesis.is_complete
-            tokens = [*hypothesis.token_ids, *([oracle.eos] if ended else [])]
-            expected = oracle.log_probs(sentence.source_ids, tokens).tolist()
-            assert len(hypothesis.token_log_probs) == len(expected)
-            differences = [abs(a - b) for a, b in zip(hypothesis.token_log_probs, expected, strict=True)]
-            largest, count = max([largest, *differences]), count + len(expected)
-    return largest, count
 
 
 def score(subject, pairs):
@@ -117,11 +89,12 @@ def score(subject, pairs):
         Sentence(source, DecodingOptions(max_length=0), forced_ids=(*target, subject.oracle.eos))
         for source, target in pairs
     ]
-    results = subject.driver.together(sentences)
-    for (_, target), [hypothesis] in zip(pairs, results, strict=True):
-        assert hypothesis.token_ids == tuple(target)
-    largest, tokens = largest_difference(subject.oracle, sentences, results)
-    print(f"{len(pairs)} pairs, {tokens} tokens: log-probabilities differ by {largest:.2g} at most")
+    largest = 0.0
+    for (source, target), [hypothesis] in zip(pairs, subject.driver.together(sentences), strict=True):
+        assert (hypothesis.token_ids, hypothesis.is_complete) == (tuple(target), True)
+        expected = subject.oracle.log_probs(source, [*target, subject.oracle.eos]).tolist()
+        largest = max([largest, *(abs(a - b) for a, b in zip(hypothesis.token_log_probs, expected, strict=True))])
+    print(f"{len(pairs)} pairs: log-probabilities differ by {largest:.2g} at most")
     return largest
 
 
@@ -157,21 +130,6 @@ SEARCHES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_log_probabilities_of_decoded_tokens_are_the_models_alone(search):
-    with random_subject("post-norm") as subject:
-        sentences = [
-            Sentence(source, DecodingOptions(max_length=12, **SEARCHES[search]), forced_ids=(9, 5))
-            for source in subject.sources[:60]
-        ]
-        results = subject.driver.together(sentences)
-        assert largest_difference(subject.oracle, sentences, results)[0] < TOLERANCE
-        if "beam_size" not in SEARCHES[search]:
-            for hypotheses in results:
-                for hypothesis in hypotheses:
-                    assert hypothesis.score == pytest.approx(sum(hypothesis.token_log_probs[2:]), abs=1e-5)
-
-
-@pytest.mark.parametrize("search", ["greedy with rules", "beams with rules", "sampling", "alternatives"])
 def test_scoring_a_hypothesis_gives_its_log_probabilities_and_alignment(search):
     """However rows were copied and moved while it was found."""
     with random_subject("pre-norm") as subject:
@@ -179,6 +137,9 @@ def test_scoring_a_hypothesis_gives_its_log_probabilities_and_alignment(search):
         options = DecodingOptions(max_length=16, alignment=True, **SEARCHES[search])
         sources = subject.sources[:60]
         decoded = subject.driver.together([Sentence(source, options, forced_ids=(9, 5)) for source in sources])
+        for hypotheses in decoded:
+            scores = [hypothesis.score or 0.0 for hypothesis in hypotheses]
+            assert scores == sorted(scores, reverse=True)
         found = [(source, one) for source, hypotheses in zip(sources, decoded, strict=True) for one in hypotheses]
         again = subject.driver.together(
             [
@@ -192,5 +153,7 @@ def test_scoring_a_hypothesis_gives_its_log_probabilities_and_alignment(search):
         )
         for (_, one), [other] in zip(found, again, strict=True):
             assert other.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
+            if "beam_size" not in SEARCHES[search]:
+                assert one.score == pytest.approx(sum(one.token_log_probs[2:]), abs=1e-5)
             assert len(one.alignment) == len(one.token_ids)
             assert other.alignment == one.alignment

@@ -1,6 +1,7 @@
 """Which files are the corpus, of which kinds, which are refused; and which translations are left out."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,7 @@ def test_languages_and_models_are_those_of_the_servers():
     named = settings_of(model="b", server="x")
     assert languages_of(named, models) == ("", "en")
     assert named_models(named, models) == "b 1 int8"
+    assert named_models(named, [replace(models[1], digest="d")]) == "b 1 int8 d"
     all_of_them = settings_of(model="", server="x", source_language="auto", target_language="en")
     assert languages_of(all_of_them, models) == ("", "en")
     assert named_models(all_of_them, models) == "a 1 int8, b 1 int8"

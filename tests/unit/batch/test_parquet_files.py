@@ -71,23 +71,18 @@ def test_a_file_without_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "sentence"),
+    ("names", "columns", "sentence"),
     [
-        ({"src": ["a"], "x": [1]}, "it has no column 'text', but src, x; --field names one"),
-        ({"text": [1]}, "its column 'text' has int64, not texts"),
-        ({"text": ["a"], "translation": ["b"]}, "it has a column 'translation' already; --output-field"),
+        (["src", "x"], [["a"], [1]], "it has no column 'text', but src, x; --field names one"),
+        (["text"], [[1]], "its column 'text' has int64, not texts"),
+        (["text", "translation"], [["a"], ["b"]], "it has a column 'translation' already; --output-field"),
+        (["text", "text"], [["a"], ["b"]], "it has several columns 'text'; --field names another"),
     ],
 )
-def test_a_wrong_column_is_refused(tmp_path, columns, sentence):
-    path = table_of(tmp_path / "a.parquet", **columns)
-    with pytest.raises(BatchError, match=sentence):
-        list(files().blocks(path, whole=False))
-
-
-def test_a_column_that_is_there_twice_is_refused(tmp_path):
+def test_a_wrong_column_is_refused(tmp_path, names, columns, sentence):
     path = tmp_path / "a.parquet"
-    parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"]), path)
-    with pytest.raises(BatchError, match="it has several columns 'text'; --field names another"):
+    parquet.write_table(pyarrow.table(columns, names), path)
+    with pytest.raises(BatchError, match=sentence):
         list(files().blocks(path, whole=False))
 
 

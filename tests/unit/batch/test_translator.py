@@ -85,6 +85,8 @@ async def test_options_are_those_of_the_settings():
     assert client.options["return_quality"] is True
     assert client.options["return_tokens"] is True
     assert client.options["model"] == ""  # the folder of a local model is not its name
+    await answers_of(client, ["a"], num_hypotheses=3)
+    assert client.options["beam_size"] == 3
     await answers_of(client, ["a"], server="a:1")
     assert client.options["model"] == "m"
     assert "beam_size" not in client.options

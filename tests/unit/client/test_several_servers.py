@@ -95,12 +95,8 @@ def test_where_no_server_serves_the_back_off_is_as_ever(servers, several, connec
 
 def test_a_call_that_all_servers_refuse_ends_though_others_are_answered(servers, several):
     settled = threading.Event()
-
-    def behave(request, context):
-        return CANNOT_SERVE(request, context) if request.texts == ["refused"] else answer(request)
-
     for server in servers:
-        server.always = behave
+        server.by_text(refused=CANNOT_SERVE)
     with (
         Client(several, retry=RetryPolicy(attempts=2, initial=0.001), timeout=49.0) as client,
         ThreadPoolExecutor(1) as pool,
@@ -168,18 +164,6 @@ def test_a_name_with_several_servers(connect):
         assert [len(server.requests) for server in servers[1:]] == [10, 10]
 
 
-def test_connections_that_end_by_age_cost_no_call(connect):
-    ages = [("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 0)]
-    with FakeServer().start(options=ages) as server, Client(server.address) as client:
-        end = clock.monotonic() + 1.5
-        calls = 0
-        while clock.monotonic() < end:
-            assert client.translate("a").text == "<a>"
-            calls += 1
-        assert calls >= 10
-        assert len(server.peers) > 3
-
-
 @pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
 def test_every_command_takes_several_servers(several, refused, argv):
     assert Command(f"{refused},{several[0]}")(*argv) == 0
@@ -212,18 +196,6 @@ def test_only_several_requests_take_threads(server, texts, threads):
     assert seen == threads
 
 
-def test_closing_ends_a_call_of_another_thread(server):
-    server.always = server.hang
-    client = Client(server.address)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(client.translate, "a")
-        server.wait_for_requests(1)
-        client.close()
-        with pytest.raises(Cancelled):
-            future.result(10)
-    assert server.cancelled.wait(PATIENCE)
-
-
 def test_leaving_ends_a_pause(refused):
     policy = RetryPolicy(initial=60.0, maximum=60.0)
     failed = threading.Event()
@@ -241,17 +213,6 @@ def test_leaving_ends_a_pause(refused):
         client._jitter = jitter
         with pytest.raises(KeyboardInterrupt):
             list(client.translate_iter(texts()))  # would take minutes if it waited for the pause
-
-
-async def test_cancelling_a_task_cancels_its_calls(server):
-    server.always = server.hang
-    async with AsyncClient(server.address, batch_size=1) as client:
-        task = asyncio.create_task(client.translate(["a", "b"]))
-        await asyncio.to_thread(server.wait_for_requests, 2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(server.cancelled.wait, 10)
 
 
 async def test_closing_ends_a_call_of_another_task(server):

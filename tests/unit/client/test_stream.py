@@ -61,15 +61,6 @@ def test_empty_deltas_are_left_out(server, connect):
     assert stream.result.timing is None
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "message"),
-    [(b"a", {}, "text must be a str"), ("a", {"beams": 3}, "beams"), ("a", {"timeout": 0}, "timeout")],
-)
-def test_arguments_that_make_no_sense_are_named_at_once(connect, refused, text, settings, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        connect(refused).translate_stream(text, **settings)
-
-
 @pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
 @pytest.mark.parametrize("count", [0, 1, 3, 7])  # of messages before the failure; seven are the whole text
 def test_a_stream_that_breaks_off_goes_on_where_it_was(server, connect, time, failure, count):

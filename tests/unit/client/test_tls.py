@@ -168,12 +168,6 @@ def test_every_command_speaks_tls_and_shows_the_token(authority, argv):
         assert set(keys.shown) == ({"Bearer secret"} if argv != ["models"] else set())
 
 
-def test_the_commands_name_their_flags(authority):
-    command = Command("example.org")
-    assert command("models", "--no-tls", "--ca", str(authority.file)) == 1
-    assert command.err == "translane models: --tls, --ca: without TLS there are no certificates\n"
-
-
 # Tokens: how they travel, where they may not, and files that are replaced.
 
 
@@ -246,12 +240,16 @@ def test_a_token_within_a_machine_takes_no_proxy(server, keys, connect, monkeypa
             proxy.accept()
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1:1", "dns:///example.org", "localhost,example.org"])
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1:1", "0.0.0.0:1", "[fd00::1]:1", "localhost.org:1", "dns:///example.org", "localhost,example.org"],
+)
 def test_a_token_does_not_travel_over_plain_text(address, tmp_path):
     with pytest.raises(ValueError, match=r"^token: a token over plain text can be read on its way to ") as caught:
         Client(address, token="secret")
     assert "secret" not in str(caught.value)
-    Client("localhost", token="secret").close()
+    for local in ("localhost", "127.9.9.9:1", "[::1]:1", "unix:/a", "unix-abstract:a"):
+        Client(local, token="secret").close()
     Client(address).close()
     Client(address, token="secret", tls=True).close()
     Client(address, token="secret", tls=False).close()  # a mesh encrypts
@@ -268,24 +266,17 @@ def test_what_can_be_no_token(token, tmp_path):
         assert token.strip() == "" or token not in str(caught.value)
 
 
-@pytest.fixture
-def shown(server, keys, command):
-    """The key that a command shows."""
-
-    def run(*argv, **environ):
-        command.environ |= environ
-        assert command("translate", "a", *argv) == 0
-        return keys.shown[-1]
-
-    return run
-
-
-def test_the_command_has_tokens_from_files_and_the_environment(shown, tmp_path):
+def test_the_command_has_tokens_from_files_and_the_environment(keys, command, tmp_path):
     file = tmp_path / "token"
     file.write_text("from-file")
-    assert shown(TRANSLANE_CLIENT_TOKEN="from-environment") == "Bearer from-environment"
-    assert shown("--token-file", str(file)) == "Bearer from-file"
-    assert shown(TRANSLANE_CLIENT_TOKEN="", TRANSLANE_CLIENT_TOKEN_FILE=str(file)) == "Bearer from-file"
+    for argv, environ, token in (
+        ([], {"TRANSLANE_CLIENT_TOKEN": "from-environment"}, "from-environment"),
+        (["--token-file", str(file)], {}, "from-file"),
+        ([], {"TRANSLANE_CLIENT_TOKEN": "", "TRANSLANE_CLIENT_TOKEN_FILE": str(file)}, "from-file"),
+    ):
+        command.environ |= environ
+        assert command("translate", "a", *argv) == 0
+        assert keys.shown[-1] == f"Bearer {token}"
 
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["translate", "--stream", "a"], ["score", "a", "b"], ["bench"]])
@@ -296,10 +287,13 @@ def test_the_command_says_where_a_key_goes(server, command, argv):
     assert command.err.splitlines()[0].startswith(expected)
 
 
-def test_the_command_refuses_a_token_over_plain_text(command):
-    command.environ |= {"TRANSLANE_CLIENT_TOKEN": "secret", "TRANSLANE_CLIENT_SERVER": "example.org"}
+def test_the_command_names_its_flags_and_variables():
+    command = Command("example.org")
+    assert command("models", "--no-tls", "--ca", "a") == 1
+    command.environ["TRANSLANE_CLIENT_TOKEN"] = "secret"
     assert command("translate", "a") == 1
     assert command.err == (
+        "translane models: --tls, --ca: without TLS there are no certificates\n"
         "translane translate: TRANSLANE_CLIENT_TOKEN: a token over plain text can be read on its way to"
         " example.org:50051; --tls encrypts it, and --no-tls says that the network does\n"
     )

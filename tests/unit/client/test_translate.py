@@ -37,11 +37,14 @@ def test_any_unicode_travels_unchanged(server, connect, text):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 50])
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_a_list_keeps_order_and_count(server, connect, count, concurrency):
-    texts = [f"text {index}" for index in range(count)]
+def test_lists_keep_order_and_count(server, connect, count, concurrency):
+    pairs = [(f"text {index}", "x" * index) for index in range(count)]
     client = connect(server.address, batch_size=4, concurrency=concurrency)
-    assert [each.text for each in client.translate(texts)] == [translated(text) for text in texts]
-    assert sum(server.sizes()) == count
+    translations = client.translate([text for text, _ in pairs])
+    assert [each.text for each in translations] == [translated(text) for text, _ in pairs]
+    for scores in (client.score(pairs), client.score_iter(iter(pairs))):
+        assert [score.total_log_prob for score in scores] == [-index - 1.0 for index in range(count)]
+    assert sum(server.sizes()) == 3 * count
     assert max(server.sizes(), default=0) <= 4
     assert server.most_running <= concurrency
 
@@ -62,20 +65,24 @@ def test_the_first_batch_being_slowest_changes_no_order(server, connect):
     assert [str(each) for each in client.translate(["a", "b", "c", "d"])] == ["<a>", "<b>", "<c>", "<d>"]
 
 
-def test_batches_fit_the_servers_limit_which_is_asked_once(server, connect):
-    server.limits.max_request_texts = 3
-    client = connect(server.address)
+@pytest.mark.parametrize(
+    ("limits", "settings", "size"),
+    [
+        ({"max_request_texts": 3}, {}, 3),
+        ({"max_queue_size": 20}, {"concurrency": 4}, 5),
+        ({"max_queue_size": 3}, {"concurrency": 4}, 1),
+        ({"max_queue_size": 1000}, {"concurrency": 4}, 64),
+        ({"max_request_texts": 0, "max_queue_size": 0}, {}, 64),  # there are none
+    ],
+)
+def test_batches_fit_the_servers_limits_which_are_asked_for_once(server, connect, limits, settings, size):
+    for name, value in limits.items():
+        setattr(server.limits, name, value)
+    client = connect(server.address, **settings)
     for _ in range(2):
-        assert len(client.translate(list("abcdefgh"))) == 8
-    assert max(server.sizes()) == 3
-    assert server.listings == 1
-
-
-@pytest.mark.parametrize(("waiting", "concurrency", "size"), [(20, 4, 5), (3, 4, 1), (1000, 4, 64)])
-def test_the_requests_under_way_fit_the_servers_queue(server, connect, waiting, concurrency, size):
-    server.limits.max_queue_size = waiting
-    assert len(connect(server.address, concurrency=concurrency).translate(["a"] * 70)) == 70
+        assert len(client.translate(["a"] * 70)) == 70
     assert max(server.sizes()) == size
+    assert server.listings == 1
 
 
 def test_batches_stay_below_the_longest_message(server, connect):
@@ -83,12 +90,6 @@ def test_batches_stay_below_the_longest_message(server, connect):
     client = connect(server.address, concurrency=1)
     assert len(client.translate([long] * 8 + ["a"] * 3)) == 11
     assert server.sizes() == [3, 3, 5]
-
-
-def test_an_unset_limit_is_none(server, connect):
-    server.limits.Clear()
-    assert len(connect(server.address).translate(["a"] * 65)) == 65
-    assert sorted(server.sizes()) == [1, 64]
 
 
 def test_a_request_holds_what_was_set_and_nothing_else(server, connect):
@@ -121,52 +122,56 @@ def test_a_request_holds_what_was_set_and_nothing_else(server, connect):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "message"),
+    ("method", "arguments", "settings", "message"),
     [
-        (["a"], {"beams": 3}, "beams"),
-        (["a"], {"max_length": "3"}, "max_length"),
-        (["a"], {"max_length": 1 << 40}, "max_length"),
-        (["a"], {"terminology": ["猫"]}, "terminology"),
-        (["a"], {"suppressed_phrases": "ab"}, "suppressed_phrases"),
-        (["a"], {"timeout": 0}, "timeout"),
-        (["a"], {"timeout": math.nan}, "timeout"),
-        ([["a", b"b"]], {}, r"texts\[1\]"),
-        ([[None]], {}, r"texts\[0\]"),
+        ("translate", ["a"], {"beams": 3}, "beams"),
+        ("translate", ["a"], {"max_length": "3"}, "max_length"),
+        ("translate", ["a"], {"timeout": 0}, "timeout"),
+        ("translate", ["a"], {"timeout": math.nan}, "timeout"),
+        ("translate", ["a"], {"format": "docx"}, "format must be one of text, html, markdown, xliff, not 'docx'"),
+        ("translate", [["a", b"b"]], {}, r"texts\[1\]"),
+        ("translate", [[None]], {}, r"texts\[0\]"),
+        ("translate_iter", ["abc"], {}, "translate"),
+        ("translate_stream", [b"a"], {}, "text must be a str"),
+        ("translate_stream", ["a"], {"beams": 3}, "beams"),
+        ("translate_stream", ["a"], {"timeout": 0}, "timeout"),
+        ("translate_document", ["a", "text/plain"], {}, "content must be bytes, not str"),
+        ("translate_document", [b"a", b"text/plain"], {}, "mime_type must be a str"),
+        (
+            "translate_document",
+            [b"a", "text/plain"],
+            {"replace_translations": "no"},
+            "replace_translations must be a bool, not 'no'",
+        ),
+        ("translate_document", [b"a", "text/plain"], {"beams": 3}, "beams"),
+        ("score", [[("a", "b")]], {"beam_size": 3}, "unknown option 'beam_size'"),
+        ("score", [[("a", "b")]], {"return_tokens": "no"}, "return_tokens must be a bool, not 'no'"),
+        ("score", [[("a", "b"), "ab"]], {}, r"inputs\[1\] must be a pair of source and target, not 'ab'"),
+        ("score", [[("a", "b", "c")]], {}, r"inputs\[0\] must be a pair"),
+        ("score", [[None]], {}, r"inputs\[0\] must be a pair"),
+        ("score", [("a", "b")], {}, r"inputs\[0\] must be a pair of source and target, not 'a'"),
+        ("score", [[("a", b"b")]], {}, r"inputs\[0\]\.target must be a str, not bytes"),
+        ("score", [[("a", "b"), (1, "b")]], {}, r"inputs\[1\]\.source must be a str, not int"),
     ],
 )
-def test_arguments_that_make_no_sense_are_named(server, connect, arguments, settings, message):
+def test_arguments_that_make_no_sense_are_named_at_once(server, connect, method, arguments, settings, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        connect(server.address).translate(*arguments, **settings)
+        getattr(connect(server.address), method)(*arguments, **settings)
     assert not server.requests
 
 
 @pytest.mark.parametrize(
-    ("content", "mime_type", "options", "message"),
-    [
-        ("a", "text/plain", {}, "content must be bytes, not str"),
-        (b"a", b"text/plain", {}, "mime_type must be a str"),
-        (b"a", "text/plain", {"replace_translations": "no"}, "replace_translations must be a bool, not 'no'"),
-        (b"a", "text/plain", {"beams": 3}, "beams"),
-    ],
+    ("method", "made_of", "field"),
+    [("translate_iter", str, "texts[{}]"), ("score_iter", lambda n: (str(n), "x" * n), "inputs[{}].target")],
 )
-def test_a_document_that_makes_no_sense_is_named(connect, refused, content, mime_type, options, message):
-    with pytest.raises(TypeError, match=message):
-        connect(refused).translate_document(content, mime_type, **options)
-
-
-def test_translate_iter_refuses_one_text(connect, refused):
-    with pytest.raises(TypeError):
-        connect(refused).translate_iter("abc")
-
-
-def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server, connect):
-    server.by_text(**{"6": refuses(("texts[1]", "too long"))})
-    translations = connect(server.address, batch_size=5, concurrency=2).translate_iter(str(n) for n in range(1000))
-    received: list[str] = []
-    with pytest.raises(InvalidArgument, match=r"texts\[6\]: too long") as caught:
-        received.extend(translation.text for translation in translations)
-    assert received == [f"<{n}>" for n in range(5)]
-    assert caught.value.field == "texts[6]"
+def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server, connect, method, made_of, field):
+    server.by_text(**{"6": refuses((field.format(1), "too long"))})
+    answers = getattr(connect(server.address, batch_size=5, concurrency=2), method)(map(made_of, range(1000)))
+    received: list[Any] = []
+    with pytest.raises(InvalidArgument, match=f"^{re.escape(field.format(6))}: too long$") as caught:
+        received.extend(answers)
+    assert len(received) == 5
+    assert caught.value.field == field.format(6)
     assert len(server.requests) <= 3
 
 
@@ -233,12 +238,6 @@ def test_every_outcome_of_the_protocol_is_known():
     numbers = set(pb.TermOutcome.values()) - {pb.TERM_OUTCOME_UNSPECIFIED}
     known = {pb.TermOutcome.Name(number).removeprefix("TERM_OUTCOME_").lower() for number in numbers}
     assert known | {"unspecified"} == {outcome.value for outcome in TermOutcome}
-
-
-def test_a_wrong_format_names_the_choices(server, connect):
-    with pytest.raises(ValueError, match="format must be one of text, html, markdown, xliff, not 'docx'"):
-        connect(server.address).translate("a", format="docx")
-    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -327,18 +326,15 @@ def test_both_clients_have_the_same_methods_and_parameters():
     ("statement", "heavy"),
     [
         ("from translane import AsyncClient, Client", set()),
-        ("[command(name, ['--help']) for name in ('translate', 'score', 'models', 'bench')]", {"grpc", "google"}),
+        (
+            "from translane.__main__ import main\n"
+            "for name in ('translate', 'score', 'models', 'bench'): assert main([name, '--help'], {}) == 0",
+            {"grpc", "google"},
+        ),
     ],
 )
 def test_nothing_heavy_is_imported(statement, heavy):
     heavy |= {"numpy", "torch", "onnxruntime", "pydantic", "tqdm", "opentelemetry", "translane_server"}
-    program = (
-        "import sys\n"
-        "def command(name, argv):\n"
-        "    from translane.__main__ import main\n"
-        "    assert main([name, *argv], {}) == 0\n"
-        f"{statement}\n"
-        f"print(sorted({heavy} & set(sys.modules)))"
-    )
+    program = f"import sys\n{statement}\nprint(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -1,5 +1,4 @@
 import pytest
-import torch
 
 from helpers.bundles import SOURCES, TARGETS
 from helpers.demo import DEMO
@@ -44,11 +43,3 @@ def flags(teacher, text, tmp_path):
         return ["distill", str(values.get("teacher", teacher)), *(flag for flag in given if "--teacher" not in flag)]
 
     return flags
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """A run sets the number of threads of the whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)

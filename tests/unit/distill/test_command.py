@@ -20,6 +20,7 @@ from translane.__main__ import main
 from translane_export.checks.running import translate_greedily
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.sources.bundle import read_bundle
+from translane_export.train.settings import TrainSettings
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
@@ -148,6 +149,7 @@ def test_a_hugging_face_folder_teaches(flags, tmp_path, text, capfd):
     settings = tomllib.loads((tmp_path / "out" / "student.toml").read_text(encoding="utf-8"))
     assert "init" not in settings
     assert settings["decoder_layers"] == 1
+    TrainSettings(**settings, valid=text, output=tmp_path / "run")  # what the command says to do next
     assert (tmp_path / "out" / "teacher" / "manifest.json").exists()
     assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 0
     (folder / "README.md").write_text("another teacher")

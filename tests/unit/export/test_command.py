@@ -78,19 +78,19 @@ def test_a_model_of_firefox_stays_in_the_cache_while_it_is_exported(monkeypatch,
 
 
 @pytest.mark.slow
-def test_exports_and_reports(checkpoint, tmp_path, capsys):
+def test_exports_and_reports(checkpoint, tmp_path, capsys, monkeypatch):
     output, again, samples = tmp_path / "bundle", tmp_path / "again", tmp_path / "samples.txt"
     flags = ["--name", "tiny", "--model-version", "7", "--license", "CC-BY-4.0", "--attribution", "Tatoeba"]
     samples.write_text("好。\n\n")
     flags += ["--decoding-defaults", "beam_size=4,length_penalty=0.6", "--samples", str(samples)]
-    assert main([str(checkpoint), "-o", str(output), *flags]) == 0
+    assert main([str(checkpoint), "-o", str(output), "--max-source-tokens", "9", *flags]) == 0
     manifest = load_bundle(output).manifest
     assert (manifest.name, manifest.version, manifest.license) == ("tiny", "7", "CC-BY-4.0")
     assert (manifest.source_languages, manifest.target_languages) == (("zh",), ("en",))
     assert (manifest.provenance.checkpoint, manifest.provenance.attribution) == ("best", "Tatoeba")
     assert manifest.provenance.training["data_licence"] == "CC0-1.0"
     assert manifest.decoding_defaults == DecodingDefaults(max_length=16, beam_size=4, length_penalty=0.6)
-    assert manifest.limits.target_tokens == 16
+    assert (manifest.limits.source_tokens, manifest.limits.target_tokens) == (9, 16)
     assert manifest.alignment is not None
     assert manifest.parity is not None
     assert (manifest.alignment.layer, manifest.parity.attention_tolerance) == (0, 1e-4)
@@ -103,31 +103,18 @@ def test_exports_and_reports(checkpoint, tmp_path, capsys):
     for said in ("Attribution: Tatoeba", "Licence: CC-BY-4.0", "beam_size=4, length_penalty=0.6"):
         assert said in card
 
-    assert main([str(output), "-o", str(again)]) == 0
-    assert load_bundle(again).manifest.decoding_defaults == manifest.decoding_defaults
     samples.write_text("")
-    flags = ["--force", "--decoding-defaults", "none", "--samples", str(samples)]
-    assert main([str(output), "-o", str(again), *flags]) == 0
+    (tmp_path / "card.md").write_text("# Mine\n")
+    monkeypatch.setenv("TRANSLANE_EXPORT_OUTPUT", str(again))
+    monkeypatch.setenv("TRANSLANE_EXPORT_MODEL_CARD", str(tmp_path / "card.md"))
+    flags = ["--decoding-defaults", "none", "--samples", str(samples)]
+    assert main([str(output), *flags, "--default-max-length", "5"]) == 0
     changed = load_bundle(again).manifest
-    assert changed.decoding_defaults == DecodingDefaults(max_length=16)
+    assert changed.decoding_defaults == DecodingDefaults(max_length=5)
+    assert (again / "README.md").read_text() == "# Mine\n"
     assert changed.parity is not None
     assert changed.parity.sentences == manifest.parity.sentences - 1
     assert "searched with" not in capsys.readouterr().err.rpartition("reading")[2]
-
-
-@pytest.mark.slow
-def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
-    output = tmp_path / "bundle"
-    card = tmp_path / "card.md"
-    card.write_text("# Mine\n")
-    monkeypatch.setenv("TRANSLANE_EXPORT_OUTPUT", str(output))
-    monkeypatch.setenv("TRANSLANE_EXPORT_MODEL_CARD", str(card))
-    assert main([str(checkpoint), "--max-source-tokens", "9", "--default-max-length", "5"]) == 0
-    manifest = load_bundle(output).manifest
-    assert (manifest.name, manifest.version, manifest.license) == ("zh-en", "1", "CC0-1.0")
-    assert (manifest.limits.source_tokens, manifest.limits.target_tokens) == (9, 16)
-    assert manifest.decoding_defaults.max_length == 5
-    assert (output / "README.md").read_text() == "# Mine\n"
 
 
 def test_the_checkpoint_and_the_output_are_required(checkpoint, tmp_path, fails):
@@ -135,15 +122,29 @@ def test_the_checkpoint_and_the_output_are_required(checkpoint, tmp_path, fails)
     assert "CHECKPOINT is required" in fails("-o", tmp_path / "bundle", code=2)
 
 
+NO_PAIRS = {"latin": b"\xff\tno text\n", "words": b"no tab here\n", "empty": b""}
+PRECISIONS = "it should be one of fp32, fp16, bf16, int8, or different ones"
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "sentence"),
     [
         (["--precison", "fp16"], 2, "unknown argument --precison"),
-        (["--precision", "fp8"], 2, "--precision"),
+        *((["--precision", text], 2, f"--precision: {PRECISIONS}") for text in ("fp8", "fp16,", "int8,int8", "")),
         (["--name", "a name"], 2, "--name"),
         (["--format", "torchscript", "--precision", "int8"], 1, "int8 is a precision of ONNX bundles"),
         (["--precision", "fp16", "--weight-storage", "float32"], 1, "leave --weight-storage out"),
         (["--format", "torchscript", "--weight-storage", "float16"], 1, "leave --weight-storage out"),
+        (["--precision", "bf16", "--weight-storage", "float16"], 1, "stores its weights as bfloat16; leave"),
+        (["--precision", "bf16", "--format", "torchscript"], 1, "bf16 is a precision of ONNX bundles"),
+        (["--shortlist", "none.vmap", "--precision", "fp16"], 1, "--shortlist is for fp32 and int8 bundles, and fp16"),
+        (["--shortlist", "none.vmap", "--format", "torchscript"], 1, "and TorchScript files have none"),
+        (["--decoding-defaults", "use_shortlist=true"], 1, "--decoding-defaults use_shortlist needs a --shortlist"),
+        (["--quality-data", "none.tsv"], 1, "none.tsv: the file is missing"),
+        (["--quality-data", "latin.txt", "--format", "torchscript"], 1, "the server, which reads no TorchScript files"),
+        *((["--precision", "int8", "--test", f"{name}.txt"], 1, f"--test {name}.txt") for name in NO_PAIRS),
+        (["--precision", "int8", "--test", "none.tsv"], 1, "none.tsv: the file is missing"),
+        (["--precision", "fp32,fp16", "--test", "x.tsv"], 1, "--test is for precision int8, whose translations it"),
         (["--max-target-tokens", "99"], 1, "--max-target-tokens is 99, and the model has 16 positions"),
         (["--model-card", "none.md"], 1, "model card"),
         (["--alignment-layer", "1"], 1, "--alignment-layer is 1, and the model's decoder layers are 0 to 0"),
@@ -154,7 +155,8 @@ def test_the_checkpoint_and_the_output_are_required(checkpoint, tmp_path, fails)
 )
 def test_wrong_flags_are_refused(checkpoint, tmp_path, fails, monkeypatch, flags, code, sentence):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "latin.txt").write_bytes(b"\xff")
+    for name, content in NO_PAIRS.items():
+        (tmp_path / f"{name}.txt").write_bytes(content)
     assert sentence in fails(checkpoint, "-o", tmp_path / "bundle", *flags, code=code)
 
 

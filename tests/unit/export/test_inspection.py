@@ -3,15 +3,12 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from helpers.bundles import random_checkpoint
 from helpers.commands import inspect
-
-ROOT = Path(__file__).parents[3]
-DEMO = ROOT / "models" / "zh-en"
+from helpers.demo import DEMO
 
 
 def test_a_bundle_needs_no_pytorch():

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from helpers import foreign_folders
+from helpers.bundles import SMALL_SIZES
 from helpers.commands import export as main
 from helpers.refusals import refusal
 from translane_export.core.checkpoint import Checkpoint
@@ -90,11 +91,8 @@ def test_a_bundle_is_named_by_the_languages_that_are_set(checkpoint, tmp_path, c
     flags = ["--source-language", "zh-Hans", "--target-language", "en-GB", "--source-prefix", "好"]
     assert main([str(folder), "-o", str(output), *flags]) == 0, capsys.readouterr().err
     manifest = load_bundle(output).manifest
-    assert (manifest.name, manifest.source_languages, manifest.target_languages) == (
-        "zh-Hans-en-GB",
-        ("zh-Hans",),
-        ("en-GB",),
-    )
+    assert (manifest.name, manifest.version, manifest.license) == ("zh-Hans-en-GB", "1", "CC0-1.0")
+    assert (manifest.source_languages, manifest.target_languages) == (("zh-Hans",), ("en-GB",))
     assert manifest.language_templates.text_prefix == "好"
     assert "zh-Hans → en-GB" in (output / "README.md").read_text(encoding="utf-8")
     assert main([str(folder), "-o", str(output), "--force", "--target-language", "en_GB"]) == 2
@@ -135,10 +133,7 @@ def test_a_tensor_that_is_no_weight(kind):
     )
 
 
-CONFIG = TransformerConfig(
-    source_vocab_size=8, target_vocab_size=8, d_model=16, heads=2, ffn_size=24, encoder_layers=1, decoder_layers=1,
-    max_positions=8,
-)  # fmt: skip
+CONFIG = TransformerConfig(**SMALL_SIZES | {"decoder_layers": 1})
 IDS = torch.tensor([[4, 5, 6, 3]])
 
 

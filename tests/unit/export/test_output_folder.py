@@ -41,18 +41,18 @@ def test_an_earlier_one_is_replaced_as_a_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [output]
 
 
+def fail(output, error):
+    with staged(output) as folder:
+        write(folder, text="new")
+        raise error
+
+
 @pytest.mark.parametrize("error", [ExportError("no"), KeyboardInterrupt(), ValueError("a bug")])
 def test_after_an_error_everything_is_as_before(tmp_path, error):
     output = tmp_path / "bundle"
     write(output)
-
-    def fail():
-        with staged(output) as folder:
-            write(folder, text="new")
-            raise error
-
     with pytest.raises(type(error)):
-        fail()
+        fail(output, error)
     assert (output / "manifest.json").read_text() == "old"
     assert list(tmp_path.iterdir()) == [output]
 
@@ -68,18 +68,12 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
 
 def test_folders_on_the_way_are_not_left_behind(tmp_path):
     output = tmp_path / "one" / "two" / "bundle"
-
-    def fail():
-        with staged(output) as folder:
-            write(folder)
-            raise ExportError("no")
-
     with pytest.raises(ExportError, match="no"):
-        fail()
+        fail(output, ExportError("no"))
     assert not list(tmp_path.iterdir())
     (tmp_path / "one").mkdir()
     with pytest.raises(ExportError, match="no"):
-        fail()
+        fail(output, ExportError("no"))
     assert list(tmp_path.rglob("*")) == [tmp_path / "one"]
 
 
@@ -141,6 +135,12 @@ def test_what_is_no_earlier_output_is_left_alone(tmp_path, name, message, force)
         write(tmp_path / f"extension {number}", text=text)
     with pytest.raises(ExportError, match=message):
         check_replaceable(tmp_path / name, force=force, markers=MARKERS, parts=("fp16", "int8"))
+
+
+def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExportError, match="it is the current folder"):
+        check_replaceable(Path(), force=False, markers=MARKERS)
 
 
 @pytest.mark.parametrize("force", [False, True])

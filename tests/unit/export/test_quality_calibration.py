@@ -202,20 +202,6 @@ def test_probabilities_that_say_nothing_are_not_calibrated(plain, rated_pairs):
     assert "no calibration is stored" in lines[-1]
 
 
-@pytest.mark.parametrize(
-    ("flags", "problem"),
-    [
-        (["--format", "torchscript"], "the server, which reads no TorchScript files"),
-        (["--quality-data", "missing.tsv"], "missing.tsv: the file is missing"),
-    ],
-)
-def test_what_cannot_be_is_refused(checkpoint, data, tmp_path, capsys, flags, problem):
-    given = [str(checkpoint), "-o", str(tmp_path / "no"), "--quality-data", str(data), *flags]
-    assert main(given) == 1
-    assert problem in capsys.readouterr().err
-    assert not (tmp_path / "no").exists()
-
-
 def test_a_model_of_several_pairs_is_refused(checkpoint, data, tmp_path):
     read = load_checkpoint(checkpoint)
     several = dataclasses.replace(read, languages=Languages(source=("zh",), target=("en", "fr")))

@@ -1,5 +1,6 @@
 """The command translane and the help of each command, and what they say where there is none."""
 
+import os
 import re
 import shlex
 import signal
@@ -117,10 +118,13 @@ sys.exit(main(["serve", "--help"]))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_under_standard_output_is_one_sentence():
+@pytest.mark.parametrize("argv", [["--version"], ["translate", "--help"]])
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_a_full_disk_under_standard_output_is_one_sentence(argv, buffering):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "translane", "--version"],
+            [sys.executable, "-m", "translane", *argv],
+            env=os.environ | {"PYTHONUNBUFFERED": buffering},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,12 +7,8 @@ from translane_export.model import Transformer, TransformerConfig
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_one_seed():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _one_seed():
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

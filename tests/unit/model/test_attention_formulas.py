@@ -175,25 +175,6 @@ def test_what_is_hidden_has_no_weight_and_no_gradient(one, dtype):
 # ---- its module ----
 
 
-def test_every_size_is_free_of_the_others():
-    attention = MultiHeadAttention(
-        d_model=8, heads=6, head_size=5, value_size=3, kv_heads=2, out_size=7, biases=False
-    ).double()
-    shapes = {name: tuple(tensor.shape) for name, tensor in attention.state_dict().items()}
-    assert shapes == {
-        "q_proj.weight": (6 * 5, 8),
-        "k_proj.weight": (2 * 5, 8),
-        "v_proj.weight": (2 * 3, 8),
-        "out_proj.weight": (7, 6 * 3),
-    }
-    x, memory = (torch.randn(B, size, 8, dtype=torch.float64) for size in (T, 7))
-    view = View(T, 7, torch.tensor([7, 2]))
-    kept = attention.project_keys_values(memory)
-    assert (kept.keys.shape, kept.values.shape) == ((B, 2, 7, 5), (B, 2, 7, 3))
-    assert attention(x, memory, view).shape == (B, T, 7)
-    assert attention.weights(x, memory, view).shape == (B, 6, T, 7)
-
-
 @pytest.mark.parametrize("proximal", [False, True])
 def test_proximal_init_starts_with_keys_projected_as_queries_are(make_config, proximal):
     model = Transformer(make_config(proximal_init=proximal))

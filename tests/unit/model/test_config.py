@@ -18,15 +18,6 @@ from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.norms import BatchNorm
 
 
-def test_unknown_and_missing_keys_are_named(make_config):
-    values = make_config().to_dict()
-    with pytest.raises(ValueError, match="unknown Transformer settings: depth, layers"):
-        TransformerConfig.from_dict(values | {"layers": 6, "depth": 6})
-    del values["target_vocab_size"]
-    with pytest.raises(ValueError, match="missing Transformer settings: target_vocab_size"):
-        TransformerConfig.from_dict(values)
-
-
 @pytest.mark.parametrize(
     ("field", "sizes"),
     [

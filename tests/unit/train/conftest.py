@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from helpers.tiny_corpus import write_pairs
 
@@ -51,12 +50,3 @@ def run_flags(write_tsv, tmp_path):
         ]
 
     return flags
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """A run sets the number of threads of the whole process; and on tiny tensors a second one costs time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

@@ -108,6 +108,7 @@ def test_a_missing_file_is_named(save, name):
         ({"format": "other"}, "not a Translane checkpoint"),
         ({"format_version": 2}, "format version 2 is not supported; this release reads 1"),
         ({"model": {"d_model": 8}}, "missing Transformer settings"),
+        ({"model": CONFIG.to_dict() | {"layers": 6, "depth": 6}}, "unknown Transformer settings: depth, layers"),
         ({"model": 5}, "config.json"),
         ({"tokenizer": {"kind": "sentencepiece", "source": "source.spm"}}, "the key 'target' is missing"),
         ({"tokenizer": {"kind": "other", "source": "source.spm", "target": "target.spm"}}, "tokenizer kind 'other'"),

@@ -9,9 +9,8 @@ import torch
 
 from helpers.bundles import random_checkpoint
 from helpers.commands import train as main
+from helpers.demo import DEMO
 from translane_export.core.checkpoint import load_checkpoint, load_tensors
-
-BUNDLED = Path(__file__).parents[3] / "models" / "zh-en"
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def test_a_resumed_run_goes_on_from_its_own_state(flags, tmp_path, checkpoint):
         (["--vocabulary=char"], 2, "--vocabulary: --init keeps the checkpoint's; leave it out"),
         (["--source-word-vectors=a.vec"], 2, "--source-word-vectors: --init keeps the checkpoint's; leave it out"),
         (["--sampling-alpha=0.1"], 2, "is no unigram vocabulary, and knows one segmentation only"),
-        ([f"--init={BUNDLED}"], 1, "zh-en: an int8 model cannot be fine-tuned"),
+        ([f"--init={DEMO}"], 1, "zh-en: an int8 model cannot be fine-tuned"),
         (["--init=none"], 1, "checkpoint none: there is no such folder"),
     ],
 )

@@ -4,7 +4,6 @@ import random
 import tempfile
 from functools import cache
 
-import opencc
 import pytest
 import sentencepiece
 import torch
@@ -59,14 +58,6 @@ def test_simplifying_twice_changes_nothing():
     ideographs = "".join(chr(code) for code in range(0x4E00, 0xA000))
     once = normalizer.normalize(ideographs).removeprefix("▁")
     assert normalizer.normalize(once).removeprefix("▁") == once
-
-
-@pytest.mark.slow
-def test_every_character_opencc_simplifies_is_simplified():
-    table = rules("identity_t2s")
-    converter = opencc.OpenCC("t2s")
-    for character in "麼們來總寶漢體醫學聽說讀寫":
-        assert table[character] == converter.convert(character)
 
 
 # Word vectors.

@@ -44,7 +44,6 @@ def torchrun(flags: list[str]) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", [256, 16], ids=["many pairs", "fewer pairs than processes"])
 def test_two_processes_train_what_one_trains(run_flags, tmp_path, max_tokens):
     values = {"max_tokens": max_tokens, "dropout": 0.0, "max_steps": 24, "log_every": 4, "learning_rate": 0.003}
@@ -73,7 +72,6 @@ def test_two_processes_train_what_one_trains(run_flags, tmp_path, max_tokens):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-@pytest.mark.slow
 def test_what_ends_one_process_ends_all(run_flags, tmp_path):
     process = torchrun(run_flags(max_steps=0, patience=0, valid_every=5))
     history = tmp_path / "run" / "history.jsonl"

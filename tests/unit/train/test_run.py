@@ -67,11 +67,10 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(run_flags, tmp_path, capf
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_run_and_another_another(run_flags, tmp_path):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+def test_another_seed_gives_another_run(run_flags, tmp_path):
+    for name, seed in (("a", 1), ("b", 2)):
         assert main(run_flags(name, seed=seed)) == 0
-    _assert_same_run(tmp_path / "a", tmp_path / "b")
-    ours, others = (load_tensors(tmp_path / name / "resume.safetensors").tensors for name in ("a", "c"))
+    ours, others = (load_tensors(tmp_path / name / "resume.safetensors").tensors for name in ("a", "b"))
     assert not all(torch.equal(ours[key], others[key]) for key in ours)
 
 
@@ -204,6 +203,8 @@ def test_word_vectors_start_the_embeddings(run_flags, tmp_path):
         ({"target_column": 7}, 1, "train.tsv:1: 3 columns, at least 8 needed"),
         ({"target_vocabulary_size": 9000}, 1, "no unigram vocabulary of 9,000 pieces"),
         ({"max_length": 1}, 1, "every pair is longer than --max-length 1"),
+        ({"max_positions": 2}, 1, "every pair is longer than --max-positions 2"),
+        ({"max_steps": 1, "learning_rate": 1e39, "warmup_steps": 0}, 1, "step 1: the largest weight is not finite"),
         ({"source_word_vectors": "none.vec"}, 1, "word vectors: "),
         ({"output": "/dev/null/run"}, 1, "/dev/null/run"),
         ({"dropout": 2}, 2, "--dropout"),

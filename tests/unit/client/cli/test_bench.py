@@ -27,8 +27,9 @@ def cells(command: Command) -> list[list[str]]:
     return [line.split() for line in command.out.splitlines()[1:]]
 
 
-def test_rates_one_after_the_other(server, command):
-    assert command("bench", "--rate", "50", "100", *BRIEF, "--beam-size", "4", "--model", "zh-en") == 0
+def test_rates_one_after_the_other(server, command, tmp_path):
+    flags = ["--beam-size", "4", "--model", "zh-en", "--json", str(tmp_path / "bench.json")]
+    assert command("bench", "--rate", "50", "100", *BRIEF, *flags) == 0
     slow, fast = cells(command)
     assert (slow[0], fast[0], slow[-1], fast[-1]) == ("50", "100", "-", "-")
     assert float(slow[1]) > 0
@@ -36,6 +37,10 @@ def test_rates_one_after_the_other(server, command):
     assert len(sent) == len(server.requests) > 20
     assert {len(request.texts) for request in sent} == {1}
     assert any("公园" in request.texts[0] for request in sent)  # our own sentences, in the model's language
+    first, second = json.loads((tmp_path / "bench.json").read_text())["measurements"]
+    assert (first["rate"], second["rate"]) == (50.0, 100.0)
+    assert first["seconds"] == pytest.approx(0.4)
+    assert 0 < first["latency_seconds"]["p50"] < 0.4
 
 
 def test_an_open_loop_does_not_wait_for_answers(server, command):
@@ -94,15 +99,6 @@ def test_errors_are_counted_by_their_status_and_told_once(server, command):
     (row,) = cells(command)
     assert row[6] == "RESOURCE_EXHAUSTED"
     assert command.err.count("translane bench: RESOURCE_EXHAUSTED: the queue is full\n") == 1
-
-
-def test_json_holds_every_measurement(server, command, tmp_path):
-    path = tmp_path / "bench.json"
-    assert command("bench", "--rate", "20", "40", *BRIEF, "--json", str(path)) == 0
-    report = json.loads(path.read_text())
-    assert [each["rate"] for each in report["measurements"]] == [20.0, 40.0]
-    assert report["measurements"][0]["seconds"] == pytest.approx(0.4)
-    assert 0 < report["measurements"][0]["latency_seconds"]["p50"] < 0.4
 
 
 def test_the_highest_rate_is_searched(server, command, tmp_path):
@@ -213,8 +209,8 @@ def test_arrivals_are_a_poisson_process_that_the_seed_settles():
     assert min(gaps) >= 0
     assert statistics.mean(gaps) == pytest.approx(1 / 20, rel=0.03)
     assert statistics.stdev(gaps) == pytest.approx(1 / 20, rel=0.03)  # that of an exponential distribution is its mean
-    counts = [sum(1 for at in times if second <= at < second + 1) for second in range(900)]
-    assert statistics.variance(counts) == pytest.approx(20, rel=0.15)  # and a Poisson count's variance is its mean
+    counts = Counter(map(int, times))  # in each second; and a Poisson count's variance is its mean
+    assert statistics.variance(counts[second] for second in range(900)) == pytest.approx(20, rel=0.15)
 
 
 def parsed(requests, count: int) -> list[pb.TranslateRequest]:
@@ -250,6 +246,8 @@ def measured(*latencies: float, rate: float | None = 50.0, seconds: float = 10.0
 )
 def test_quantiles_are_values_that_occurred(share, expected):
     assert quantile(range(1, 101), share) == expected
+    assert quantile([7.0], share) == 7.0
+    assert math.isnan(quantile([], share))
 
 
 def test_json_has_base_units():
@@ -257,12 +255,6 @@ def test_json_has_base_units():
     assert report["latency_seconds"] == {"p50": 0.1, "p95": 0.3, "p99": 0.3, "max": 0.3}
     assert (report["rate"], report["requests"], report["answered_per_second"]) == (50.0, 3, 0.5)
     assert (report["errors"], measured().as_json()["latency_seconds"]["p50"]) == ({"UNAVAILABLE": 1}, None)
-
-
-def test_quantiles_of_few_values():
-    assert quantile([7.0], 0.5) == quantile([7.0], 0.99) == 7.0
-    assert math.isnan(quantile([], 0.5))
-    assert measured(0.3, 0.1, 0.2).quantiles == {"p50": 0.2, "p95": 0.3, "p99": 0.3, "max": 0.3}
 
 
 def test_a_failure_is_infinitely_late_for_a_bound():
@@ -323,13 +315,3 @@ def test_a_rate_that_fails_once_is_tried_again():
         search.tell(rate, is_kept=is_kept)
     assert tried == pytest.approx([100.0, 100.0, 150.0, 150.0, math.sqrt(100.0 * 150.0)])
     assert (search.kept, search.failed) == (tried[-1], 150.0)
-
-
-def test_the_search_ends_after_its_trials():
-    search = RateSearch(100.0, trials=5)
-    tried = 0
-    while (rate := search.next_rate()) is not None:
-        tried += 1
-        search.tell(rate, is_kept=False)
-    assert (tried, search.kept) == (5, None)
-    assert search.failed == pytest.approx(100.0 / 1.5**2)

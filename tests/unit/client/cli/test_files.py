@@ -128,9 +128,9 @@ class CountedInput(io.BytesIO):
 @pytest.mark.parametrize("line", [b"a\n", b"\n"])
 def test_memory_is_bounded_over_many_lines(command, line):
     command.stdout = output = CountedOutput()
-    stdin = CountedInput(line, 20_000, output)
+    stdin = CountedInput(line, 5_000, output)
     assert command("translate", "--batch-size", "100", "--concurrency", "3", stdin=stdin) == 0
-    assert output.lines == 20_000
+    assert output.lines == 5_000
     assert stdin.furthest <= 301
 
 

@@ -86,31 +86,30 @@ def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(comma
 
 
 @pytest.mark.parametrize(
-    ("flags", "beam_size"),
+    ("nbest", "flags", "beam_size"),
     [
-        ([], 3),
-        (["--no-alternatives"], 3),
-        (["--seed", "3"], 3),
-        (["--beam-size", "8"], 8),
-        (["--alternatives"], None),
-        (["--temperature", "0.5"], None),
-        (["--top-k", "9"], None),
-        (["--top-p", "0.9"], None),
+        (3, [], 3),
+        (3, ["--no-alternatives"], 3),
+        (3, ["--seed", "3"], 3),
+        (3, ["--beam-size", "8"], 8),
+        (3, ["--alternatives"], None),
+        (3, ["--temperature", "0.5"], None),
+        (3, ["--top-k", "9"], None),
+        (3, ["--top-p", "0.9"], None),
+        # Terms need four beams.
+        (1, ["--terms"], None),
+        (2, ["--terms"], 4),
+        (4, ["--terms"], 4),
+        (5, ["--terms"], 5),
     ],
 )
-def test_nbest_takes_beams_where_nothing_else_is_asked_for(server, command, flags, beam_size):
-    assert command("translate", "a", "--nbest", "3", *flags) == 0
-    options = server.requests[0].options
-    assert options.num_hypotheses == 3
-    assert (options.beam_size if options.HasField("beam_size") else None) == beam_size
-
-
-@pytest.mark.parametrize(("nbest", "beam_size"), [("1", None), ("2", 4), ("4", 4), ("5", 5)])
-def test_nbest_leaves_terms_the_beams_they_need(server, command, tmp_path, nbest, beam_size):
+def test_nbest_takes_beams_where_nothing_else_is_asked_for(server, command, tmp_path, nbest, flags, beam_size):
     terms = tmp_path / "terms.tsv"
     terms.write_text("a\tb\n")
-    assert command("translate", "a", "--nbest", nbest, "--terms", str(terms)) == 0
+    file = [str(terms)] if flags == ["--terms"] else []
+    assert command("translate", "a", "--nbest", str(nbest), *flags, *file) == 0
     options = server.requests[0].options
+    assert options.num_hypotheses == nbest
     assert (options.beam_size if options.HasField("beam_size") else None) == beam_size
 
 

@@ -2,14 +2,13 @@
 
 import io
 import json
-import signal
 from collections import deque
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 from unit.client.fake_server import BROKEN, PATIENCE, FakeServer, answer_to, breaks_off, refuses
 
-from helpers.client_command import shell
 from translane.v1 import translation_pb2 as pb
 
 
@@ -168,27 +167,11 @@ def test_files_that_cannot_be_used_are_named(command, files):
 # `translane translate --stream`.
 
 
-class Flushed(io.BytesIO):
-    """Keeps what each flush hands on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._unseen = b""
-
-    def write(self, data, /) -> int:
-        self._unseen += bytes(data)
-        return len(data)
-
-    def flush(self) -> None:
-        self.parts.append(self._unseen.decode())
-        self._unseen = b""
-
-
 def test_each_delta_is_flushed_as_it_comes(command):
-    command.stdout = output = Flushed()
+    command.stdout = output = Mock()
     assert command("translate", "--stream", "猫") == 0
-    assert output.parts == ["<", "猫", ">", "\n"]
+    parts = [call.write(part.encode()) for part in "<猫>\n"]
+    assert output.method_calls[: 2 * len(parts)] == [each for part in parts for each in (part, call.flush())]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["a"], ["a", "", "b c", "猫"]])
@@ -242,14 +225,4 @@ def test_a_reader_that_left_cancels_the_call_quietly(server, command):
     command.stdout = Closed()
     assert command("translate", "--stream", "a") == 141
     assert command.err == ""
-    assert server.cancelled.wait(PATIENCE)
-
-
-def test_ctrl_c_cancels_the_call_quietly(server):
-    server.always = server.hang_after(1)
-    with shell(server.address, "translate", "--stream", "a") as process:
-        assert process.stdout.read(1) == b"<"  # before the rest is there
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert process.stderr.read() == b""
     assert server.cancelled.wait(PATIENCE)

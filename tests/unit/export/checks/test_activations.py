@@ -1,11 +1,11 @@
 """Numbers too large for float16 are seen while PyTorch computes, wherever a graph would store them."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from unit.export.conftest import SMALL
 
 from helpers.bundles import SMALL_SIZES, random_checkpoint, random_model
 from translane_export.bundle_writer import export_checkpoint
@@ -19,7 +19,6 @@ from translane_server.bundle.bundle import load_bundle
 pytestmark = pytest.mark.slow
 
 GATED = {**SMALL_SIZES, "gated": True, "activation": "silu", "norm": "pre"}
-SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
 SOURCE = [5, 6, 7, 3]
 
 

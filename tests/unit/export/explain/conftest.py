@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.export.conftest import SMALL
 
 from helpers.bundles import random_bundle
 from translane_export.core.settings import ExplainSettings
@@ -10,15 +11,7 @@ from translane_export.explain.translation import read_source
 from translane_server.bundle.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
-TINY: dict[str, Any] = {
-    "d_model": 16,
-    "ffn_size": 24,
-    "heads": 2,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "max_positions": 16,
-    "eos_bias": 1.0,
-}
+TINY: dict[str, Any] = SMALL | {"ffn_size": 24, "encoder_layers": 2, "decoder_layers": 3, "eos_bias": 1.0}
 
 
 @pytest.fixture(scope="session")

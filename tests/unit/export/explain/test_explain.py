@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ import torch
 from helpers.architectures import ARCHITECTURES, TRAINED
 from helpers.bundles import SMALL_SIZES, random_model
 from helpers.commands import explain as main
+from helpers.demo import DEMO
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.core.torch_model import build_model
 from translane_export.explain.operators import summarise
@@ -20,8 +20,6 @@ from translane_export.model.positions import sinusoid_table
 from translane_export.sources.bundle import read_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
-ROOT = Path(__file__).parents[4]
-DEMO = ROOT / "models" / "zh-en"
 TEXT = "我有一只猫。"
 FILES = {"index.html", "explain.json"}
 

@@ -4,15 +4,14 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.export import Dim
 
 from helpers.sessions import open_session
 from translane_export.graphs.candidates import best_ids
-from translane_export.graphs.onnx_export import OPSET, _quiet
+from translane_export.graphs.onnx_export import export_graph
+from translane_server.bundle.manifest import Graph, GraphTensor
 
 pytestmark = pytest.mark.slow  # a graph is exported for each vocabulary
 
@@ -27,24 +26,9 @@ class _BestIds(nn.Module):
 
 @cache
 def session(vocabulary):
-    with torch.no_grad(), _quiet():
-        program = torch.onnx.export(
-            _BestIds().eval(),
-            (torch.zeros(3, vocabulary), torch.tensor([1])),
-            dynamo=True,
-            opset_version=OPSET,
-            dynamic_shapes=({0: Dim("rows")}, None),
-            input_names=["logits", "count"],
-            output_names=["ids"],
-            verbose=False,
-        )
-    assert program is not None
-    for node in program.model.graph:
-        for value in node.outputs:
-            value.shape = None
-    for value in program.model.graph.outputs:
-        value.shape = None
-    return open_session(program.model)
+    inputs = GraphTensor("logits", "float32", ("rows", vocabulary)), GraphTensor("count", "int64", (1,))
+    outputs = (GraphTensor("ids", "int64", ("rows", "candidates")),)
+    return open_session(export_graph(_BestIds(), Graph("best.onnx", inputs, outputs)))
 
 
 def found(logits, count):

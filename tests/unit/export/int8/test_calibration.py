@@ -7,6 +7,7 @@ import torch
 from helpers.bundles import SMALL_SIZES, random_model
 from translane_export.core.ranges import Range
 from translane_export.int8.calibration import _Seen, _squared_error, measure_ranges
+from translane_export.int8.keys_values import LARGEST
 from translane_export.model import TransformerConfig
 
 PAIRS = [([5, 6, 7, 3], [8, 9]), ([4, 3], [10, 11, 12]), ([9, 9, 8, 7, 3], [])]
@@ -16,13 +17,13 @@ def seen(*arrays):
     found = _Seen()
     for array in arrays:
         found.add(torch.tensor(array), 1 << 14)
-    return found.best_range()
+    return found
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (-3.0, -1.0), (-1.0, 4.0), (0.0, 0.0)])
 def test_zero_is_in_every_range(low, high):
     """And evenly spread numbers are not cut off."""
-    found = seen(np.linspace(low, high, 1000, dtype=np.float32))
+    found = seen(np.linspace(low, high, 1000, dtype=np.float32)).best_range()
     assert found.low <= 0 <= found.high
     assert 0 < found.scale < np.inf
     assert abs(found.low - min(low, 0)) <= found.scale
@@ -31,9 +32,10 @@ def test_zero_is_in_every_range(low, high):
 
 def test_heavy_tails_are_cut_off_and_that_is_nearer_to_the_numbers():
     values = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
-    found, everything = seen(values), Range(float(values.min()), float(values.max()))
+    found, everything = seen(values).best_range(), Range(float(values.min()), float(values.max()))
     assert found.high < 0.9 * everything.high
     assert _squared_error(values, found) < 0.8 * _squared_error(values, everything)
+    assert 0.1 < seen(values).best_scale() / (np.abs(values).max() / LARGEST) < 0.9
 
 
 def test_extremes_of_what_is_not_kept_count():

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers import foreign_folders
+from helpers.bundles import SMALL_SIZES
 from helpers.nasty_texts import FRAGMENTS
 from helpers.refusals import refusal
 from translane_export.core.checkpoint import Checkpoint
@@ -30,14 +31,6 @@ OTHERS = [
     *foreign_folders.corpus()[::5],
     *map("".join, itertools.product(FRAGMENTS[::3], repeat=2)),
 ]
-SIZES: dict[str, Any] = {
-    "d_model": 16,
-    "heads": 2,
-    "ffn_size": 8,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "max_positions": 16,
-}
 
 
 def folder_of(kind, folder):
@@ -68,9 +61,8 @@ def checkpoint_of(kind, folder, **fields):
 
 
 def make(tokenizer, languages, size=1200, tie_embeddings="three-way", **fields):
-    config = TransformerConfig(
-        source_vocab_size=size, target_vocab_size=size, tie_embeddings=tie_embeddings, **SIZES, **fields
-    )
+    sizes = {"source_vocab_size": size, "target_vocab_size": size, "tie_embeddings": tie_embeddings}
+    config = TransformerConfig(**SMALL_SIZES | sizes | fields)
     torch.manual_seed(0)
     state = dict(Transformer(config).state_dict())
     return Checkpoint(
@@ -250,35 +242,31 @@ MARIAN = Languages(
 PAIR = Languages(source=("zh",), target=("en",))
 
 
-def test_both_languages_of_one_pair_stay():
-    assert keep_languages(PAIR, ("en", "zh")) == PAIR
+GERMAN_ENGLISH = ("deu_Latn", "eng_Latn")
+ENGLISH_CHINESE = ("eng_Latn", "zho_Hant")
 
 
-@pytest.mark.parametrize("wanted", [("de", "en"), ("deu", "eng_Latn"), ("de-AT", "en-US"), ("DE", "en", "de")])
-def test_tags_are_found_as_those_of_requests(wanted):
-    found = keep_languages(NLLB, wanted)
-    assert found.source == found.target == ("deu_Latn", "eng_Latn")
-    for code in found.source:
-        assert found.templates.source[code] == NLLB.templates.source[code]
-        assert found.templates.target[code] == NLLB.templates.target[code]
-    assert len(found.templates.source) == len(found.templates.target) == 2
-
-
-def test_the_first_tag_is_the_first_language():
-    assert keep_languages(NLLB, ("en", "zh-TW")).source == ("eng_Latn", "zho_Hant")
-
-
-@pytest.mark.parametrize("wanted", [("fr",), ("zh", "fr")])
-def test_a_side_with_one_language_keeps_it(wanted):
-    found = keep_languages(MARIAN, wanted)
-    assert (found.source, found.target) == (("zh",), ("fra",))
-    assert found.templates.target == {"fra": LanguageTokens(source_prefix=(7,))}
-
-
-def test_pairs_are_those_of_the_languages():
-    found = keep_languages(T5, ("de", "en"))
-    assert (found.source, found.target) == (("en",), ("de",))
-    assert found.templates.pair_prefixes == {"en": {"de": "to German: "}}
+@pytest.mark.parametrize(
+    ("languages", "wanted", "source", "target"),
+    [
+        (PAIR, ("en", "zh"), ("zh",), ("en",)),
+        (NLLB, ("de", "en"), GERMAN_ENGLISH, GERMAN_ENGLISH),
+        (NLLB, ("deu", "eng_Latn"), GERMAN_ENGLISH, GERMAN_ENGLISH),
+        (NLLB, ("de-AT", "en-US"), GERMAN_ENGLISH, GERMAN_ENGLISH),
+        (NLLB, ("DE", "en", "de"), GERMAN_ENGLISH, GERMAN_ENGLISH),
+        (NLLB, ("en", "zh-TW"), ENGLISH_CHINESE, ENGLISH_CHINESE),  # the first tag is the first language
+        (MARIAN, ("fr",), ("zh",), ("fra",)),  # a side with one language keeps it
+        (MARIAN, ("zh", "fr"), ("zh",), ("fra",)),
+        (T5, ("de", "en"), ("en",), ("de",)),
+    ],
+)
+def test_languages_that_stay_keep_their_templates(languages, wanted, source, target):
+    found, before = keep_languages(languages, wanted), languages.templates
+    assert (found.source, found.target) == (source, target)
+    assert found.templates.source == {code: before.source[code] for code in source if code in before.source}
+    assert found.templates.target == {code: before.target[code] for code in target if code in before.target}
+    pairs = {code: {other: prefixes[other] for other in target} for code, prefixes in before.pair_prefixes.items()}
+    assert found.templates.pair_prefixes == pairs
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,10 @@ import pytest
 
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.commands import shortlist
-from translane_export.combinations import check_checkpoint, check_settings
-from translane_export.core.checkpoint import load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import load_sentencepiece
-from translane_export.core.settings import ExportSettings
 from translane_export.shortlists import TokenPair, coverage, read_vmap
-from translane_server.bundle.manifest import SearchDefaults
 from translane_server.bundle.shortlist import Shortlist
-from translane_server.settings.loader import load_settings
 
 
 @pytest.fixture
@@ -102,30 +97,3 @@ def test_unknown_tokens_are_left_out(tmp_path):
 def test_wrong_files_are_refused(tmp_path, text, message):
     with pytest.raises(ExportError, match=message):
         read(tmp_path, text)
-
-
-# What the exporter refuses about shortlists.
-
-
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (["--shortlist", "rules.vmap", "--precision", "fp16"], "--shortlist is for fp32 and int8 bundles, and fp16"),
-        (["--shortlist", "rules.vmap", "--format", "torchscript"], "--shortlist is for .* TorchScript files have none"),
-    ],
-)
-def test_what_has_no_shortlist_is_refused(flags, named):
-    settings = load_settings(
-        ExportSettings, ["model", "-o", "bundle", *flags], {}, prog="translane export", env_prefix="TRANSLANE_EXPORT_"
-    )
-    with pytest.raises(ExportError, match=named):
-        check_settings(settings)
-
-
-def test_a_checkpoint_without_a_shortlist_needs_one_to_use(tmp_path):
-    random_checkpoint(tmp_path / "model")
-    settings = ExportSettings(
-        checkpoint=tmp_path / "model", output=tmp_path / "bundle", decoding_defaults=SearchDefaults(use_shortlist=True)
-    )
-    with pytest.raises(ExportError, match="--decoding-defaults use_shortlist needs a --shortlist"):
-        check_checkpoint(settings, load_checkpoint(tmp_path / "model"))

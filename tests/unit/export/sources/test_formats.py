@@ -10,7 +10,8 @@ from transformers import GenerationConfig
 
 from helpers import hugging_face
 from helpers.checkpoint_formats import FORMATS, Subject
-from helpers.pickled_checkpoints import fairseq_checkpoint, train_pieces
+from helpers.marian_files import marian_mt
+from helpers.pickled_checkpoints import train_pieces
 from helpers.tiny_bundle import put_bundle
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.errors import ExportError
@@ -275,17 +276,22 @@ def test_pieces_and_their_models_belong_together(changing, name):
 
 
 @pytest.mark.slow
-def test_a_bundle_translates_as_the_original(tmp_path):
+@pytest.mark.parametrize("name", ["fairseq", "Marian .npz", "Marian .npz, an output of its own in 16 bits"])
+def test_a_bundle_translates_as_the_original(tmp_path, name):
     """tests/parity asks this of other formats; transformers' `generate` searches."""
-    made, pick = fairseq_checkpoint(tmp_path / "a", "FSMT"), random.Random(0)
-    export_checkpoint(ExportSettings(checkpoint=made.folder, output=tmp_path / "bundle", threads=1))
-    made.model.generation_config = GenerationConfig(
-        bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2, suppress_tokens=[1]
-    )
-    ids = range(4, len(made.source_symbols))
-    batch = [[*pick.choices(ids, k=pick.randint(1, 12)), 2] for _ in range(100)]
+    subject, pick = FORMATS[name](tmp_path / "a"), random.Random(0)
+    export_checkpoint(ExportSettings(checkpoint=subject.folder, output=tmp_path / "bundle", threads=1))
+    if name == "fairseq":
+        model, first, end = subject.made.model, 4, 2
+        model.generation_config = GenerationConfig(
+            bos_token_id=0, pad_token_id=1, eos_token_id=end, decoder_start_token_id=2, suppress_tokens=[1]
+        )
+    else:
+        model, first, end = marian_mt(subject.made, subject.pad + 1), 2, 0
+    ids = range(first, len(subject.symbols[0]))
+    batch = [[*pick.choices(ids, k=pick.randint(1, 12)), end] for _ in range(100)]
     for beam_size in (1, 4):
-        found = hugging_face.compare(load_bundle(tmp_path / "bundle"), made.model, batch, beam_size, max_length=16)
+        found = hugging_face.compare(load_bundle(tmp_path / "bundle"), model, batch, beam_size, max_length=16)
         assert found.mismatches == []
         assert found.ties <= 1
         assert 0 < found.ended < len(batch)

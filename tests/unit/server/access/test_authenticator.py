@@ -65,16 +65,14 @@ def test_each_key_of_a_holder_admits(path, tokens):
 def test_keys_that_differ_in_anything_are_unknown(path, tokens):
     token = tokens[0]
     file = File(path, a=holder(token))
+    flipped = token[:-1] + ("0" if token[-1] != "0" else "1")
     others = [
-        "", "tl_", token[:-1], token + "0", token + " ", " " + token, token.upper(), token[3:], tokens[1],
+        "", "tl_", token[:-1], token + "0", token + " ", " " + token, token.upper(), token[3:], tokens[1], flipped,
         digest_of(token).hex(), "tl_" + digest_of(token).hex(), token * 100, "tl_" + "é" * 64,
     ]  # fmt: skip
     for other in others:
         with pytest.raises(UnknownKeyError, match="this server does not know the key of the call"):
             file.admit(other)
-    flipped = token[:-1] + ("0" if token[-1] != "0" else "1")
-    with pytest.raises(UnknownKeyError):
-        file.admit(flipped)
 
 
 def test_keys_are_compared_in_constant_time(path, tokens, monkeypatch):

@@ -32,13 +32,6 @@ def settle(certificates):
     certificates.refresh()
 
 
-def test_knows_its_names_and_its_end(files):
-    certificates = Certificates(files.cert, files.key)
-    assert set(certificates.current.names) == {"localhost", "127.0.0.1"}
-    assert certificates.current.expires.endswith("GMT")
-    assert certificates.current.problem == ""
-
-
 def encrypted(pem):
     key = serialization.load_pem_private_key(pem, None)
     encryption = serialization.BestAvailableEncryption(b"secret")

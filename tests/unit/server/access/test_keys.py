@@ -1,4 +1,3 @@
-import hashlib
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +9,6 @@ from translane_server.access.keys import (
     MOST_HOLDERS,
     Key,
     KeyHolder,
-    digest_of,
     is_token,
     load_keys,
     make_token,
@@ -27,33 +25,6 @@ def test_tokens_are_32_random_bytes_with_a_prefix():
     assert len(tokens) == 100
     assert all(is_token(token) and token.startswith("tl_") and len(token) == 3 + 64 for token in tokens)
     assert len(bytes.fromhex(make_token().removeprefix("tl_"))) == 32
-
-
-def test_the_hash_is_sha256_of_the_whole_token():
-    token = make_token()
-    assert digest_of(token) == hashlib.sha256(token.encode("ascii")).digest()
-
-
-def test_a_file_has_holders_with_keys_and_limits():
-    holders = parse_keys(
-        f"""
-        [team-a]
-        sentences_in_flight = 10
-        sentences_per_second = 2.5
-        note = "night jobs"
-        keys = [{{ sha256 = "{HASH}", expires = 2030-01-02T03:04:05Z }}]
-        ["b.c"]
-        """.encode()
-    )
-    assert holders == {
-        "team-a": KeyHolder(
-            keys=(Key(sha256=HASH, expires=datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)),),
-            sentences_in_flight=10,
-            sentences_per_second=2.5,
-            note="night jobs",
-        ),
-        "b.c": KeyHolder(),
-    }
 
 
 times = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2900, 1, 1), timezones=st.just(UTC))

@@ -70,15 +70,9 @@ class Reading:
 
 @pytest.fixture
 async def reading():
-    made: list[Reading] = []
-
-    def make():
-        made.append(Reading())
-        return made[-1]
-
-    yield make
-    for each in made:
-        await each.close()
+    made = Reading()
+    yield made
+    await made.close()
 
 
 async def settle():
@@ -91,19 +85,19 @@ def slots_of(calls):
 
 
 async def test_a_connection_has_half_of_the_slots(reading):
-    calls = await reading().begin("a", "a", "a", "b", "b", "b", "c")
+    calls = await reading.begin("a", "a", "a", "b", "b", "b", "c")
     assert slots_of(calls) == [True, True, False, True, True, False, False]
 
 
 async def test_the_newest_call_of_a_connection_goes_first(reading):
-    first, _, older, newer = await reading().begin("a", "a", "a", "a")
+    first, _, older, newer = await reading.begin("a", "a", "a", "a")
     await first.end()
     await settle()
     assert (older.has_slot, newer.has_slot) == (False, True)
 
 
 async def test_connections_take_turns(reading):
-    calls = await reading().begin("a", "a", "b", "b", "c", "c", "d", "d")
+    calls = await reading.begin("a", "a", "b", "b", "c", "c", "d", "d")
     await calls[0].end()
     await calls[2].end()
     await settle()
@@ -111,7 +105,7 @@ async def test_connections_take_turns(reading):
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_leaves_the_queue(reading):
-    first, _, waiting, other = await reading().begin("a", "a", "a", "a")
+    first, _, waiting, other = await reading.begin("a", "a", "a", "a")
     other.task.cancel()
     await first.end()  # before the cancelled one has run
     await settle()
@@ -119,7 +113,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_the_queue(reading)
 
 
 async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_the_slot_on(reading):
-    first, _, waiting, other = await reading().begin("a", "a", "a", "a")
+    first, _, waiting, other = await reading.begin("a", "a", "a", "a")
     first._ends.set()
     await asyncio.sleep(0)  # the first has given its slot to the other, which has not run yet
     assert (first.task.done(), other.has_slot) == (True, False)
@@ -129,39 +123,35 @@ async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_the_slot_on(r
 
 
 async def test_a_slow_call_loses_its_slot_to_one_that_waits(reading):
-    some = reading()
-    slow = await some.begin("a", "a")
-    some.look()
+    slow = await reading.begin("a", "a")
+    reading.look()
     assert slots_of(slow) == [True, True]  # nobody waits
-    (waiting,) = await some.begin("a")
+    (waiting,) = await reading.begin("a")
     await settle()
     assert ([call.given_up for call in slow], waiting.has_slot) == ([True, False], True)
 
 
 async def test_a_call_that_waits_gets_the_slot_of_one_that_becomes_slow(reading):
-    some = reading()
-    slow = await some.begin("a", "a", "b", "b")
-    (waiting,) = await some.begin("c")
-    some.look()
+    slow = await reading.begin("a", "a", "b", "b")
+    (waiting,) = await reading.begin("c")
+    reading.look()
     await settle()
     assert slow[0].given_up
     assert waiting.has_slot
 
 
 async def test_a_slow_call_keeps_its_slot_where_that_would_help_nobody(reading):
-    some = reading()
-    (other,) = await some.begin("b")
-    some.look()
-    await some.begin("a", "a", "a")  # the third may have no more slots, and one is free
+    (other,) = await reading.begin("b")
+    reading.look()
+    await reading.begin("a", "a", "a")  # the third may have no more slots, and one is free
     await settle()
     assert not other.given_up
 
 
 async def test_a_free_slot_goes_past_a_connection_whose_calls_are_cancelled(reading):
-    some = reading()
-    ending, *_ = await some.begin("a", "a", "b", "b")
-    (gone,) = await some.begin("c")
-    (waiting,) = await some.begin("d")
+    ending, *_ = await reading.begin("a", "a", "b", "b")
+    (gone,) = await reading.begin("c")
+    (waiting,) = await reading.begin("d")
     ending.task.cancel()
     gone.task.cancel()  # it has not run yet when the slot is free
     await settle()

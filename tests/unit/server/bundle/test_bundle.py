@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from fakes.serving import make_manifest
 from helpers.refusals import refusal
-from translane_server.bundle.bundle import file_entry, load_bundle, read_manifest
+from translane_server.bundle.bundle import file_entry, load_bundle
 from translane_server.bundle.manifest import SCHEMA_VERSION
 from translane_server.core.errors import BundleError
 
@@ -145,11 +145,6 @@ def test_a_step_may_return_keys_and_values_it_does_not_change(folder):
     write(folder, content)
     graphs = load_bundle(folder).manifest.graphs
     assert (graphs.cross_dtype, graphs.returns_cross) == ("int8", True)
-
-
-def test_the_manifest_alone_can_be_read(folder):
-    (folder / "encoder.onnx").unlink()
-    assert read_manifest(folder).name == "zh-en"
 
 
 def test_a_bundle_in_a_cache_of_downloads(folder, tmp_path):
@@ -299,28 +294,11 @@ def searching(folder):
     return manifest(folder) | {"decoding_defaults": {"max_length": 9} | search}
 
 
-def test_what_manifests_say(folder):
-    def found(base):
-        write(folder, base(folder))
-        return load_bundle(folder).manifest
-
-    plain = found(manifest)
-    assert (plain.alignment, plain.shortlist, plain.quality_estimation) == (None, None, None)
-    assert str(plain.decoding_defaults.search) == "none"
-    assert found(with_shortlist).shortlist == "shortlist.dat"
-    alignment = found(with_alignment).alignment
-    assert (alignment.layer, alignment.heads) == (0, (0, 1))
-    languages = found(multilingual).languages
-    assert languages.source == ("zh", "ja")
-    assert languages.templates.source["zh"].source_prefix == (4,)
-    assert languages.templates.target["fr"].forced == (6,)
-    assert found(half_precision).precision == "fp16"
-    assert found(in_blocks).graphs.vocabulary_blocks == 2
-    estimation = found(measured).quality_estimation
-    assert (estimation.weight, estimation.bias) == (1.1, -1.4)
-    defaults = found(searching).decoding_defaults
-    assert (defaults.max_length, defaults.beam_size, defaults.no_repeat_ngram_size) == (9, 4, None)
-    assert str(defaults.search) == "beam_size=4,length_penalty=0.6,early_stopping=true"
+@pytest.mark.parametrize("base", [with_shortlist, with_alignment, multilingual, in_blocks, measured, searching])
+def test_what_a_manifest_may_say(folder, base):
+    """Servers of such bundles, and exports, show what becomes of it."""
+    write(folder, base(folder))
+    load_bundle(folder)
 
 
 GONE = object()

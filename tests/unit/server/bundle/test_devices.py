@@ -16,13 +16,7 @@ from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_server.bundle import devices
 from translane_server.bundle.bundle import Bundle, load_bundle
-from translane_server.bundle.shortlist import (
-    LONGEST_NGRAM,
-    Shortlist,
-    load_shortlist,
-    longest_ngram,
-    write_shortlist,
-)
+from translane_server.bundle.shortlist import LONGEST_NGRAM, Shortlist, load_shortlist, longest_ngram, write_shortlist
 from translane_server.core.errors import BundleError, DeviceError
 
 WORKS, BROKEN = "", "CUDA finds no GPU"

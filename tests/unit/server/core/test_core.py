@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.refusals import refusal
-from translane_server.core.budget import Budget, OverBudgetError, WorkEndedError
+from translane_server.core.budget import Budget, OverBudgetError
 from translane_server.core.file_changes import FileChanges
 from translane_server.core.files import (
     check_regular,
@@ -28,7 +28,6 @@ from translane_server.core.quality import (
     COPY,
     EMPTY,
     RATIO,
-    UNCALIBRATED,
     Calibration,
     combined_quality,
     estimated_quality,
@@ -202,22 +201,6 @@ def test_without_calibration_it_is_the_mean_probability():
     assert estimated_quality([], Calibration(3, -50)) == combined_quality([]) == 1, "nothing can be wrong"
 
 
-def test_a_calibration_moves_log_odds():
-    estimate = estimated_quality([math.log(0.8)], Calibration(2, -1))
-    assert math.log(estimate / (1 - estimate)) == pytest.approx(2 * math.log(4) - 1)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1000)), min_size=1))
-def test_a_text_is_between_its_sentences(parts):
-    qualities = [quality for quality, _ in parts]
-    assert min(qualities) - 1e-9 <= combined_quality(parts) <= max(qualities) + 1e-9
-
-
-def test_long_sentences_count_more():
-    assert combined_quality([(0.9, 30), (0.3, 10)]) == pytest.approx(0.75)
-    assert combined_quality([(estimated_quality([-0.5], UNCALIBRATED), 7)]) == pytest.approx(math.exp(-0.5))
-
-
 # Rules for pairs that look like mistakes.
 
 
@@ -258,15 +241,6 @@ def test_time_in_which_the_thread_waits_does_not_count():
     budget.start()
     time.sleep(0.3)
     budget.check()
-
-
-def test_work_that_is_ended_ends_at_its_next_check():
-    budget = Budget()
-    budget.start()
-    budget.check()
-    budget.end()
-    with pytest.raises(WorkEndedError):
-        budget.check()
 
 
 # The memory of processes.

@@ -10,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import sequences
-from fakes.language_model import EOS, RandomBackend, RandomModel
-from fakes.sequences import enter, step
+from fakes.language_model import EOS, RandomModel
 from helpers import reference_decoding
 from translane_server.engine.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.engine.running_batch import RunningBatch
-from translane_server.engine.search import returned_hypotheses
-from translane_server.engine.sequence import AlignedToken, Sentence
+from translane_server.engine.sequence import Sentence
 
 MODEL = RandomModel()
 ROWS = 12
@@ -165,29 +162,6 @@ def test_a_hypothesis_that_goes_on_stays_in_its_row():
     assert max(map(len, decoded.backend.moves)) <= 3 * len(batch)
 
 
-@pytest.mark.parametrize("options", [{"top_k": 5}, {"top_p": 0.7}, {"temperature": 1.4}, {"top_k": 12, "top_p": 0.9}])
-def test_the_same_seed_draws_the_same_whatever_is_beside_it(options):
-    sentences = [
-        Sentence(
-            [source, EOS],
-            DecodingOptions(
-                max_length=12,
-                num_hypotheses=1 + seed % 3,
-                sampling=Sampling(seed=seed, **options),
-                suppressed_phrases=(b"a",) * (seed % 2),
-            ),
-        )
-        for source in range(2, 6)
-        for seed in range(4)
-    ]
-    beside = [Sentence([3, EOS], DecodingOptions(max_length=9, beam_size=3, num_hypotheses=3))]
-    alone = [decode([sentence])[0][0] for sentence in sentences]
-    for seed in range(3):
-        together, _ = decode([*sentences, *beside], seed=seed)
-        assert together[:-1] == alone
-    assert len({hypotheses[0].token_ids for hypotheses in alone}) > 10
-
-
 @pytest.mark.parametrize(("top_k", "model"), [(4, MODEL), (300, RandomModel(vocab_size=400, scale=0.5))])
 def test_top_k_is_kept_among_few_candidates_and_among_many(top_k, model):
     best = set(np.argsort(-model.logits([7, EOS], [model.vocabulary.decoder_start]))[:top_k].tolist())
@@ -222,68 +196,6 @@ def test_extreme_values_give_a_translation(options):
         for hypothesis in hypotheses:
             assert hypothesis.token_ids[:3] == (4, 4, 9)
             assert len(hypothesis.token_ids) <= 11
-
-
-def test_several_samples_are_different_and_best_first():
-    sampling = Sampling(seed=3, top_k=20)
-    ((*hypotheses,),), _ = decode(
-        [Sentence([7, EOS], DecodingOptions(max_length=8, num_hypotheses=6, sampling=sampling))]
-    )
-    assert len(hypotheses) == 6
-    assert len({h.token_ids for h in hypotheses}) > 3
-    scores = [h.score for h in hypotheses]
-    assert scores == sorted(scores, reverse=True)
-    for hypothesis in hypotheses:
-        assert hypothesis.score == pytest.approx(sum(hypothesis.token_log_probs), abs=1e-4)
-
-
-@pytest.mark.parametrize("top_k", [0, 30])
-def test_sampling_keeps_the_rules(top_k):
-    rules: dict[str, Any] = {
-        "suppressed_phrases": (b"a", b"b"),
-        "suppressed_ids": (10, 11, 12),
-        "no_repeat_ngram_size": 1,
-    }
-    for seed in range(30):
-        ((hypothesis,),), _ = decode(
-            [
-                Sentence(
-                    [7, EOS],
-                    DecodingOptions(max_length=10, min_length=6, sampling=Sampling(seed=seed, top_k=top_k), **rules),
-                )
-            ]
-        )
-        text = b"".join(MODEL.vocabulary.surfaces[token] for token in hypothesis.token_ids)
-        assert b"a" not in text
-        assert b"b" not in text
-        assert not {10, 11, 12} & set(hypothesis.token_ids)
-        assert len(set(hypothesis.token_ids)) == len(hypothesis.token_ids) >= 6
-
-
-def test_alternatives_differ_in_their_first_token_and_go_on_greedily():
-    forced = (4, 9)
-    options = DecodingOptions(max_length=8, num_hypotheses=4, alternatives=True)
-    (hypotheses,), _ = decode([Sentence([7, EOS], options, forced)])
-    history = [MODEL.vocabulary.decoder_start, *forced]
-    best = np.argsort(-MODEL.logits([7, EOS], history))[:4].tolist()
-    assert {(*h.token_ids, EOS)[2] for h in hypotheses} == set(best)
-    for hypothesis in hypotheses:
-        token = (*hypothesis.token_ids, EOS)[2]
-        if token != EOS:
-            rest = reference_decoding.greedy(MODEL, [7, EOS], DecodingOptions(max_length=7), (*forced, token))
-            assert hypothesis.token_ids == rest.token_ids
-    assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
-
-
-def test_forced_tokens_are_scored():
-    source, target = [7, 8, EOS], [4, 5, 6, EOS]
-    ((hypothesis,),), _ = decode([Sentence(source, DecodingOptions(max_length=0), tuple(target))])
-    history = [MODEL.vocabulary.decoder_start]
-    for token, log_prob in zip(target, hypothesis.token_log_probs, strict=True):
-        assert log_prob == pytest.approx(MODEL.log_probs(source, history)[token], abs=1e-5)
-        history.append(token)
-    assert hypothesis.token_ids == tuple(target[:-1])
-    assert hypothesis.is_complete
 
 
 def test_a_word_starts_after_a_prefix_that_ends_in_a_space():
@@ -349,42 +261,12 @@ def test_tokens_are_committed_long_before_the_end(beam_size):
 
 
 def test_committed_tokens_come_with_their_alignment():
-    backend = RandomBackend(MODEL, rows=ROWS)
-    batch = RunningBatch(ROWS, backend.target_capacity, MODEL.vocabulary, backend.align)
-    sentences = [
-        Sentence([7, 8, 9, EOS], DecodingOptions(10, min_length=8, beam_size=size, alignment=True)) for size in (1, 3)
-    ]
-    enter(batch, backend, sequences.sequences(sentences, streamed=True))
-    heard: dict[int, tuple[AlignedToken, ...]] = {0: (), 1: ()}
-    while batch.size:
-        update = step(batch, backend)
-        for search, tokens in batch.committed():
-            assert len(tokens.alignment) == len(tokens.token_ids)
-            heard[search.sequence.number] += tokens.alignment
-        for search in update.done:
-            aligned = heard[search.sequence.number]
-            assert returned_hypotheses(search, backend.align)[0].alignment[: len(aligned)] == aligned
-            assert aligned
-
-
-def test_dropping_a_sentence_frees_all_its_rows():
-    backend = RandomBackend(MODEL, rows=ROWS)
-    batch = RunningBatch(ROWS, backend.target_capacity, MODEL.vocabulary, backend.align)
-    options = DecodingOptions(max_length=20, min_length=15, beam_size=4, suppressed_ids=(5,))
-    waiting = sequences.sequences([Sentence([s, EOS], options) for s in (5, 6, 7)])
-    enter(batch, backend, waiting)
-    for _ in range(3):
-        assert step(batch, backend).done == []
-    assert batch.size == batch.reserved == 12
-    assert batch.drop({1, 7}) == [1]
-    assert batch.drop({1}) == []
-    assert batch.size == batch.reserved == 8
-    done = []
-    while batch.size:
-        done += step(batch, backend).done
-    assert {search.sequence.number for search in done} == {0, 2}
-    for search in done:
-        check(returned_hypotheses(search, backend.align), expected(search.sequence.sentence))
+    options = [DecodingOptions(10, min_length=8, beam_size=size, alignment=True) for size in (1, 3)]
+    results, decoded = decode([Sentence([7, 8, 9, EOS], each) for each in options], streamed=True)
+    for number, (best, *_) in enumerate(results):
+        aligned = decoded.aligned[number]
+        assert 0 < len(aligned) == len(decoded.committed[number])
+        assert best.alignment[: len(aligned)] == aligned
 
 
 def text_of(token_ids):

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -5,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LogitsProcessor, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from translane_server.engine.sampling import sample_all, sample_candidates, uniforms
+from translane_server.engine.sampling import sample_all, sample_candidates
 
-DRAWS = 20_000
-GRID = (np.arange(400) + 0.5) / 400  # uniform numbers that find whatever has a probability above 1/400
+GRID = (np.arange(400) + 0.5) / 400  # as often in each part of the numbers from 0 to 1 as the part is long
 
 
 def kept_by_hugging_face(scores, temperature, top_k, top_p):
@@ -61,9 +62,10 @@ def test_tokens_are_drawn_from_what_hugging_face_keeps(draw, values, temperature
     scores = np.array(values, np.float32)
     top_k = min(top_k, len(values)) if draw is draw_candidates else None
     expected = kept_by_hugging_face(scores, temperature, top_k, top_p)
-    drawn = set(draw(scores, GRID, temperature, top_k, top_p).tolist())
-    assert drawn <= expected.keys(), "drawn, and not kept"
-    assert {token for token, probability in expected.items() if probability > 1 / len(GRID)} <= drawn
+    drawn = Counter(draw(scores, GRID, temperature, top_k, top_p).tolist())
+    assert drawn.keys() <= expected.keys(), "drawn, and not kept"
+    for token, probability in expected.items():  # each has a part of the numbers from 0 to 1 that is as long
+        assert abs(drawn[token] - probability * len(GRID)) < 1.001
 
 
 @pytest.mark.parametrize("scale", [0.0001, 1.0, 4.0])
@@ -79,40 +81,6 @@ def test_the_nucleus_of_a_large_vocabulary_is_hugging_faces(scale, top_p):
     place = int(np.searchsorted(kept, least))
     middle = cumulative[place] - expected[least] / 2
     assert draw_all(scores, np.array([middle]), top_p=top_p).tolist() == [least]
-
-
-def chi_square(drawn, probabilities):
-    """Standard deviations by which the statistic exceeds its expectation; tokens that are rare are taken together."""
-    counts = np.bincount(drawn, minlength=len(probabilities)).astype(float)
-    expected = probabilities * len(drawn)
-    assert not counts[expected == 0].any()
-    common = expected >= 10
-    counts = np.append(counts[common], counts[~common].sum())
-    expected = np.append(expected[common], expected[~common].sum())
-    counts, expected = counts[expected > 0], expected[expected > 0]
-    degrees = len(counts) - 1
-    return (((counts - expected) ** 2 / expected).sum() - degrees) / (2 * degrees) ** 0.5
-
-
-def numbers(seed):
-    return uniforms(np.full(DRAWS, seed, np.uint64), np.arange(DRAWS), np.zeros(DRAWS, np.int32))
-
-
-SOFTMAXES = [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.7, 0, 1.0), (1.0, 0, 0.8), (1.3, 0, 0.95)]
-
-
-@pytest.mark.parametrize(
-    ("draw", "temperature", "top_k", "top_p"),
-    [(draw, *how) for draw in (draw_candidates, draw_all) for how in SOFTMAXES] + [(draw_candidates, 0.9, 10, 1.0)],
-)
-def test_draws_follow_the_softmax(draw, temperature, top_k, top_p):
-    scores = np.random.default_rng(2).normal(scale=1.5, size=60).astype(np.float32)
-    drawn = draw(scores, numbers(11), temperature, top_k, top_p)
-    kept = kept_by_hugging_face(scores, temperature, top_k, top_p)
-    probabilities = np.array([kept.get(token, 0.0) for token in range(len(scores))])
-    assert abs(chi_square(drawn, probabilities)) < 4
-    wrong = probabilities**1.1 / (probabilities**1.1).sum()
-    assert chi_square(drawn, wrong) > 4, "a distribution slightly too sharp is told apart"
 
 
 @pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])

@@ -62,6 +62,8 @@ def test_both_spellings_of_a_name_are_read_as_protobuf_reads_them():
         (b'["",' * 500_000, "body", f"has more than {MANY} JSON values"),
         (b'{"priority": ' + b"9" * 5000 + b"}", "body", "has a number with too many digits"),
         (b'{"model": "a", "model": "b"}', "model", "is in one object twice"),
+        (b'{"sourceLanguage": "a", "source_language": "b"}', "source_language", "is in one object twice"),
+        (b'{"options": {"beam_size": 2, "beamSize": 3}}', "beam_size", "is in one object twice"),
         ({"txts": []}, "txts", "is no field of TranslateRequest; did you mean texts?"),
         ({"options": {"beam": 2}}, "options.beam", "is no field of DecodingOptions; did you mean beamSize?"),
         ({"nonsense!": 1}, "nonsense!", "is no field of TranslateRequest"),

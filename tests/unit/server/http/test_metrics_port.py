@@ -157,16 +157,6 @@ async def test_other_requests_are_refused(port, sent, capfd):
     assert capfd.readouterr().err == ""
 
 
-async def test_stopping_ends_open_connections(registry):
-    async with opened(registry) as port:
-        with connect(port) as connection:
-            connection.sendall(b"GET")
-            while not port.connections:  # noqa: ASYNC110 nothing tells
-                await asyncio.sleep(0.01)
-            await port.stop()
-            assert await all_of(connection) == b""
-
-
 async def test_a_scrape_that_nobody_waits_for_is_not_made(registry):
     """Otherwise clients that go at once would make others wait."""
     begun, ending = threading.Event(), threading.Event()

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from fakes.models import Model
+from fakes.models import Model, models_of, never
 from fakes.serving import make_manifest
 from translane_server.core.errors import ModelNotFoundError
 from translane_server.core.terminal import listed
@@ -42,20 +42,6 @@ PREFIXED = make_manifest(
 )
 def test_pairs(languages, source, target, expected):
     assert bool(with_pair({"m": languages}, source, target)) is expected
-
-
-def never(name, _folder):
-    """No model is found in a folder here."""
-    raise AssertionError(name)
-
-
-def models_of(metrics, *pairs):
-    """A model for each of `pairs`, such as de.fr--en: its source and its target languages."""
-    found = []
-    for pair in pairs:
-        source, target = (side.split(".") for side in pair.split("--"))
-        found.append(Model(metrics, pair, source_languages=source, target_languages=target))
-    return found
 
 
 def registry_of(metrics, *pairs, **settings):

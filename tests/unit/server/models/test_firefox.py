@@ -155,19 +155,14 @@ def test_a_list_whose_packets_are_dropped_is_soon_given_up(models, tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "said"),
+    ("name", "address", "said"),
     [
-        ("firefox:fr-en", "", "has no such one among its 1 pairs"),
-        (NAME, "/other", "cannot be read: the answer is 404 Not Found"),
+        ("firefox:fr-en", "{url}", "has no such one among its 1 pairs"),
+        (NAME, "{url}/other", "cannot be read: the answer is 404 Not Found"),
         (NAME, "none", "cannot be read: No such file or directory"),
+        (NAME, "http://192.0.2.1/v1/records", "http:// of another machine"),  # which others could change
     ],
 )
-def test_what_is_not_there(models, tmp_path, name, path, said):
-    address = path if path == "none" else models.url + path
+def test_what_is_not_there_or_not_asked_for(models, tmp_path, name, address, said):
     with pytest.raises(BundleError, match=said):
-        look_up(name, address, tmp_path)
-
-
-def test_a_list_that_others_could_change_is_not_asked_for(tmp_path):
-    with pytest.raises(BundleError, match=r"http:// of another machine"):
-        look_up(NAME, "http://192.0.2.1/v1/records", tmp_path)
+        look_up(name, address.format(url=models.url), tmp_path)

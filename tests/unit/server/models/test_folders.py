@@ -1,6 +1,5 @@
 """What lies in a folder of models, and what links of it lead to."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -10,19 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from helpers.refusals import refusal
-from helpers.tiny_bundle import TINY
+from helpers.tiny_bundle import put_bundle as put
 from translane_server.core.errors import BundleError, SettingsError
 from translane_server.models.download import DownloadError, links_of
 from translane_server.models.folders import find_models, fingerprint, manifest_names, pinned, versions
 from translane_server.settings.model_sources import ModelPlace, ModelUrl
-
-
-def put(folder, **changes):
-    """Write a manifest to `folder`; nothing else is needed to find a model."""
-    folder.mkdir(parents=True)
-    manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
-    return folder
 
 
 @pytest.mark.parametrize(

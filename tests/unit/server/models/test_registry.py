@@ -9,12 +9,7 @@ import pytest
 
 from fakes.models import Model, turns
 from translane.results import ModelState
-from translane_server.core.errors import (
-    BundleError,
-    QueueFullError,
-    SettingsError,
-    UnavailableError,
-)
+from translane_server.core.errors import BundleError, QueueFullError, SettingsError, UnavailableError
 from translane_server.models import served_model
 from translane_server.models.registry import Registry
 
@@ -63,6 +58,14 @@ async def test_a_new_model_that_is_bad_is_left_out(registry, library, caplog):
     await registry._reload_all()
     assert list(registry.models) == ["zh-en", "de-en"]
     assert any(record.getMessage() == "a new model is refused: it is broken" for record in caplog.records)
+
+
+async def test_a_model_that_is_gone_is_removed_and_not_reloaded(registry, library, caplog):
+    library.names.remove("de-en")
+    library.models["de-en"].loader.newest = BundleError("there is no such folder")
+    await registry._reload_all()
+    assert list(registry.models) == ["zh-en"]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_nothing_is_removed_if_the_folders_cannot_be_found(registry, library, caplog):

@@ -130,14 +130,6 @@ def test_a_digest_is_not_left(server, cache):
     assert not bundles(cache)
 
 
-def test_a_bundle_that_is_gone_is_downloaded_again(server, cache):
-    model = model_of(server, cache, digest_of(server))
-    model.refresh()
-    (model.folder / "manifest.json").unlink()
-    model.refresh()
-    check(cache)
-
-
 def test_two_downloads_at_once_are_one(server, cache):
     models = [model_of(server, cache), model_of(server, ModelCache(cache.folder, 1 << 30))]
 

@@ -118,13 +118,6 @@ def test_no_series_tells_when_another_one_began(metrics, model):
     assert not [line for line in lines(metrics) if "_created" in line]
 
 
-def test_limits_of_open_calls(metrics):
-    metrics.watch_calls(lambda: 2, lambda: 100, 2048)
-    found = lines(metrics)
-    assert "translane_open_calls 2.0" in found
-    assert "translane_open_calls_limit 2048.0" in found
-
-
 def test_buckets_are_those_of_prometheus(metrics, model):
     bounds = (
         *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),

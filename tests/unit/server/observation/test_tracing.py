@@ -76,8 +76,9 @@ async def translate(running, *texts, **options):
 
 async def test_a_translation(sent):
     started = time.time_ns()
-    spans = await sent(lambda running: translate(running, "abc", metadata=[SAMPLED]))
+    spans = await sent(lambda running: translate(running, "xyz", metadata=[SAMPLED]), log_texts=True)
     assert tree_of(spans) == tree("Translate", "fake")
+    assert "xyz" not in repr(spans), "texts stay out of spans"
     assert {span.trace_id for span in spans} == {TRACE}
     call, model, *_ = spans
     assert (call.kind, call.parent_id, call.status) == ("SERVER", PARENT, "UNSET")
@@ -168,21 +169,13 @@ async def test_probes_and_unknown_methods_have_no_spans(sent):
     assert await sent(call) == []
 
 
-async def test_texts_stay_out_of_spans(sent):
-    spans = await sent(lambda running: translate(running, "secret"), log_texts=True)
-    assert "secret" not in repr(spans)
-
-
 # Sampling
 
 
-async def test_a_caller_that_is_not_sampled(sent):
-    assert await sent(lambda running: translate(running, "abc", metadata=[UNSAMPLED])) == []
-
-
-async def test_the_sampler_of_the_environment(sent, monkeypatch):
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    assert await sent(lambda running: translate(running, "abc", metadata=[SAMPLED])) == []
+@pytest.mark.parametrize(("parent", "sampler"), [(UNSAMPLED, "parentbased_always_on"), (SAMPLED, "always_off")])
+async def test_what_the_caller_or_the_environment_does_not_sample(sent, monkeypatch, parent, sampler):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    assert await sent(lambda running: translate(running, "abc", metadata=[parent])) == []
 
 
 async def test_a_parent_that_is_none(sent):

@@ -29,29 +29,10 @@ def only_application(*argv, **environ):
 
 
 def test_a_model_and_nothing_else():
-    config = config_of(["/models/zh-en"], {})
-    assert config["http_options"] == {"host": "127.0.0.1"}
-    assert config["grpc_options"] == {
-        "port": 50051,
-        "grpc_servicer_functions": ["translane_server.ray_serve.proxy.add_translation_service"],
-        "request_timeout_s": 305.0,
-        "enable_reflection": True,
-    }
-    (application,) = config["applications"]
-    assert application == {
-        "name": "translane",
-        "import_path": "translane_server.ray_serve.application:build",
-        "args": {"groups": {"translane": {"model": ["/models/zh-en"]}}},
-        "deployments": [
-            {
-                "name": "translane",
-                "num_replicas": 1,
-                "ray_actor_options": {"num_cpus": 1},
-                "max_surge_percent": 25,
-                "user_config": {"reload": 1},
-            }
-        ],
-    }
+    """All else is in the example of `deploy/ray`."""
+    (deployment,) = only_application("/models/zh-en")["deployments"]
+    assert (deployment["num_replicas"], deployment["ray_actor_options"]) == (1, {"num_cpus": 1})
+    assert "autoscaling_config" not in deployment
 
 
 def test_settings_of_the_server_reach_the_engine_through_yaml():
@@ -64,30 +45,9 @@ def test_settings_of_the_server_reach_the_engine_through_yaml():
     assert EngineSettings.model_validate(yaml.safe_load(yaml.safe_dump(values))) == given
 
 
-def test_autoscaling():
-    argv = ["/m", "--serve-replicas", "2", "--max-serve-replicas", "8", "--serve-cpus", "4"]
-    (deployment,) = only_application(*argv, "--target-load", "0.5")["deployments"]
-    assert "num_replicas" not in deployment
-    assert deployment["ray_actor_options"] == {"num_cpus": 4}
-    assert deployment["autoscaling_config"] == {
-        "min_replicas": 2,
-        "max_replicas": 8,
-        "target_ongoing_requests": 0.5,
-        "policy": {"policy_function": "translane_server.ray_serve.autoscaling:by_rows"},
-    }
-
-
-@pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
-def test_separate_models_have_a_deployment_each(tmp_path):
-    (tmp_path / "settings.toml").write_text("[model_settings.b]\nmax_batch_size = 8\n", encoding="utf-8")
-    argv = ["--config", str(tmp_path / "settings.toml"), f"a={BUNDLE}", f"b={BUNDLE}"]
-    application = only_application(*argv, "--separate-models", "--serve-gpus", "0.5")
-    assert application["args"]["groups"] == {
-        "a": {"model": [f"a={BUNDLE}"]},
-        "b": {"model": [f"b={BUNDLE}"], "model_settings": {"b": {"max_batch_size": 8}}},
-    }
-    assert [each["name"] for each in application["deployments"]] == ["a", "b"]
-    assert application["deployments"][0]["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 0.5}
+def test_the_load_that_engines_are_kept_at_can_be_set():
+    (deployment,) = only_application("/m", "--max-serve-replicas", "8", "--target-load", "0.5")["deployments"]
+    assert deployment["autoscaling_config"]["target_ongoing_requests"] == 0.5
 
 
 def test_models_at_urls_are_written_as_they_were_given():
@@ -114,10 +74,10 @@ def test_a_url_with_a_secret_is_refused_and_not_shown(url, capsys):
 
 
 @pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
-def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
+def test_separate_models_have_a_deployment_each_and_the_settings_of_their_names(tmp_path):
     (tmp_path / "settings.toml").write_text("[model_settings.de]\nmax_batch_size = 8\n", encoding="utf-8")
-    argv = ["--config", str(tmp_path / "settings.toml"), str(BUNDLE), f"de=https://a/de{DIGEST}"]
-    application = only_application(*argv, "--separate-models", "--model-cache", "/cache")
+    argv = ["--config", str(tmp_path / "settings.toml"), str(BUNDLE), f"de=https://a/de{DIGEST}", f"a={BUNDLE}"]
+    application = only_application(*argv, "--separate-models", "--model-cache", "/cache", "--serve-gpus", "0.5")
     assert application["args"]["groups"] == {
         "de": {
             "model": [f"de=https://a/de{DIGEST}"],
@@ -125,7 +85,10 @@ def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
             "model_settings": {"de": {"max_batch_size": 8}},
         },
         "zh-en": {"model": [f"zh-en={BUNDLE}"], "model_cache": "/cache"},
+        "a": {"model": [f"a={BUNDLE}"], "model_cache": "/cache"},
     }
+    assert {each["name"] for each in application["deployments"]} == {"a", "de", "zh-en"}
+    assert application["deployments"][0]["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 0.5}
 
 
 def test_names_of_models_stay_names_which_each_engine_finds():

@@ -18,6 +18,7 @@ from ray.serve.grpc_util import RayServegRPCContext
 from fakes.backend import FakeBackend
 from fakes.grpc_context import GrpcContext
 from fakes.serving import make_dispatcher, make_model, make_registry, make_settings
+from helpers.http_calls import until
 from translane.v1 import translation_pb2 as pb
 from translane_server.core.errors import StartupError
 from translane_server.observation.metrics import Metrics
@@ -33,20 +34,10 @@ def context(*metadata):
     return RayServegRPCContext(GrpcContext(*metadata))
 
 
-async def translate(made, *, seconds=None, **request):
-    """The answer to a call, and its context afterwards."""
-    called = context((REMAINING, str(seconds))) if seconds else context()
-    return await made.Translate(pb.TranslateRequest(**request).SerializeToString(), called), called
-
-
-def streamed(made, called=None, **request):
-    return made.TranslateStream(pb.TranslateStreamRequest(**request).SerializeToString(), called or context())
-
-
 @asynccontextmanager
-async def engine(monkeypatch, **changes):
-    """An engine of a fake model, and its backend."""
-    settings, model, backend = make_settings(**changes), make_model(), FakeBackend(rows=4)
+async def engine(monkeypatch):
+    """An engine of a fake model."""
+    settings, model = make_settings(), make_model()
     made: Any = Engine.__new__(Engine)
     made._settings = settings
 
@@ -56,52 +47,40 @@ async def engine(monkeypatch, **changes):
             model,
             limits_of(settings.of_model("m"), model.manifest),
             metrics,
-            lambda of_model: make_dispatcher(backend, of_model),
+            lambda of_model: make_dispatcher(FakeBackend(rows=4), of_model),
         )
         await registry.start()
         try:
             yield registry
         finally:
-            if backend.gate:
-                backend.release()
             await registry.stop()
 
     monkeypatch.setattr(module, "loaded_models", loaded)
     async with AsyncExitStack() as opened:
         await made._open(opened, Metrics(), None, 1)
         made._opened = opened
-        yield made, backend
-
-
-def dispatcher_of(made):
-    (model,) = made._models.models.values()
-    return model.ready.dispatcher
-
-
-async def until(holds):
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110  nothing tells of a change
-            await asyncio.sleep(0.005)
+        yield made
 
 
 async def test_a_serve_without_the_methods_of_the_proxy_parses_requests_and_tells_deadlines_of_callers(monkeypatch):
-    async with engine(monkeypatch) as (made, _):
+    async with engine(monkeypatch) as made:
         answer = await made.Translate(pb.TranslateRequest(texts=["ab"]), context((REMAINING, "soon")))
         assert pb.TranslateResponse.FromString(answer.message).translations[0].hypotheses[0].text == "ab"
 
 
 async def test_a_stream_waits_for_its_reader(monkeypatch):
-    async with engine(monkeypatch) as (made, _):
-        reading = streamed(made, text="abcdef")
-        first = pb.TranslateStreamResponse.FromString((await anext(reading)).message).text_delta
-        await until(lambda: dispatcher_of(made).active_rows == 0)
-        rest = [pb.TranslateStreamResponse.FromString(each.message).text_delta async for each in reading]
-        assert first + "".join(rest) == "abcdef"
-        assert len(rest) < 6  # a slow reader gets more at a time
+    async with engine(monkeypatch) as made:
+        reading = made.TranslateStream(pb.TranslateStreamRequest(text="abcdef").SerializeToString(), context())
+        parts = [await anext(reading)]
+        (model,) = made._models.models.values()
+        await until(lambda: model.ready.dispatcher.active_rows == 0)
+        parts += [part async for part in reading]
+        assert "".join(pb.TranslateStreamResponse.FromString(part.message).text_delta for part in parts) == "abcdef"
+        assert len(parts) < 7  # a slow reader gets more at a time
 
 
 async def test_it_is_ill_when_no_model_translates(monkeypatch):
-    async with engine(monkeypatch) as (made, _):
+    async with engine(monkeypatch) as made:
         await made.check_health()
         made._models = SimpleNamespace(has_failed=True)
         with pytest.raises(RuntimeError, match="nothing is translated any more"):

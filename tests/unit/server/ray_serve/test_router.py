@@ -1,7 +1,6 @@
 """The deployment before several others: where it sends a call, and what it does with lost engines."""
 
 import asyncio
-from typing import Any
 
 import grpc
 import pytest
@@ -98,20 +97,6 @@ STREAMED = pb.TranslateStreamRequest(text="a", model="one").SerializeToString()
 def router_of(one, **changes):
     """A router before the deployment `one`, and another."""
     return Router({"a": one, "b": changes.get("other", Handle("other", ("en", "fr")))}, MESSAGE_BYTES)
-
-
-async def test_the_model_or_the_languages_decide():
-    one, two = Handle("one", ("zh", "en")), Handle("other", ("en", "fr"))
-    router, called = router_of(one, other=two), context()
-    assert await router.Translate(ONE, called) == Answer(b"one")
-    assert one.calls == [("Translate", ONE, called)]
-    languages: Any = {"source_language": "en", "target_language": "fr"}
-    scored = pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")], **languages).SerializeToString()
-    assert await router.Score(scored, context()) == Answer(b"other")
-    streamed = pb.TranslateStreamRequest(text="a", **languages).SerializeToString()
-    two.results = [[Answer(b"1"), Answer(b"2")]]
-    assert [each async for each in router.TranslateStream(streamed, context())] == [Answer(b"1"), Answer(b"2")]
-    assert not two.responses[-1].cancelled
 
 
 async def test_the_models_of_all_deployments_are_listed():

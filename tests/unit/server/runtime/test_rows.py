@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from translane_server.runtime.backend import RowMove, StepNeeds
 from translane_server.runtime.buffers import StepBuffers
-from translane_server.runtime.cache import CacheShape, HostCache, Staged
+from translane_server.runtime.cache import CacheShape, HostCache
 from translane_server.runtime.graph_backend import group_sources
 from translane_server.runtime.shortlist_step import RowShortlists, log_normalisers
 
@@ -37,46 +37,11 @@ def view(pointer, dtype, *shape):
     return np.frombuffer((ctypes.c_char * size).from_address(pointer), dtype).reshape(shape)
 
 
-def self_blocks(cache):
-    return [view(p, SHAPE.dtype, *SHAPE.blocks("self")[1:]) for p in cache.self_pointers()]
-
-
-def cross_blocks(cache):
-    return [view(p, SHAPE.cross_dtype, *SHAPE.blocks("cross")[1:]) for p in cache.cross_pointers()]
-
-
-@st.composite
-def runs_of_the_encoder(draw):
-    """Lengths of the sources of some runs, and distinct rows for as many of the sources as there are, in any order."""
-    runs = draw(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=2), min_size=1, max_size=2))
-    sources = [(run, place) for run, lengths in enumerate(runs) for place in range(len(lengths))]
-    entering = draw(st.permutations(sources))[: SHAPE.rows]
-    return runs, entering, draw(st.permutations(range(SHAPE.rows)))[: len(entering)]
-
-
-@given(drawn=runs_of_the_encoder())
-@example(drawn=([[4, 5], [2, 3]], [(0, 0), (0, 1), (1, 0), (1, 1)], [0, 1, 2, 3]))
-@example(drawn=([[4, 4]], [(0, 0), (0, 1)], [2, 3]))
-def test_sources_enter_the_rows_they_are_given(drawn):
-    runs, entering, rows = drawn
-    cache, random, start, places = HostCache(SHAPE, STAGING_TOKENS), np.random.default_rng(0), 0, {}
-    encoded = {}
-    for run, lengths in enumerate(runs):
-        longest = max(lengths)
-        for block, pointer in enumerate(cache.staging_pointers(start)):
-            encoded[run, block] = random.integers(-128, 128, (len(lengths), 3, longest, 8), np.int16)
-            view(pointer, SHAPE.cross_dtype, len(lengths), 3, longest, 8)[:] = encoded[run, block]
-        for place, length in enumerate(lengths):
-            places[run, place] = Staged(start + place * longest, longest, length)
-        start += len(lengths) * longest
-    cache.enter([places[source] for source in entering], rows)
-    for number, block in enumerate(cross_blocks(cache)):
-        for (run, place), row in zip(entering, rows, strict=True):
-            staged = places[run, place]
-            assert np.array_equal(block[row, :, : staged.length], encoded[run, number][place, :, : staged.length])
-            assert not block[row, :, staged.padded :].any()
-        assert not block[[row for row in range(SHAPE.rows) if row not in rows]].any()
-    assert not any(block.any() for block in self_blocks(cache))
+def blocks_of(cache):
+    """The blocks of self-attention, and those of cross-attention."""
+    shape = cache.shape
+    own = [view(p, shape.dtype, *shape.blocks("self")[1:]) for p in cache.self_pointers()]
+    return own, [view(p, shape.cross_dtype, *shape.blocks("cross")[1:]) for p in cache.cross_pointers()]
 
 
 @st.composite
@@ -87,43 +52,32 @@ def moves(draw):
     return [RowMove(source, target, *rest) for target in targets[: draw(st.integers(1, 3))]]
 
 
-@pytest.mark.parametrize("small", [0, 1 << 20])
+@pytest.mark.parametrize(("shape", "small"), [(SHAPE, 0), (SHAPE, 1 << 20), (CELLS, 1 << 20)])
 @given(moves=st.lists(moves(), max_size=4).map(lambda several: [move for some in several for move in some]))
 @example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(0, 3, 5, 7, 2), RowMove(3, 0, 4, 0)])
-def test_moves_happen_one_after_another(moves, small):
-    """Also where a row that was overwritten is a later move's source, and whichever way a block is copied."""
-    cache, random = HostCache(SHAPE, STAGING_TOKENS), np.random.default_rng(0)
-    blocks = self_blocks(cache) + cross_blocks(cache)
-    for block in blocks:
+@example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(1, 0, 4, 0), RowMove(3, 1, 2, 0, 2)])
+def test_moves_happen_one_after_another(moves, shape, small):
+    """Also where a row that was overwritten is a later move's source, and whichever way a block is copied.
+
+    Of cells, a row gets that of the last position, unless all positions are the same already: then the cell is, too.
+    """
+    cache, random = HostCache(shape, STAGING_TOKENS), np.random.default_rng(0)
+    own, cross = blocks_of(cache)
+    for block in own + cross:
         block[:] = random.integers(-128, 128, block.shape)
-    expected = [block.copy() for block in blocks]
+    own_expected, cross_expected = [block.copy() for block in own], [block.copy() for block in cross]
     for move in moves:
-        for index, block in enumerate(expected):
-            own = index < len(blocks) // 2
-            positions = slice(move.start, move.target_length) if own else slice(move.source_length)
+        positions = slice(move.start, move.target_length)
+        if shape.cell_size and move.start < move.target_length:
+            place = (move.target_length - 1) % 2
+            positions = slice(place, place + 1)
+        for block in own_expected:
             block[move.target, :, positions] = block[move.source, :, positions]
+        for block in cross_expected:
+            block[move.target, :, : move.source_length] = block[move.source, :, : move.source_length]
     with patch("translane_server.runtime.cache._SMALL", small):
         cache.move(moves)
-    assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
-
-
-@given(moves=st.lists(moves(), max_size=4).map(lambda several: [move for some in several for move in some]))
-@example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(1, 0, 4, 0), RowMove(3, 1, 2, 0, 2)])
-def test_a_moved_row_has_the_cell_of_its_sources_last_position(moves):
-    """Unless all positions are the same already: then the cell is, too."""
-    cache, random = HostCache(CELLS, STAGING_TOKENS), np.random.default_rng(0)
-    blocks = [view(pointer, CELLS.dtype, CELLS.rows, 2, 16) for pointer in cache.self_pointers()]
-    assert len(blocks) == len(CELLS.names("self")) == CELLS.layers
-    for block in blocks:
-        block[:] = random.integers(-128, 128, block.shape)
-    expected = [block.copy() for block in blocks]
-    for move in moves:
-        for block in expected:
-            if move.start < move.target_length:
-                place = (move.target_length - 1) % 2
-                block[move.target, place] = block[move.source, place]
-    cache.move(moves)
-    assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
+    assert all(np.array_equal(*pair) for pair in zip(own + cross, own_expected + cross_expected, strict=True))
 
 
 # The lists of rows are joined so that no row's results depend on another row's list.

@@ -1,16 +1,13 @@
 """Tags of languages, and the language that a text is in."""
 
-import sys
-
 import langcodes
 import pytest
 from langcodes.data_dicts import LANGUAGE_ALPHA3, LANGUAGE_ALPHA3_BIBLIOGRAPHIC
 
 from translane_server.core.budget import Budget, WorkEndedError
-from translane_server.core.errors import InvalidRequestError
 from translane_server.text import language_tags
 from translane_server.text.language_id import LOOKED_AT, LanguageIdentifier
-from translane_server.text.language_tags import is_auto, lookup, meaning, standard_tag
+from translane_server.text.language_tags import lookup, meaning, standard_tag
 
 NLLB = ["ace_Arab", "ace_Latn", "arb_Arab", "acm_Arab", "eng_Latn", "nob_Latn", "pes_Arab", "srp_Cyrl", "zho_Hans"]
 NLLB += ["zho_Hant"]
@@ -108,14 +105,6 @@ def test_tags_that_name_no_language(tag, expected):
     assert meaning(tag) == expected
 
 
-@pytest.mark.parametrize(
-    ("code", "tag"),
-    [("zho_Hant", "zh-hant"), ("pt_XX", "pt"), ("zh_CN", "zh-hans"), ("pt-BR", "pt-br"), ("kab", "kab"), ("ZH", "zh")],
-)
-def test_standard_tags(code, tag):
-    assert standard_tag(code) == tag
-
-
 # The language of a text, with py3langid itself.
 
 
@@ -174,14 +163,3 @@ def test_the_budget_ends_the_work(identifier):
     budget.end()
     with pytest.raises(WorkEndedError):
         identifier.find([GERMAN], ["de", "en"], budget)
-
-
-def test_without_the_library_a_request_is_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "py3langid", None)
-    with pytest.raises(InvalidRequestError, match=r'^source_language: "auto" needs the extra translane\[language-id\]'):
-        LanguageIdentifier()
-
-
-@pytest.mark.parametrize(("tag", "expected"), [("auto", True), ("AUTO", True), ("", False), ("aut", False)])
-def test_auto(tag, expected):
-    assert is_auto(tag) is expected

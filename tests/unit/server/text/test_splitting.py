@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translane_server.core.budget import Budget, OverBudgetError, WorkEndedError
-from translane_server.text import sentences
 from translane_server.text.characters import is_boundary, target_gaps
 from translane_server.text.sentences import (
     LongCharacterError,
@@ -100,6 +99,17 @@ def test_sentences_have_as_many_tokens_as_the_model_takes_and_are_cut_between_ch
         ("zh", "重１２．５公斤．真的吗？", ["重１２．５公斤．", "真的吗？"]),
         ("tlh", "Qapla'! Heghlu'meH. QaQ jajvam?", ["Qapla'!", "Heghlu'meH.", "QaQ jajvam?"]),
         ("en", "Title\nFirst. Second\r\n\r\n\tThird.", ["Title", "First.", "Second", "Third."]),
+        ("en", "He gave it to me. I was glad.", ["He gave it to me.", "I was glad."]),
+        ("en", '"Listen to me." "No."', ['"Listen to me."', '"No."']),
+        ("en", "He lives in Augusta, me. and likes it.", ["He lives in Augusta, me. and likes it."]),
+        ("de", "Sie mag mich. Das ist gut.", ["Sie mag mich.", "Das ist gut."]),
+        (
+            "de",
+            "Er kam im 19. Jahrhundert. Es war der 3. Oktober.",
+            ["Er kam im 19. Jahrhundert.", "Es war der 3. Oktober."],
+        ),
+        ("zh", "他来了。2017 年走了。", ["他来了。", "2017 年走了。"]),
+        ("zh", "“他来了。”2017 年走了。", ["“他来了。”", "2017 年走了。"]),
         ("en", "One sentence", ["One sentence"]),
         ("en", "", []),
         ("en", " \n\t\n", []),
@@ -176,24 +186,10 @@ def test_a_number_is_not_cut(number, before):
     assert sum(number in part for part in split(text, "zh", tokens=60).sentences) == 1
 
 
-def test_ten_thousand_characters_without_punctuation_are_cut_to_fit():
-    for text in ("好" * 10_000, "word " * 2_000):
-        parts = split(text, tokens=256)
-        assert max(map(len, parts.source_ids)) <= 256
-        assert len(parts.sentences) <= 64
-
-
-def test_more_sentences_than_accepted():
-    assert len(split("A! B! C!", most=3).sentences) == 3
-    with pytest.raises(TooManySentencesError):
-        split("A! B! C!", most=2)
-    with pytest.raises(TooManySentencesError):
-        split("x" * 100, tokens=11, most=9)
-
-
 def test_too_many_sentences_are_found_before_much_work_is_done():
     calls: list[list[str]] = []
-    for text, times in (("A! " * 1000, 0), ("好" * 100_000, 1)):
+    assert len(split("A! B! C!", most=3).sentences) == 3
+    for text, times in (("A! " * 11, 0), ("A! " * 1000, 0), ("好" * 100_000, 1)):
         with pytest.raises(TooManySentencesError):
             split(text, encode=lambda texts: calls.append(texts) or characters(texts), tokens=256, most=10)
         assert len(calls) == times
@@ -275,19 +271,3 @@ def test_whether_a_text_holds_several_sentences_is_found_in_linear_time(unit):
     signs = unit * 200_000
     assert maybe_several(f"猫{signs} b")
     assert maybe_several(f"猫{signs}") == maybe_several(f"猫{unit * 3}")
-
-
-@pytest.mark.parametrize(
-    ("language", "parts"),
-    [
-        ("en", ["He gave it to me. ", "I was glad."]),
-        ("en", ['"Listen to me." ', '"No."']),
-        ("en", ["He lives in Augusta, me. and likes it."]),
-        ("de", ["Sie mag mich. ", "Das ist gut."]),
-        ("de", ["Er kam im 19. Jahrhundert. ", "Es war der 3. Oktober."]),
-        ("zh", ["他来了。", "2017 年走了。"]),
-        ("zh", ["“他来了。”", "2017 年走了。"]),
-    ],
-)
-def test_sentences_that_sentencex_alone_cuts_otherwise(language, parts):
-    assert sentences._segment("".join(parts), language) == [len(part) for part in parts]

@@ -52,11 +52,6 @@ def pair(start, end, tag, parent=-1):
     return Mark(start, end, f"<{tag}>", f"</{tag}>", parent, is_single=False)
 
 
-def test_a_text_without_marks_is_only_escaped():
-    target = aligned("x", (" a & b", "x"))
-    assert place(MarkedText("x"), target, spaced=True, escape=lambda text: text.replace("&", "&amp;")) == "a &amp; b"
-
-
 # A source, its translation as pieces with what each comes from, marks of the source, and the translation with them.
 PLACED = {
     "tags enclose the words that they enclosed": (

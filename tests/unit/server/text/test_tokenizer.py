@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.refusals import refusal
-from translane_server.bundle.manifest import (
-    JsonTokenizerEntry,
-    LanguageTemplates,
-    LanguageTokens,
-    SentencePieceTokenizerEntry,
-    SpecialIds,
-)
+from translane_server.bundle.manifest import JsonTokenizerEntry, SentencePieceTokenizerEntry, SpecialIds
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer, tokenize
 from translane_server.text.vocabularies import SentencePieceVocabulary
@@ -63,18 +57,6 @@ kinds = pytest.mark.parametrize(
 )
 
 
-def test_sources_end_with_the_end_of_sentence():
-    first, second = letters.encode(["fox", "dog fox"])
-    assert first == [*LETTERS.encode("fox"), EOS]
-    assert second[-1] == EOS
-
-
-@pytest.mark.parametrize("text", ["", " ", "\t \n"])
-def test_a_text_without_tokens_has_no_ids(text):
-    assert letters.encode([text, "fox"])[0] == []
-    assert letters.source_surfaces(text) == []
-
-
 def test_ids_without_a_piece_are_nothing():
     size = LETTERS.get_piece_size()
     assert letters.decode([[*LETTERS.encode("fox"), size, size + PADDED - 1]]) == ["fox"]
@@ -111,12 +93,6 @@ def test_encoded_texts_are_what_sentencepiece_decodes_to_and_each_token_is_of_a_
     assert all(surface in text for surface in surfaces)
 
 
-def test_a_broken_character_is_replaced():
-    half = [BYTES.piece_to_id("<0xE4>"), BYTES.piece_to_id("<0xBD>")]
-    whole = [*half, BYTES.piece_to_id("<0xA0>")]
-    assert with_bytes.decode([whole, [*half, *BYTES.encode("fox")]]) == ["\u4f60", "\ufffd fox"]
-
-
 def test_unknown_tokens_are_replaced_where_they_are():
     (ids,) = letters.encode_target(["the \u4f60 fox \u597d"])
     first, second = (place for place, token in enumerate(ids) if token == LETTERS.unk_id())
@@ -124,12 +100,6 @@ def test_unknown_tokens_are_replaced_where_they_are():
         "the \u2581A b fox  \u2047 ",
         "the C fox D",
     ]
-
-
-def test_pieces():
-    ids = letters.encode(["a fox"])[0]
-    assert letters.source_pieces(ids) == ["\u2581", "a", "\u2581", "f", "o", "x", "</s>"]
-    assert bundled.target_pieces([1, *TARGET.encode("I am"), EOS]) == ["<unk>", "\u2581I", "\u2581am", "</s>"]
 
 
 def test_surfaces_are_the_source_as_it_was_written():
@@ -148,14 +118,13 @@ def test_the_tokens_of_one_character_share_it(text, surfaces):
 
 IDS = {"</s>": 0, "<unk>": 1, "o": 2, "f": 3, "\u2581": 4, "\u4f60": 5, ">>fr<<": 6, "<pad>": 7}
 SPECIAL = SpecialIds(pad=7, unk=1, bos=0, eos=0, decoder_start=7)
-FRENCH = LanguageTemplates(target={"fr": LanguageTokens(source_prefix=(6,))})
 MAPPED = SentencePieceTokenizerEntry(source="a.spm", target="a.spm", source_ids="ids.json", target_ids="ids.json")
 
 
 def make(entry=MAPPED, size=9, **files):
     stored = {"a.spm": LETTERS.serialized_model_proto(), "ids.json": json.dumps(IDS).encode()}
     files = stored | {name.replace("_", "."): content for name, content in files.items()}
-    return make_tokenizer(entry, ModelIds(SPECIAL, size, size, FRENCH), files.__getitem__)
+    return make_tokenizer(entry, ModelIds(SPECIAL, size, size), files.__getitem__)
 
 
 def test_a_model_numbers_its_pieces_as_it_likes():
@@ -164,13 +133,6 @@ def test_a_model_numbers_its_pieces_as_it_likes():
     assert tokenizer.encode_target(["fo \u4f60"]) == [[4, 3, 2, 4, 5]], "what SentencePiece does not know the model may"
     assert tokenizer.source_pieces([4, 3, 8]) == ["\u2581", "f", "<8>"]
     assert tokenizer.decode([[4, 3, 2, 4, 5], [3, 1, 3], [8]]) == ["fo \u4f60", "f \u2047 f", ""]
-
-
-def test_special_tokens_are_never_made_of_a_text_and_are_none_of_one():
-    tokenizer = make()
-    for text in ("</s>", ">>fr<<", "<pad>", "fo</s>"):
-        assert not {0, 6, 7} & set(tokenizer.encode_target([text])[0])
-    assert tokenizer.decode([[6, 3, 7, 2, 0]]) == ["fo"]
 
 
 def test_sources_may_have_no_end():

@@ -208,17 +208,6 @@ def test_what_a_token_makes_of_the_one_before_is_waited_for():
     ]  # fmt: skip
 
 
-def test_the_rest_comes_whole_where_nothing_was_certain():
-    assert stream(Words(), (1, 2, 3), [0, 1]) == ["", "", "w1 w2 w3"]
-    assert stream(Words(), ()) == [""]
-
-
-def test_the_first_space_of_a_text_is_no_part_of_it_whichever_token_brings_it():
-    detokenizer = Detokenizer()
-    assert [detokenizer.push([surface]) for surface in (b"", b" ", b" a", b" b")] == ["", "", "", " a"]
-    assert detokenizer.finish(" a b") == " b"
-
-
 @pytest.mark.parametrize("unit", ["\u0301", "e\u200d", " ", "\u094d" + "\u0301" * 50 + "क", "\u0600", "क\u094d"])
 def test_text_that_cannot_be_cut_is_searched_once(unit):
     """Searching all of it after each token would take an hour."""

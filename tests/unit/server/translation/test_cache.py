@@ -11,15 +11,7 @@ import pytest
 
 from translane.options import Format, Options, Term, checked_options
 from translane.requests import TranslationRequest
-from translane.results import (
-    AlignmentPoint,
-    FinishReason,
-    Hypothesis,
-    TermOutcome,
-    TermReport,
-    Translation,
-    Treatment,
-)
+from translane.results import AlignmentPoint, FinishReason, Hypothesis, TermOutcome, TermReport, Translation, Treatment
 from translane_server.bundle.manifest import SearchDefaults
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.translation.cache import _LARGEST, _OVERHEAD, TranslationCache, TranslationStore

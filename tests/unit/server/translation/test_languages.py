@@ -169,4 +169,5 @@ def test_spaces_stay_between_tags_and_what_is_kept(format_, source):
 
 def test_the_callers_patterns_come_first():
     assert marks("a x{y}z b", preserve=["x.y"]) == [[("x{y", "")]]
+    assert marks("a {y1} 1 b", preserve=["[0-9]"]) == [[("{y1}", ""), ("1", "")]]
     assert marks("a {y} b", preserve=["[yb]+"], preserve_untranslatable=False) == [[("y", ""), ("b", "")]]

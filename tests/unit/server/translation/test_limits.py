@@ -2,9 +2,11 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.serving import FakeTokenizer, make_manifest, make_settings
 from translane.conversions import scoring_request_of, stream_request_of, translation_request_of
@@ -24,7 +26,7 @@ from translane_server.translation.limits import (
     check_sizes,
     limits_of,
 )
-from translane_server.translation.options import decoding_defaults
+from translane_server.translation.options import decoding_defaults, ranges
 from translane_server.translation.reader import TranslateReader
 from translane_server.translation.score import ScoreReader
 
@@ -151,12 +153,56 @@ def limits(defaults=DEFAULTS, **settings):
     return limits_of(make_settings(**settings).of_model("m"), manifest)
 
 
-def decoding(defaults=DEFAULTS, *, streamed=False, settings=None, **options):
-    manifest = make_manifest(decoding_defaults={"max_length": 20, **defaults})
+def decoding(defaults=DEFAULTS, *, text="abc", streamed=False, settings=None, manifest=None, **options):
+    manifest = make_manifest(decoding_defaults={"max_length": 20, **defaults}, **(manifest or {}))
     reader = TranslateReader(manifest, FakeTokenizer(), limits(defaults, **(settings or {})))
-    request = TranslationRequest(["abc"], options=checked_options(options), streamed=streamed)
+    request = TranslationRequest([text], options=checked_options(options), streamed=streamed)
     reader.check(request)
     return reader.read(request).sentences[0].options
+
+
+def test_scores_are_made_if_they_are_asked_for():
+    assert decoding({}) == DecodingOptions(max_length=20, scores=False)
+    assert decoding({}, return_token_scores=True).scores
+    assert decoding({}, return_alternatives=True, num_hypotheses=2).scores
+
+
+def test_a_prefix_that_the_vocabulary_cannot_spell():
+    with pytest.raises(
+        InvalidRequestError, match=r"^options.target_prefix: has characters that the model's vocabulary"
+    ):
+        decoding({}, target_prefix="\u03c0")
+
+
+def test_every_number_but_the_seed_has_a_range():
+    numbers = {field.name for field in fields(Options) if field.type in ("int | None", "float | None")}
+    assert ranges(limits()).keys() == numbers - {"seed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "none"),
+    [("return_alignment", True, False), ("replace_unknowns", True, False), ("coverage_penalty", 1.0, 0.0)],
+)
+def test_alignment_needs_a_bundle_that_gives_it(name, value, none):
+    without = {"alignment": None, "graphs": replace(make_manifest().graphs, alignment=None)}
+    assert decoding({}, **{name: value})
+    assert decoding({}, manifest=without, **{name: none})
+    with pytest.raises(InvalidRequestError, match=f"^options.{name}: "):
+        decoding({}, manifest=without, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "longest"),
+    [
+        ("abc", {}, 8),  # four tokens with the end of the sentence
+        ("a" * 19, {}, 20),
+        ("abc", {"max_length": 15}, 15),
+        ("abc", {"min_length": 11}, 11),
+        ("abc", {"beam_size": 2}, 8),
+    ],
+)
+def test_a_model_may_bound_translations_by_their_sources(text, options, longest):
+    assert decoding({"length_factor": 2.0}, text=text, **options).max_length == longest
 
 
 def test_the_request_wins_field_by_field():
@@ -196,6 +242,8 @@ def test_terms_take_the_model_s_beams_or_their_own():
     assert decoding({"beam_size": 2}, terminology=terms).beam_size == 2
     assert decoding({"beam_size": 1}, terminology=terms).beam_size == 4
     assert decoding(settings={"max_beam_size": 3}, terminology=terms).beam_size == 3
+    with pytest.raises(InvalidRequestError, match=r"^options.terminology: "):
+        decoding(settings={"max_beam_size": 1}, terminology=terms)
 
 
 def test_the_server_has_fewer_beams():
@@ -214,14 +262,6 @@ def test_lengths_are_clamped():
 def test_the_setting_switches_them_off():
     found = decoding(settings={"decoding_defaults": False})
     assert found == DecodingOptions(max_length=12, scores=False)
-
-
-def test_of_one_model():
-    settings = make_settings(model_settings={"fake": {"decoding_defaults": False}})
-    assert limits().search.beam_size == 4
-    manifest = make_manifest(decoding_defaults=DEFAULTS)
-    assert limits_of(settings.of_model("fake"), manifest).search.beam_size is None
-    assert limits_of(settings.of_model("other"), manifest).search.beam_size == 4
 
 
 def test_the_list_has_what_counts():

@@ -1,6 +1,7 @@
 """Requests as the engine's sentences: what is kept of one request for the next, and how long reading may take."""
 
 import itertools
+from functools import partial
 
 import pytest
 from msgspec.structs import asdict
@@ -191,6 +192,15 @@ def test_answers_are_built_until_the_caller_goes(prepare):
         prepared.translations(results, budget)
 
 
+def unknowns_of_a_stream():
+    """Returns what two unknown tokens stand for, which come from the end and from the start of the source, ab."""
+    request = TranslationRequest(["ab"], options=Options(replace_unknowns=True), streamed=True)
+    prepared = TranslateReader(make_manifest(), FakeTokenizer(), LONG).read(request)
+    (source,) = prepared.texts[0].segments
+    tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    return partial(surfaces, prepared.plan, source, tokens)
+
+
 def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monkeypatch):
     """A token of a stream is turned into text on the event loop; the source is not tokenized again there."""
     calls = []
@@ -200,14 +210,9 @@ def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monke
         return [*text, ""]
 
     monkeypatch.setattr(FakeTokenizer, "source_surfaces", source_surfaces)
-    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
-    options = Options(replace_unknowns=True)
-    prepared = reader.read(TranslationRequest(["ab"], options=options, streamed=True))
+    found = unknowns_of_a_stream()
     assert calls == ["ab"]
-    (source,) = prepared.texts[0].segments
-    tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
-    for _ in range(3):
-        assert surfaces(prepared.plan, source, tokens) == [b"b", b"a"]
+    assert [found() for _ in range(3)] == [[b"b", b"a"]] * 3
     assert calls == ["ab"]
 
 
@@ -216,8 +221,4 @@ def test_a_replaced_unknown_word_keeps_the_space_before_it(monkeypatch):
     known = list(FakeTokenizer().target_surfaces)
     known[UNKNOWN] = " \N{DOUBLE QUESTION MARK}".encode()
     monkeypatch.setattr(FakeTokenizer, "target_surfaces", known)
-    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
-    prepared = reader.read(TranslationRequest(["ab"], options=Options(replace_unknowns=True), streamed=True))
-    (source,) = prepared.texts[0].segments
-    tokens = CommittedTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
-    assert surfaces(prepared.plan, source, tokens) == [b" b", b" a"]
+    assert unknowns_of_a_stream()() == [b" b", b" a"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakes.models import Model
+from fakes.models import Model, models_of, never
 from translane.options import Format, Options, Term
 from translane.requests import TranslationRequest
 from translane.results import (
@@ -33,11 +33,6 @@ GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
 CUT = FinishReason.MAX_LENGTH
 END = FinishReason.END_OF_SENTENCE
-
-
-def never(name, _folder):
-    """No model is found in a folder here."""
-    raise AssertionError(name)
 
 
 class Step(Model):
@@ -93,9 +88,7 @@ def make_registry(steps):
 
     def make(*pairs, **settings):
         registry, metrics = Registry(dict, never, most_texts=4, **settings), Metrics()
-        for pair in pairs:
-            source, target = (side.split(".") for side in pair.split("--"))
-            model = Step(metrics, pair, source_languages=source, target_languages=target)
+        for model in models_of(metrics, *pairs, kind=Step):
             model.steps = steps
             registry.add(model)
         registries.append(registry)
@@ -204,14 +197,6 @@ async def test_a_request_that_the_second_model_refuses_takes_no_work(make_regist
     assert list(checked.texts) == ["", ""]
 
 
-async def test_errors_of_the_second_step_are_about_the_text_between(make_registry, steps):
-    wrong = FieldViolation("texts[1]", "has 99 tokens"), FieldViolation("options.seed", "is odd")
-    steps.problems["en--zh"] = InvalidRequestError(*wrong)
-    with pytest.raises(InvalidRequestError) as caught:
-        await translate(make_registry("de--en", "en--zh"), pivoted("a", "b"))
-    assert str(caught.value) == "texts[1]: its translation into en has 99 tokens; options.seed: is odd"
-
-
 async def test_a_caller_who_goes_ends_the_step_that_runs(make_registry, steps):
     steps.gate = asyncio.Event()
     task = asyncio.create_task(translate(make_registry("de--en", "en--zh"), pivoted("a")))
@@ -222,18 +207,6 @@ async def test_a_caller_who_goes_ends_the_step_that_runs(make_registry, steps):
         await task
     assert steps.ended == ["de--en"]
     assert len(steps.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [("de--en", "text: has 99 tokens"), ("en--zh", "text: its translation into en has 99 tokens")],
-)
-async def test_errors_of_a_stream_name_its_text(make_registry, steps, model, expected):
-    steps.problems[model] = InvalidRequestError(FieldViolation("text", "has 99 tokens"))
-    with pytest.raises(InvalidRequestError) as caught:
-        await stream(make_registry("de--en", "en--zh"), pivoted("a"))
-    assert str(caught.value) == expected
-    assert all(request.field == "text" for _, request in steps.requests)
 
 
 # The language of the source
@@ -261,13 +234,29 @@ async def test_languages_at_the_same_time_take_as_long_as_the_slowest(make_regis
     assert 0 < timing.total < 20
 
 
-async def test_errors_name_the_texts_of_the_whole_request(make_registry, steps):
-    steps.problems["fr--en"] = InvalidRequestError(
-        FieldViolation("texts[1]", "is long"), FieldViolation("options.seed", "x")
-    )
+LONG = FieldViolation("text", "has 99 tokens")
+LONG_AND_ODD = FieldViolation("texts[1]", "has 99 tokens"), FieldViolation("options.seed", "is odd")
+
+
+@pytest.mark.parametrize(
+    ("answered", "request_", "model", "wrong", "expected"),
+    [
+        (stream, pivoted("a"), "de--en", [LONG], "text: has 99 tokens"),
+        (stream, pivoted("a"), "en--zh", [LONG], "text: its translation into en has 99 tokens"),
+        (translate, pivoted("a", "b"), "en--zh", LONG_AND_ODD,
+         "texts[1]: its translation into en has 99 tokens; options.seed: is odd"),
+        (translate, automatic(FRENCH, GERMAN, FRENCH), "fr--en", LONG_AND_ODD,
+         "texts[2]: has 99 tokens; options.seed: is odd"),
+    ],
+)  # fmt: skip
+async def test_errors_are_about_the_texts_of_the_request(
+    make_registry, steps, answered, request_, model, wrong, expected
+):
+    steps.problems[model] = InvalidRequestError(*wrong)
     with pytest.raises(InvalidRequestError) as caught:
-        await translate(make_registry("fr--en", "de--en"), automatic(FRENCH, GERMAN, FRENCH))
-    assert str(caught.value) == "texts[2]: is long; options.seed: x"
+        await answered(make_registry("de--en", "fr--en", "en--zh"), request_)
+    assert str(caught.value) == expected
+    assert {request.field for _, request in steps.requests} == {"text" if answered is stream else "texts[{}]"}
 
 
 async def test_the_first_failure_ends_the_requests_of_the_other_languages(make_registry, steps):

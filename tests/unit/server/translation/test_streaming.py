@@ -1,79 +1,43 @@
-"""Streams of a translator over a model that translates a text to itself; and what becomes of answers."""
+"""Streams of a server whose model translates a text to itself; and what becomes of answers."""
 
-import asyncio
 import itertools
-from contextlib import aclosing
 from unittest.mock import Mock
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.backend import FakeBackend
-from fakes.replicas import fake_replica
-from fakes.serving import FakeTokenizer, make_manifest
-from translane.options import Options, checked_options
+from fakes.serving import FakeTokenizer, make_manifest, serving
+from helpers.failures import failed
+from helpers.http_calls import until
+from translane.options import Options
 from translane.requests import TranslationRequest
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Translation
+from translane.v1 import translation_pb2 as pb
 from translane_server.engine.sequence import AlignedToken
-from translane_server.observation.metrics import Metrics
 from translane_server.translation import translations, translator
 from translane_server.translation.limits import RequestLimits, TokenLimits
 from translane_server.translation.plan import PreparedText, RequestPlans
-from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translations import aligned_text, best_combinations, merged, replacements
-from translane_server.translation.translator import Translator
-from translane_server.workers.dispatcher import Dispatcher
 
 LONG = "abcdefghijklmnopqrst"
 
 
-async def streamed(engine, text, **options):
-    """The text of a stream, which its deltas make up."""
-    limits = RequestLimits(8, 8, TokenLimits(64, 32, 32), max_beam_size=6)
-    metrics = Metrics().of_model("m")
-    made = Translator(
-        "m", make_manifest(source_languages=["en"]), FakeTokenizer(), limits, engine, TokenizerPool(), metrics
-    )
-    request = TranslationRequest([text], options=checked_options(options), streamed=True)
-    async with aclosing(made.stream(request)) as stream:
-        parts = [part async for part in stream]
-    end = parts[-1].translation
-    assert end
-    assert "".join(part.text for part in parts) == end.text
-    return end.text
-
-
-@pytest.fixture
-def backend():
-    return FakeBackend(rows=4)
-
-
-@pytest.fixture
-async def engine(backend):
-    engine = Dispatcher([fake_replica(backend)], waiting_limit=8)
-    await engine.start()
-    yield engine
-    await engine.stop()
-
-
-async def test_an_error_of_the_tokenizer_frees_the_rows(engine, backend, monkeypatch):
+async def test_an_error_of_the_tokenizer_frees_the_rows(monkeypatch):
     monkeypatch.setattr(translator, "surfaces", Mock(side_effect=ValueError("broken")))
-    backend.hold()
-    stream = asyncio.create_task(streamed(engine, f"{LONG}!\n{LONG}!"))
-    while engine.active_rows < 2:  # noqa: ASYNC110 nobody tells
-        await asyncio.sleep(0.001)
-    backend.release(3)
-    with pytest.raises(ValueError, match="broken"):
-        await stream
-    backend.release()
-    async with asyncio.timeout(10):
-        while engine.active_rows:  # noqa: ASYNC110 set by a thread
-            await asyncio.sleep(0.001)
-    assert len(backend.step_rows) < 20
+    async with serving() as running:
+        running.backend.hold()
+        call = running.stub.TranslateStream(pb.TranslateStreamRequest(text=f"{LONG}!\n{LONG}!"))
+        await until(lambda: running.dispatcher.active_rows == 2)
+        running.backend.release(3)
+        assert (await failed(call.read())).code is grpc.StatusCode.INTERNAL
+        running.backend.release()
+        await until(lambda: running.dispatcher.active_rows == 0)
+        assert len(running.backend.step_rows) < 20
 
 
-async def test_every_token_is_looked_at_once(engine, monkeypatch):
+async def test_every_token_is_looked_at_once(monkeypatch):
     seen = []
 
     def surfaces_of(plan, segment, tokens, before):
@@ -81,7 +45,9 @@ async def test_every_token_is_looked_at_once(engine, monkeypatch):
         return translations.surfaces(plan, segment, tokens, before)
 
     monkeypatch.setattr(translator, "surfaces", surfaces_of)
-    assert await streamed(engine, LONG) == LONG
+    async with serving() as running:
+        messages = [each async for each in running.stub.TranslateStream(pb.TranslateStreamRequest(text=LONG))]
+    assert messages[-1].hypothesis.text == LONG
     (ids,) = FakeTokenizer().encode_target([LONG])
     assert seen == ids[: len(seen)]
 

@@ -43,6 +43,7 @@ def test_a_term_of_several_sentences_has_the_worst_outcome():
     sentences = [("a cat and a dog", "Katze, Hund"), ("no animal", "x"), ("a cat", "x")]
     assert reported(terms, *sentences) == {"cat": "MISSED", "dog": "APPLIED"}
     assert reported(terms) == {"cat": "NOT_FOUND", "dog": "NOT_FOUND"}
+    assert reported(kept(("cat", "Katze"), ("cat", "Katze")), ("a cat", "Katze")) == {"cat": "APPLIED"}
 
 
 def test_terms_with_the_same_target_count_once():

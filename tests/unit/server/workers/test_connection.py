@@ -85,19 +85,6 @@ async def test_many_are_given_up_and_the_others_get_their_own(decoding):
         assert decoding.waiting == 0
 
 
-async def test_one_goes_on_while_the_other_is_in_a_step(decoding, backends):
-    for backend in backends:
-        backend.hold()
-    calls = [asyncio.create_task(decoded(decoding, [[9] * 20])) for _ in range(2)]
-    await until(lambda: decoding.active_rows == 2)
-    backends[1].release()
-    await calls[1]
-    assert not calls[0].done()
-    assert decoding.active_rows == 1
-    backends[0].release()
-    assert await calls[0] == expected([[9] * 20])
-
-
 async def test_what_a_backend_has_when_it_fails_is_decoded_elsewhere(decoding, backends, caplog):
     backends[1].fail_at_step = 3
     request = asyncio.create_task(decoded(decoding, [[9] * 20] * 4))

@@ -25,13 +25,6 @@ def drain(queue):
     return items
 
 
-def test_callers_take_turns():
-    queue: FairQueue[str] = FairQueue()
-    fill(queue, "a", 4)
-    fill(queue, "b", 2)
-    assert drain(queue) == ["a0", "b0", "a1", "b1", "a2", "a3"]
-
-
 def test_costly_items_count_for_more():
     queue: FairQueue[str] = FairQueue()
     fill(queue, "a", 3, cost=4)

@@ -2,7 +2,6 @@
 
 import ctypes
 import hashlib
-import itertools
 import math
 import re
 from dataclasses import replace
@@ -134,18 +133,6 @@ def test_moves_beyond_the_rows_are_refused(library, move):
     with pytest.raises(AssertionError, match=r"no such|more positions"):
         rows.cache.move([RowMove(2, 3, 1, 1), move])
     assert rows.device.launches == []
-
-
-@given(moves=st.lists(moves(), max_size=20))
-def test_groups_share_no_row_that_is_overwritten(moves):
-    ordered, starts = independent_groups(moves)
-    groups = [ordered[start:end] for start, end in itertools.pairwise(starts)]
-    assert sorted(ordered) == sorted(moves)
-    assert all(groups)
-    for group in groups:
-        written = {move.target for move in group}
-        elsewhere = {row for other in groups if other is not group for move in other for row in move[:2]}
-        assert not written & elsewhere
 
 
 def test_moves_that_read_the_same_row_are_independent():

@@ -115,6 +115,11 @@ def test_the_encoding_is_that_of_the_header():
         translated("po", data, lambda _: "猫")
 
 
+def test_a_template_names_no_encoding():
+    data = (HEADER.replace("UTF-8", "CHARSET") + '\nmsgid "\\303\\251t\\xc3\\xa9 \\101"\nmsgstr ""\n').encode()
+    assert texts("po", data) == ["été A"]
+
+
 def test_characters_that_end_lines_elsewhere_are_part_of_a_text():
     assert texts("po", (HEADER + '\nmsgid "a\u2028b\x0cc"\nmsgstr ""\n').encode()) == ["a\u2028b\x0cc"]
 

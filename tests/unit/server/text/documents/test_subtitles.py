@@ -99,6 +99,19 @@ def test_the_texts_of_subrip_and_of_webvtt_without_its_entities():
     ]
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        *("00:00:05 --> 00:00:06", "-00:00:01,500 --> 00:00:02,000", "00:00:05,000 --> -00:00:04,000"),
+        *("00:00:5,500 --> 00:00:06,000", "00:00:05:500 --> 00:00:06:000", "00:00:05, -->", "00:00:05,0 -> 00:00:06,0"),
+    ],
+)
+def test_times_of_other_forms_are_no_text_of_subrip(time):
+    data = f"1\n00:00:01,000 --> 00:00:02,000\nabove\n\n2\n{time}\n5 -> 6\n".encode()
+    assert texts("srt", data) == ["above", "5 -> 6"]
+    assert texts("srt", data.partition(b"\n\n")[2]) == ["5 -> 6"]
+
+
 def test_what_is_around_a_text_stays():
     out = translated("srt", SRT.encode(), lambda _: "Xyz xyz").decode()
     for kept in (

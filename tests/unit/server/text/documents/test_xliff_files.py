@@ -65,6 +65,21 @@ def test_the_sources_without_a_target_are_translated():
 def test_existing_targets_are_translated_where_it_is_asked_for():
     assert "Done" in texts("xliff", VERSION_1.encode(), replace=True)
     assert texts("xliff", VERSION_2.encode(), replace=True) == ['Hi <pc id="1">you</pc>', "Two", "Three"]
+    done = VERSION_2.replace("<segment><source>Two", '<segment state="final" subState="x:y"><source>Two').encode()
+    assert b'<segment state="translated"><source>Two' in translated("xliff", done, same, replace=True)
+    approved = translated("xliff", VERSION_1.encode(), same, replace=True)
+    assert b'<trans-unit id="3"><source>Done</source><target state="translated" state-qualifier="mt' in approved
+
+
+def test_each_segment_of_a_source_is_a_text():
+    first, last = '<mrk mtype="seg" mid="1">A.</mrk>\n', '<mrk mtype="seg"/>.'
+    second = """<mrk mid="2" mtype='seg' ><g id="1"> <mrk mtype="term">b</mrk> c.</g></mrk> """
+    unit = f"<source>A. b c.</source><seg-source>{first}{second}{last}</seg-source>"
+    data = f'<xliff version="1.2"><trans-unit>{unit}</trans-unit></xliff>'.encode()
+    assert texts("xliff", data) == ["A.", '<g id="1"> <mrk mtype="term">b</mrk> c.</g>']
+    out = translated("xliff", data, lambda text: text.replace("A", "X").replace(" c", " z")).decode()
+    assert '<mrk mtype="seg" mid="1">X.</mrk>\n<mrk mid="2"' in out
+    assert ' z.</g></mrk> <mrk mtype="seg"/>.</target>' in out
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
