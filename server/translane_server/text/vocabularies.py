@@ -56,6 +56,7 @@ class SentencePieceVocabulary:
         known = ids if ids is not None else {processor.id_to_piece(id_): id_ for id_ in range(len(processor))}
         self._pieces = {id_: piece for piece, id_ in known.items()}
         self._special = {*special, self.unknown}
+        self._controls = {processor.id_to_piece(id_) for id_ in range(len(processor)) if processor.is_control(id_)}
         self._ids = None if ids is None else {piece: id_ for piece, id_ in ids.items() if self._is_text(piece, id_)}
         self._size = size
 
@@ -85,7 +86,7 @@ class SentencePieceVocabulary:
         return surfaces[:0:-1]
 
     def _is_text(self, piece: str, id_: int) -> bool:
-        return id_ not in self._special and not self._processor.is_control(self._processor.piece_to_id(piece))
+        return id_ not in self._special and piece not in self._controls
 
     def _surface(self, id_: int) -> bytes:
         if id_ == self.unknown:
