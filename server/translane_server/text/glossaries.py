@@ -130,7 +130,7 @@ class StoredGlossaries:
     def problem(self, name: str, source: str, target: str) -> str:
         """Return what a request is told whose glossary `find` does not find."""
         if not self._glossaries:
-            return "this server stores no glossaries"
+            return "this server has none"
         pair = f"{source} to {target}"
         if pairs := [f"{each.source} to {each.target}" for each in self._glossaries if each.name == name]:
             return f"{shown(name)} is a glossary for {listed(pairs)}, and not for {pair}"

@@ -303,7 +303,7 @@ def test_the_nearest_language_is_found():
 
 
 def test_the_names_for_a_model():
-    assert StoredGlossaries().problem("x", "de", "en") == "this server stores no glossaries"
+    assert StoredGlossaries().problem("x", "de", "en") == "this server has none"
     assert STORED.problem("a\nb", "fr", "it").startswith(r"'a\nb' is not a glossary of this server")
     assert StoredGlossaries().names(("de",), ("en",)) == ()
     assert STORED.names(("deu_Latn", "fra_Latn"), ("eng_Latn",)) == ("any", "law", "medical")
