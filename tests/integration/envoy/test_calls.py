@@ -87,6 +87,11 @@ def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy):
     assert content["message"] in str(caught.value)
 
 
+@pytest.mark.parametrize("body", [b"{", b'{"text": 1}', b"[1]", b'{"texts": "\xff"}'])
+def test_json_that_is_no_request_is_refused(envoy, body):
+    assert envoy.ask(f"{PATH}Translate", body).status == 400
+
+
 def test_a_stream_has_a_line_for_each_message(envoy):
     text = f"{TEXT}。" * 30  # the tokens of one sentence may come in one message
     with through(envoy) as client:

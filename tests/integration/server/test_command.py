@@ -19,6 +19,7 @@ import pytest
 from helpers.file_server import wait_until
 from helpers.otlp_receiver import Receiver, tree_of
 from helpers.server_process import ServerProcess, assert_gone, fake_model
+from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -53,11 +54,14 @@ def call():
         channel.close()
 
 
-def test_a_reload_that_is_asked_for_too_early_ends_nothing(start):
-    server = start()
-    wait_until(server.descendants)  # which start before anything else is imported
-    server.signal(signal.SIGHUP)
-    server.wait_for("serving on cpu with 64 rows")
+def test_a_reload_that_is_asked_for_too_early_ends_nothing(tmp_path):
+    server = ServerProcess(tmp_path / "log", [str(TINY)])
+    try:
+        wait_until(server.descendants)  # which start before anything else is imported
+        server.signal(signal.SIGHUP)
+        server.wait_for("serving on cpu")
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize("hurried", [False, True])

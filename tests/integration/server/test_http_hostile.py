@@ -201,15 +201,15 @@ CHUNKED = head("content-type: application/json", "transfer-encoding: chunked")
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
+    ("sent", "status", "limits"),
     [
-        (CHUNKED + b"1000\r\n" + b" " * 4096 + b"\r\n", 413),  # without a length, and without an end
-        (CHUNKED + b"1\r\n \r\n" * 20_000, 400),
-        (head("content-type: application/json", "content-length: 2", *["tracestate: a"] * 300) + b"{}", 431),
+        (CHUNKED + b"1000\r\n" + b" " * 4096 + b"\r\n", 413, {"max_message_bytes": 1024}),  # no length, and no end
+        (CHUNKED + b"1\r\n \r\n" * 20_000, 400, {}),
+        (head("content-type: application/json", "content-length: 2", *["tracestate: a"] * 300) + b"{}", 431, {}),
     ],
 )
-async def test_chunks_and_headers_have_a_largest_size_and_number(sent, status):
-    async with serving(http_port=0, max_message_bytes=1024, message_timeout=60) as running:
+async def test_chunks_and_headers_have_a_largest_size_and_number(sent, status, limits):
+    async with serving(http_port=0, message_timeout=60, **limits) as running:
         async with Raw(running) as raw:
             await raw.send(sent)
             assert (await raw.answer())[0] == status
@@ -354,6 +354,19 @@ async def test_a_handshake_that_does_not_end_counts_as_a_connection(certificates
     async with serving(http_port=0, max_connections=1, **tls) as running, Raw(running):
         with pytest.raises(OSError):
             await request(running.server.http_port, "GET", "/healthz", tls=client)
+
+
+async def test_a_handshake_ends_soon(certificates):
+    tls, _, client, _ = certificates
+    async with serving(http_port=0, max_connections=1, message_timeout=0.3, **tls) as running, Raw(running):
+
+        async def is_answered() -> bool:
+            try:
+                return (await request(running.server.http_port, "GET", "/healthz", tls=client)).status == 200
+            except OSError:
+                return False
+
+        await until(is_answered)
 
 
 async def test_the_certificate_of_a_client_names_the_caller(certificates):

@@ -20,6 +20,7 @@ from translane_server.api.admission import READING
 
 SERVICE = "translane.v1.TranslationService"
 SERVING = health_pb2.HealthCheckResponse.SERVING
+CANCELLED_OR_WRONG = ("CANCELLED", "INVALID_ARGUMENT")
 
 
 def of_a_connection_of_its_own(running):
@@ -93,6 +94,31 @@ async def test_calls_of_one_caller_leave_room_for_health():
         running.backend.release()
         assert (await fourth, await fifth) == ("OK", "OK")
         assert running.value("translane_rejected_total", reason="TOO_MANY_CALLS") == 3
+
+
+async def test_calls_of_all_callers_leave_room_for_health():
+    async with serving(max_calls=2, caller_share=0.5, caller_header="caller") as running:
+        running.backend.hold()
+        request = pb.TranslateRequest(texts=["abc"])
+        calls = [running.stub.Translate(request, metadata=[("caller", name)]) for name in "ab"]
+        await until(lambda: running.value("translane_open_calls") == 2)
+        with pytest.raises(grpc.aio.AioRpcError, match="as many calls are open as this server takes"):
+            await running.stub.Translate(request, metadata=[("caller", "c")])
+        check = health_pb2_grpc.HealthStub(running.channel).Check
+        assert (await check(health_pb2.HealthCheckRequest(), timeout=10)).status == SERVING
+        running.backend.release()
+        assert [await ended(call) for call in calls] == ["OK", "OK"]
+
+
+async def test_a_call_that_is_cancelled_before_its_message_is_no_wrong_request():
+    async with serving() as running:
+        call = streaming(running.channel)
+        await until(lambda: running.value("translane_open_calls") == 1)
+        call.cancel()
+        await until(lambda: running.value("translane_open_calls") == 0)
+        handled = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Translate"}
+        counts = [running.value("grpc_server_handled_total", grpc_code=code, **handled) for code in CANCELLED_OR_WRONG]
+        assert [count or 0 for count in counts] == [1, 0]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Graphs and the names of weights are those that are recorded."""
+"""Graphs, weights and their names are those that are recorded."""
 
 from itertools import zip_longest
 
@@ -17,15 +17,18 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("name", "precision"), [(name, precision) for name in NAMES for precision in precisions(name)])
-def test_graphs_are_those_that_are_recorded(name, precision):
+def test_graphs_and_weights_are_those_that_are_recorded(name, precision):
     graphs, recorded = exported(name, precision), recorded_graphs(name, precision)
     assert graphs.keys() == recorded.keys()
     for key, graph in graphs.items():
-        operators, digests = recorded[key]
-        assert graph.operators == operators, key
-        lines = enumerate(zip_longest(graph.lines, graph.digests, digests), start=1)
+        known = recorded[key]
+        assert graph.operators == known.operators, key
+        lines = enumerate(zip_longest(graph.lines, graph.digests, known.digests), start=1)
         others = [(number, line) for number, (line, ours, theirs) in lines if ours != theirs]
         assert others == [], key
+        assert graph.sums.keys() == known.sums.keys(), key
+        sums = [(name, each, known.sums[name]) for name, each in graph.sums.items()]
+        assert [each for each in sums if not abs(each[1].value - each[2]) <= each[1].tolerance] == [], key
 
 
 @pytest.mark.parametrize("name", NAMES)

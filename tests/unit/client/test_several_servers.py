@@ -164,6 +164,18 @@ def test_a_name_with_several_servers(connect):
         assert [len(server.requests) for server in servers[1:]] == [10, 10]
 
 
+def test_connections_that_end_by_age_cost_no_call(connect):
+    ages = [("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 0)]
+    with FakeServer().start(options=ages) as server, Client(server.address) as client:
+        end = clock.monotonic() + 1.5
+        calls = 0
+        while clock.monotonic() < end:
+            assert client.translate("a").text == "<a>"
+            calls += 1
+        assert calls >= 10
+        assert len(server.peers) > 3
+
+
 @pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
 def test_every_command_takes_several_servers(several, refused, argv):
     assert Command(f"{refused},{several[0]}")(*argv) == 0

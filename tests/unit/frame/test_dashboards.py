@@ -24,14 +24,17 @@ FOLDER = ROOT / "deploy" / "observability"
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+GROUPS = yaml.safe_load((FOLDER / "rules.yaml").read_text(encoding="utf-8"))["groups"]
+RULES = [rule for group in GROUPS for rule in group["rules"]]
+RECORDED = [rule["record"] for rule in RULES if "record" in rule]
 
 
 def series_names():
-    """The names of the server's own series on its metrics port."""
-    names: set[str] = set()
+    """The names of all series that a server has on its metrics port."""
+    names = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds", "up"}
     ends = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "info": ["_info"], "gauge": [""]}
     for family in Metrics().registry.collect():
-        if family.name.startswith("translane_"):
+        if family.name.startswith(("translane_", "grpc_")):
             names |= {family.name + end for end in ends[family.type]}
     return names
 
@@ -50,10 +53,18 @@ def test_queries_keep_to_what_is_chosen():
     assert all('model=~"$model"' in query for query in of_models)
 
 
+@pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in RULES)])
+def test_a_query_names_metrics_that_there_are(query):
+    recorded = set(re.findall(r"\w+:\w+:\w+", query))
+    assert recorded <= set(RECORDED)
+    assert named(query) <= series_names()
+    assert recorded or named(query)
+
+
 def test_every_series_of_models_and_calls_is_in_a_panel():
     used = set().union(*map(named, QUERIES))
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in used}
-    known = {re.sub(r"_(bucket|count|sum)$", "", name) for name in series_names()}
+    known = {re.sub(r"_(bucket|count|sum)$", "", name) for name in series_names() if name.startswith("translane_")}
     assert known - families == {"translane_rows_moved_total"}  # the panel of work has the time of these copies
 
 

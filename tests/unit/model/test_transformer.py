@@ -37,6 +37,17 @@ def test_each_dropout_acts_in_training_alone(make_model, rate):
     assert not torch.allclose(*trained)
 
 
+def test_padding_may_be_what_the_decoder_starts_with(make_model):
+    model = make_model(decoder_start_id=0)
+    target = TARGET.clone()
+    target[:, 0] = 0
+    memory = model.encode(SOURCE, SOURCE_LENGTHS)
+    expected = model.decode(target, memory, SOURCE_LENGTHS)  # without lengths, everything is seen
+    for row, length in enumerate((4, 4, 2)):
+        found = model(SOURCE, SOURCE_LENGTHS, target)[row, :length]
+        torch.testing.assert_close(found, expected[row, :length], **EXACT)
+
+
 def test_the_logit_scale_is_of_the_logits_without_their_bias(make_model):
     model = make_model(logit_scale=1.0)
     scaled, bias = Transformer(model.config.changed(logit_scale=0.25)).double().eval(), model.output_projection.bias
@@ -71,6 +82,8 @@ def test_initialisation(make_config):
     assert embedding[config.pad_id].abs().max() == 0
     assert embedding[1:].std().item() == pytest.approx(64**-0.5, rel=0.05)
     assert up_proj.weight.abs().max().item() == pytest.approx(ffn_limit, rel=0.02)
+    # Q, K and V begin as parts of one matrix, [3·64, 64].
+    assert layer.self_attention.q_proj.weight.abs().max().item() == pytest.approx((6 / (4 * 64)) ** 0.5, rel=0.02)
     assert all(module.bias.abs().max() == 0 for module in model.modules() if isinstance(module, nn.Linear))
 
 

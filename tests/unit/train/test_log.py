@@ -216,6 +216,12 @@ def _load(argv: list[str]) -> TrainSettings:
         ([*NEEDED, "--unknown=1"], "--unknown"),
         ([*NEEDED, f"--seed={2**32}"], "--seed: input should be less than 4294967296"),
         ([*NEEDED, "--max-minutes=inf"], "--max-minutes: input should be a finite number, not 'inf'"),
+        ([*NEEDED, "--max-positions=131072", "--d-model=2048"], "--max-positions: the tables of 131,072 sinusoidal"),
+        (
+            [*NEEDED, "--proximal-init", "--kv-heads=2"],
+            "--proximal-init: keys cannot start as queries where --kv",
+        ),
+        ([*NEEDED, "--relative-window=1000", "--heads=256"], "--relative-window: 256 heads with 2,001 distances each"),
         ([*NEEDED, "--output-translations=a"], "--output-translations: needs --evaluate"),
         ([*NEEDED, "--look-forward=2"], "--look-forward: has no effect without --window-size"),
         ([*NEEDED, "--exact-window", "--block-length=3"], "--exact-window: has no effect without --window-size"),

@@ -15,6 +15,7 @@ import torch
 from helpers.commands import train as run
 from translane_export.core.checkpoint import load_checkpoint, load_tensors
 from translane_export.train.log import read_history
+from translane_export.train.parallel import Parallel, seed_others
 
 pytestmark = pytest.mark.slow
 
@@ -86,3 +87,16 @@ def test_what_ends_one_process_ends_all(run_flags, tmp_path):
     assert not any(Path(f"/proc/{child}").exists() for child in children)
     assert "translane_export" not in "".join(re.findall(r'^  File ".*$', err, re.MULTILINE)), err
     assert json.loads(history.read_text().splitlines()[0])["step"] == 5
+
+
+def test_each_process_has_random_numbers_of_its_own():
+    drawn = []
+    for rank in range(3):
+        torch.manual_seed(1)
+        process = Parallel()
+        process.rank = rank
+        seed_others(1, 5, process)
+        drawn.append(torch.rand(1).item())
+    torch.manual_seed(1)
+    assert drawn[0] == torch.rand(1).item()
+    assert len(set(drawn)) == 3

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # a disassembler reads all of ONNX Runtime
 
 ROOT = Path(__file__).parents[4]
 # What a process finds: the flags, kernels as the server names them, how often the preloaded library has answered, and
-# whether ONNX Runtime gets sums of products right. Weights of 8 bits overflow where no VNNI adds them up.
+# which of four sums of products ONNX Runtime gets right. Weights of 8 bits overflow where no VNNI adds them up.
 PROGRAM = r"""
 import ctypes, faulthandler, json, os, signal, sys
 faulthandler.enable()
@@ -25,17 +25,19 @@ import onnxruntime
 from onnx import TensorProto, helper
 from translane_server.core.machine import adds_int8_exactly, int8_kernels
 
-def is_exact():
+def is_exact(largest, precise):
     width = 256
     a = np.full((4, width), 255, np.uint8)
-    b = np.full((width, 16), 127, np.int8)
+    b = np.full((width, 16), largest, np.int8)
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], "product",
         [helper.make_tensor_value_info("a", TensorProto.UINT8, ["rows", width])],
         [helper.make_tensor_value_info("y", TensorProto.INT32, ["rows", 16])],
         [helper.make_tensor("b", TensorProto.INT8, b.shape, b.tobytes(), raw=True)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.x64quantprecision", "1" if precise else "0")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return bool((session.run(None, {"a": a})[0] == a.astype(np.int32) @ b.astype(np.int32)).all())
 
 print(json.dumps({
@@ -44,7 +46,8 @@ print(json.dumps({
     "vnni": adds_int8_exactly(),
     "kernels": int8_kernels(),
     "answers": ctypes.c_int.in_dll(ctypes.CDLL(None), "cpuid_answers").value,
-    "exact": is_exact()}))
+    "8 bits": is_exact(127, False), "8 bits, precise": is_exact(127, True),
+    "7 bits": is_exact(63, False), "7 bits, precise": is_exact(63, True)}))
 """
 
 
@@ -65,8 +68,18 @@ def found(environment):
     return json.loads(done.stdout)
 
 
-def test_kernels_and_everything_that_names_them_are_as_without_vnni(found, environment):
-    assert not found["exact"], "with VNNI the sums are right"
+def test_sums_of_int8_products_are_as_without_vnni(found):
+    """With VNNI all four are right."""
+    names = ("8 bits", "8 bits, precise", "7 bits", "7 bits, precise")
+    assert {name: found[name] for name in names} == {
+        "8 bits": False,
+        "8 bits, precise": True,
+        "7 bits": True,
+        "7 bits, precise": True,
+    }
+
+
+def test_everything_says_so(found, environment):
     assert found["folder"].startswith(environment["PYTHONPATH"].split(os.pathsep)[0])
     assert found["answers"] > 0
     assert "avx2" in found["flags"]

@@ -206,6 +206,14 @@ def put(name, content):
     return change
 
 
+def cut(size):
+    def change(folder):
+        path = folder / WEIGHTS
+        path.write_bytes(path.read_bytes()[:size])
+
+    return change
+
+
 def without_a_shard(folder):
     as_shards(folder)
     (folder / "part-1.safetensors").unlink()
@@ -243,6 +251,10 @@ IN_PLACE_OF_FILES = {
     ("change", "message"),
     [
         (lambda folder: (folder / WEIGHTS).unlink(), "it has no weights"),
+        (cut(0), f"{WEIGHTS}: it is empty, not a safetensors file"),
+        (cut(5), f"{WEIGHTS}: it is cut off: it has 5 bytes, and its header alone takes"),
+        (cut(4000), f"{WEIGHTS}: it is cut off: it has 4,000 bytes, and its header alone takes"),
+        (cut(-1), "and its header tells of"),
         *(
             (put(name, content), f"{name}: {message}")
             for name in (WEIGHTS, BIN, INDEX)

@@ -162,6 +162,9 @@ def test_files_that_are_no_checkpoints(tmp_path, saved):
     with pytest.raises(ExportError, match="it holds a list, and a checkpoint is a dictionary"):
         read_inert(path)
     for content, problem in (
+        (path.read_bytes()[:50], "it is cut off"),
+        (path.read_bytes()[:-30], "it is cut off"),
+        (b"", "it is empty, not a PyTorch file"),
         (b"version https://git-lfs.github.com/spec/v1", "it is a pointer of git-lfs"),
         (b"hello, world", "it is not a PyTorch file"),
     ):

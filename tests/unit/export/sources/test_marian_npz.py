@@ -24,6 +24,7 @@ def test_the_decoder_starts_with_zeros_and_unknown_words_are_not_generated(maria
     assert checkpoint.config.start_id == checkpoint.config.pad_id == start
     assert (checkpoint.state_dict["decoder.embedding.tokens.weight"][start] == 0).all()
     assert checkpoint.config.suppressed_ids == (1, start)
+    assert checkpoint.state_dict["output_projection.bias"].half().isfinite().all()
     assert (checkpoint.config.eos_id, checkpoint.config.unk_id) == (0, 1)
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
 from helpers.checkpoint_formats import FORMATS
 from helpers.pickled_checkpoints import WIDTH, modules
 from translane_export.core.errors import ExportError
+from translane_export.sources.placed_tensors import sinusoids
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 
 
@@ -255,3 +257,9 @@ def test_files_that_are_no_checkpoints(opennmt):
     assert re.search("it is no OpenNMT-py checkpoint, whose settings are under opt", opennmt.refused())
     shutil.copyfile(opennmt.made.path, opennmt.made.folder / "other.pt")
     assert re.search(r"it has 2 .pt files; leave the one to export", opennmt.refused())
+
+
+def test_sinusoids_of_fairseq_are_rounded_as_in_training():
+    """To the bit, as in transformers, whose tables are fairseq's."""
+    theirs = M2M100SinusoidalPositionalEmbedding.get_embedding(1024, 512, None)
+    assert torch.equal(sinusoids(0, 1024, 512), theirs)

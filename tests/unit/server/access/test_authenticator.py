@@ -55,7 +55,9 @@ def path(tmp_path):
     return tmp_path / "keys.toml"
 
 
-def test_each_key_of_a_holder_admits(path, tokens):
+@pytest.mark.parametrize("digits", [0, 4])  # with 0, all keys are in one drawer
+def test_each_key_of_a_holder_admits(path, tokens, digits, monkeypatch):
+    monkeypatch.setattr("translane_server.access.authenticator._DRAWER_DIGITS", digits)
     file = File(path, a=holder(*tokens[:2]), b=holder(tokens[2]))
     assert [file.admit(token).name for token in tokens] == ["a", "a", "b"]
     assert file.admit(tokens[0], scheme="bearer ").name == "a"
@@ -196,3 +198,14 @@ def test_over_a_minute_the_rate_holds_whatever_the_sizes():
             taken += size
     assert 600 <= taken <= 600 + 10 + 7
     assert 0 < min(waits) <= max(waits) <= 1
+
+
+def test_refused_calls_are_told_again_after_a_minute_with_their_number(path, tokens, monkeypatch, caplog):
+    file = File(path, a=holder(tokens[0]))
+    for interval, calls in ((60.0, 3), (0.0, 1)):
+        monkeypatch.setattr("translane_server.access.authenticator._TELLING_INTERVAL", interval)
+        for _ in range(calls):
+            with pytest.raises(UnknownKeyError):
+                file.admit(tokens[1])
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert ["UNKNOWN_KEY 1;" in told[0], "UNKNOWN_KEY 3;" in told[1], len(told)] == [True, True, 2]

@@ -49,6 +49,19 @@ sources = st.lists(st.integers(2, 30), min_size=1, max_size=5).map(lambda ids: [
 prefixes = st.sampled_from([(), (), (4,), (9, 3, 4)])
 sentences = st.tuples(sources, st.one_of(greedy_options, beam_options()), prefixes).map(lambda drawn: Sentence(*drawn))
 
+samplings = st.builds(
+    Sampling,
+    seed=st.integers(0, 2**64 - 1),
+    temperature=st.sampled_from([0.3, 1.0, 3.0]),
+    top_k=st.sampled_from([0, 1, 3, 7]),
+    top_p=st.sampled_from([1.0, 0.7]),
+)
+other_options = st.one_of(
+    st.builds(DecodingOptions, max_length=lengths, num_hypotheses=st.integers(1, 3), sampling=samplings),
+    st.builds(DecodingOptions, max_length=lengths, num_hypotheses=st.integers(2, 4), alternatives=st.just(True)),
+)
+others = st.tuples(sources, other_options, prefixes).map(lambda drawn: Sentence(*drawn))
+
 
 def decode(batch, rows=ROWS, model=MODEL, seed=None, streamed=False):
     """What became of the sentences. The committed tokens of each are what its best hypothesis begins with."""
@@ -110,7 +123,7 @@ coarse_models = st.builds(
 NO_RULES: dict[str, Any] = {name: getattr(DecodingOptions(1), name) for name in rules}
 
 
-@given(st.lists(sentences, min_size=1, max_size=6), st.integers(0, 1000), coarse_models)
+@given(st.lists(st.one_of(sentences, others), min_size=1, max_size=6), st.integers(0, 1000), coarse_models)
 @settings(max_examples=200)
 def test_numbers_are_bit_identical_alone_and_in_company_whoever_listens(batch, seed, model):
     if model.vocab_size < MODEL.vocab_size:  # which rules and prefixes name tokens of

@@ -30,6 +30,31 @@ def path(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("harm", ["changed", "cut"])
+def test_mapped_weights_stay_what_they_were(path, tmp_path, harm):
+    other = tmp_path / "other"
+    other.write_bytes(CONTENT)
+    parts = [mapped(path, 3, 1), mapped(path, 2, 2), mapped(path, 1, 7)]  # two graphs have the third page
+    alone, of_another_file = mapped(path, 1), mapped(other, 1)
+    alone.close()
+    keep_mapped([path, tmp_path / "not there"])
+    for each in (path, other):
+        if harm == "changed":
+            with each.open("r+b") as file:
+                file.write(bytes(len(CONTENT)))
+        else:
+            os.truncate(each, 0)
+    child = os.fork()
+    if not child:
+        os._exit(parts[0][:] != CONTENT[PAGE : 4 * PAGE])
+    assert os.waitpid(child, 0)[1] == 0
+    assert parts[0][:] == CONTENT[PAGE : 4 * PAGE]
+    assert parts[1][:] == CONTENT[2 * PAGE : 4 * PAGE]
+    assert parts[2][:] == CONTENT[7 * PAGE : 8 * PAGE]
+    if harm == "changed":
+        assert of_another_file[:] == bytes(PAGE), "without care, a mapping shows what is written to its file"
+
+
 def test_a_file_that_is_cut_before_is_an_error_and_no_signal(path):
     part = mapped(path, 3, 2)
     os.truncate(path, PAGE)

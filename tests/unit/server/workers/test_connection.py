@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import random
 import socket
 import time
@@ -15,7 +16,7 @@ from translane_server.core.errors import BundleError, QueueFullError, StartupErr
 from translane_server.engine.loop import ServerGoneError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
-from translane_server.workers.connection import WorkerConnection
+from translane_server.workers.connection import WorkerConnection, _cpu_ticks
 from translane_server.workers.dispatcher import Dispatcher
 from translane_server.workers.messages import Frames, Ready, framed, of_input, of_object, of_output, read_input
 from translane_server.workers.worker import Worker
@@ -257,3 +258,12 @@ def test_the_server_goes_with_something_unread(ends):
     server.close()
     with pytest.raises(ServerGoneError):
         link.inputs(wait=True)
+
+
+def test_the_processor_time_of_a_process_is_that_of_the_system():
+    """A replica that computes gets longer than one that hangs."""
+    before, begun = _cpu_ticks(os.getpid()), time.process_time()
+    while time.process_time() < begun + 0.1:
+        pass
+    assert _cpu_ticks(os.getpid()) - before >= 0.05 * os.sysconf("SC_CLK_TCK")
+    assert _cpu_ticks(-1) == 0

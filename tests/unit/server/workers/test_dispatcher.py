@@ -281,6 +281,12 @@ async def test_what_waits_behind_a_request_that_is_given_up_moves_up(engine, rep
     assert await behind == (RESULT,)
 
 
+async def test_a_result_that_crosses_its_cancellation(engine, replicas):
+    await give_up(await call(engine))
+    replicas[0].end(*replicas[0].numbers)
+    assert engine.active_rows == 0
+
+
 def sentences(count):
     return [Sentence([7, EOS], DecodingOptions(9))] * count
 
