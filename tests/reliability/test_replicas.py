@@ -179,5 +179,5 @@ async def test_a_log_that_nobody_reads_stops_nothing(start, works_and_ends):
     """A pipe takes 64 KiB. Then its writer waits, unless it takes care."""
     with start("--log-level=debug", pipes_log=True) as server:
         server.log_reader.send_signal(signal.SIGSTOP)
-        answers, seconds = form((500, 20.0), (4000, 60.0))
+        answers, seconds = form((500, 60.0), (4000, 240.0))
         await works_and_ends(server, answers, seconds=seconds, callers=4, timeout=10, cases=[single()])
