@@ -94,8 +94,9 @@ def read_hugging_face(architecture: Architecture, folder: Path) -> Checkpoint:
     settings = read_settings(folder)
     model = read_model(folder, architecture, settings)
     tokenizer, languages = architecture.tokenizer(folder, settings.values)
-    generation, search = generation_defaults(settings), read_search(generation_settings(settings))
-    languages = _with_forced(languages, generation_settings(settings).get("forced_bos_token_id"))
+    asked = generation_settings(settings)
+    generation, search = generation_defaults(settings), read_search(asked)
+    languages = _with_forced(languages, asked.get("forced_bos_token_id"))
     return Checkpoint(
         **model._asdict(),
         tokenizer=tokenizer,

@@ -73,8 +73,8 @@ def read_xliff(file: TextFile, replace: bool, budget: Budget) -> Iterator[Place]
         is_open = unit.is_translated and (replace or not has_target)
         text_start = source.tag_end + len(before.encode())
         places = {place: counted.at(place) for place in sorted((unit.start, text_start, end))}
-        texts, between = _texts(core)
-        if is_open and texts:
+        texts, between = _texts(core) if is_open else ([], [])
+        if texts:
             first, last = _around(reader, unit, target, end)
             write = partial(_target, [first + before + between[0], *between[1:-1], between[-1] + after + last])
             yield Place(places[unit.start], places[end], [(places[text_start], text) for text in texts], write)

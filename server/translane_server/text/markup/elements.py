@@ -20,13 +20,10 @@ BLOCKS = _names(
     "tr ul video xmp"
 )
 
-# What is in these is no language, or is read as it is.
-PROTECTED = _names(
-    "code iframe kbd listing math noembed noframes noscript plaintext pre rp rt rtc samp script style svg textarea var "
-    "xmp"
-)
 # What is in these is no HTML, so that no text can be written there. In <noscript> it is none for browsers with scripts.
 RAW = _names("iframe noembed noframes noscript plaintext script style xmp")
+# What is in these is no language, or is read as it is.
+PROTECTED = RAW | _names("code kbd listing math pre rp rt rtc samp svg textarea var")
 # A picture beside a text and the reading above a word are no words of a sentence.
 NO_WORDS = _names("rp rt rtc svg")
 
