@@ -21,6 +21,7 @@ from collections.abc import (
 )
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
 
@@ -120,7 +121,7 @@ class AsyncTranslator:
         """Translate one text, or a list of texts in order; see `Translator.translate`."""
         ask, timeout = self._translating(request)
         if isinstance(texts, str):
-            return (await self._within(timeout, ask([texts], 0)))[0]
+            return (await self._within(timeout, ask, [texts], 0))[0]
         return await self._all(texts, ask, timeout)
 
     def translate_iter(
@@ -129,7 +130,7 @@ class AsyncTranslator:
         """Translate any number of texts in order and bounded memory; see `Translator.translate_iter`."""
         checked_items(texts)
         ask, timeout = self._translating(request)
-        return self._windows(texts, lambda items, offset: self._within(timeout, ask(items, offset)))
+        return self._windows(texts, partial(self._within, timeout, ask))
 
     def translate_stream(self, text: str, **request: Unpack[TranslateOptions]) -> AsyncTranslationStream:
         """Hand out the translation of one text while it is being decoded; see `Translator.translate_stream`."""
@@ -171,7 +172,7 @@ class AsyncTranslator:
                 raise _error(error) from None
             raise AssertionError("a document has an end")
 
-        return await self._within(timeout, translated())
+        return await self._within(timeout, translated)
 
     async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Score given translations, in order; see `Translator.score`."""
@@ -183,7 +184,7 @@ class AsyncTranslator:
     ) -> AsyncGenerator[Score]:
         """Score any number of pairs in order and bounded memory."""
         ask, timeout = self._scoring(request)
-        return self._windows(pairs, lambda items, offset: self._within(timeout, ask(items, offset)))
+        return self._windows(pairs, partial(self._within, timeout, ask))
 
     async def server_info(self) -> ServerInfo:
         """The version, the limits and the models."""
@@ -251,9 +252,14 @@ class AsyncTranslator:
                 self._running -= 1
             await asyncio.sleep(pause)
 
-    async def _within(self, timeout: float | None, answering: Coroutine[Any, Any, _Answer]) -> _Answer:  # noqa: ASYNC109
+    async def _within(
+        self,
+        timeout: float | None,  # noqa: ASYNC109
+        answer: Callable[..., Coroutine[Any, Any, _Answer]],
+        *given: Any,
+    ) -> _Answer:
         """Answer within `timeout` seconds, in a task that `close` cancels."""
-        task = asyncio.create_task(answering)
+        task = asyncio.create_task(answer(*given))  # a coroutine made before would be left if this is never run
         self._tasks.add(task)
         try:
             async with asyncio.timeout(timeout):
@@ -278,7 +284,7 @@ class AsyncTranslator:
             async with aclosing(self._windows(list(items), ask)) as found:
                 return [each async for each in found]
 
-        return await self._within(timeout, answers())
+        return await self._within(timeout, answers)
 
     async def _windows(
         self, items: Iterable[_Item] | AsyncIterable[_Item], ask: _Ask[_Item, _Answer]
@@ -325,7 +331,7 @@ class Stream:
         """The deltas that are not empty."""
         if self._is_stopped:
             raise Cancelled("the call was cancelled")
-        self._translating = asyncio.create_task(self._translator._within(self._timeout, self._translate()))
+        self._translating = asyncio.create_task(self._translator._within(self._timeout, self._translate))
         self._translating.add_done_callback(lambda _task: self._deltas.put_nowait(None))
         try:
             while (delta := await self._deltas.get()) is not None:

@@ -120,6 +120,17 @@ def test_ctrl_c_ends_an_iterator(translator):
             method("猫狗")
 
 
+async def test_an_iterator_that_is_cancelled_at_once_warns_of_nothing(glossaries):
+    """A warning is an error here: the calls that it has not begun are no coroutines that nobody awaits."""
+    async with AsyncTranslator(BUNDLE, glossaries=glossaries) as translator:
+        for found in (translator.translate_iter(["a"] * 2000), translator.score_iter([("a", "b")] * 2000)):
+            reading = asyncio.create_task(anext(found))
+            asyncio.get_running_loop().call_soon(reading.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+    gc.collect()
+
+
 def test_a_deadline_and_the_end_of_a_stream_free_the_rows(translator):
     with pytest.raises(DeadlineExceeded):
         translator.translate([LONG] * 2, beam_size=8, timeout=0.2)
