@@ -106,7 +106,7 @@ class Client(BaseClient):
         A call that breaks off is made again from the beginning.
 
         Args:
-            content: The file, with at most `server_info().limits.document_bytes` bytes.
+            content: The file. With all else of the request, it has at most `server_info().limits.document_bytes` bytes.
             mime_type: What the file is: text/plain (each line is a text), text/html, text/markdown,
                 application/xliff+xml, text/x-gettext-translation, application/x-subrip or text/vtt.
             progress: Is told how far the translation is, at least each second.

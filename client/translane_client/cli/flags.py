@@ -54,8 +54,9 @@ class Flags:
         `arguments.given` becomes the set of flags on the command line.
         """
         arguments.given = {name for name in self._defaults if getattr(arguments, name, None) is not None}
-        for name in self._defaults.keys() - arguments.given:
-            action, default = self._defaults[name]
+        for name, (action, default) in self._defaults.items():
+            if name in arguments.given:
+                continue
             variable = ENV_PREFIX + name.upper()
             try:
                 value = _converted(action, environ[variable]) if environ.get(variable) else default

@@ -159,16 +159,17 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
     """
     for number in itertools.count(1):
         try:
-            raw = file.readline(LONGEST_LINE + 1)
+            raw = file.readline(LONGEST_LINE + len(b"\r\n"))
         except OSError as error:
             raise FileError(f"{name}, line {number}: {error.strerror or error}") from error
         line = raw.removeprefix(BOM_UTF8) if number == 1 else raw
         if not line:
             return
-        if len(raw) > LONGEST_LINE:
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(text) > LONGEST_LINE:
             raise FileError(f"{name}, line {number}: longer than {LONGEST_LINE} bytes")
         try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode(), len(raw)
+            yield text.decode(), len(raw)
         except UnicodeDecodeError as error:
             raise FileError(f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line)") from error
 

@@ -97,8 +97,9 @@ def _add(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder, s
 
 
 def _rotate(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder, str]:
-    end = arguments.keep
-    older = [key if key.has_expired(end) else key.model_copy(update={"expires": end}) for key in holder.keys]
+    end, now = arguments.keep, datetime.now(UTC)
+    valid = [key for key in holder.keys if not key.has_expired(now)]
+    older = [key if key.has_expired(end) else key.model_copy(update={"expires": end}) for key in valid]
     return _add(holder.model_copy(update={"keys": older}), arguments)
 
 

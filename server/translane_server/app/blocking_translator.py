@@ -142,6 +142,9 @@ class Translator:
 
     def _run(self, awaited: Coroutine[Any, Any, _Answer]) -> _Answer:
         """Wait for what runs on the event loop. Ctrl-C cancels it."""
+        if threading.current_thread() is self._thread:
+            awaited.close()
+            raise RuntimeError("what is told of a document's progress cannot ask the translator for anything")
         if os.getpid() != self._process or not self._finalizer.alive:
             awaited.close()
             raise RuntimeError(
@@ -181,6 +184,9 @@ class Translator:
 
 
 def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    if threading.current_thread() is thread:  # it is garbage and found there, or closed by what is told of progress
+        threading.Thread(target=_end, args=(translator, loop, thread)).start()
+        return
     for ending in (translator.close(), loop.shutdown_default_executor()):
         asyncio.run_coroutine_threadsafe(ending, loop).result()
     loop.call_soon_threadsafe(loop.stop)

@@ -183,6 +183,7 @@ class AsyncTranslator:
         self, pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]], **request: Unpack[ScoreOptions]
     ) -> AsyncGenerator[Score]:
         """Score any number of pairs in order and bounded memory."""
+        checked_items(pairs)
         ask, timeout = self._scoring(request)
         return self._windows(pairs, partial(self._within, timeout, ask))
 

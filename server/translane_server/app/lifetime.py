@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 import uvloop
 
@@ -63,6 +64,9 @@ def changed(settings: ServerSettings) -> dict[str, str]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, str) and "://" in value:  # may have a password
+        parts = urlsplit(value)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -97,13 +97,6 @@ class Server:
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
         answering = Answering(settings, keys=self.keys, tracer=self._tracer, shown_in=metrics)
-        if settings.http_port is not None:
-            self._open_http(settings, answering, connections)
-        elif self._with_page:
-            try:
-                self._open_http(settings.model_copy(update={"http_port": PAGE_PORT}), answering, connections)
-            except StartupError as error:
-                _log.info("no page to translate on: %s", error)
         has_authorities = settings.tls_client_ca is not None
         port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)
         add_TranslationServiceServicer_to_server(self._service, port)  # type: ignore[no-untyped-call]
@@ -113,6 +106,13 @@ class Server:
         _listen(port, settings.host, settings.port, certificates)
         self.port = port.port
         await self._open_operators_ports()
+        if settings.http_port is not None:
+            self._open_http(settings, answering, connections)
+        elif self._with_page:  # after the ports that somebody asked for, which may be the same
+            try:
+                self._open_http(settings.model_copy(update={"http_port": PAGE_PORT}), answering, connections)
+            except StartupError as error:
+                _log.info("no page to translate on: %s", error)
         if refreshes := [each.refresh for each in (certificates, self.keys) if each]:
             self._following = asyncio.create_task(follow(refreshes))
         await port.server.start()

@@ -86,6 +86,10 @@ def test_the_page_is_there_by_default_and_a_port_that_is_taken_is_no_fault(start
     said = server.wait_for("(a page to translate on: http://127.0.0.1:8080/|no page to translate on: .*:8080.*)$")[1]
     if said.startswith("a page"):
         assert b"<title>Translane</title>" in urlopen("http://127.0.0.1:8080/").read()
+        server.stop()
+        server = start("--page", "--admin-port=8080")
+        server.wait_for("no page to translate on: cannot listen on 127.0.0.1:8080: Address already in use$")
+        server.wait_for("serving on cpu")
     server.stop()
     with closing(socket.socket()) as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -224,7 +224,10 @@ async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(servi
 
 async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(running, library):
     url = "https://me:s3cret@models.example/x?sig=s3cret@sha256:" + "0" * 64
-    assert "s3cret" not in shown(ServerSettings(model=read_places(url)))["model"]
+    firefox = "https://user:s3cret@mirror:8443/list.json?key=s3cret"
+    told = shown(ServerSettings(model=read_places(url), firefox_models=firefox))
+    assert "s3cret" not in told["model"]
+    assert told["firefox_models"] == "https://mirror:8443/list.json"
     (line,) = [line for line in running.lines if "INFO translane " in line]
     assert f"models={library} " in line
     assert "max_batch_size=8" in line

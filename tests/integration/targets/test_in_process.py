@@ -194,6 +194,17 @@ def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monk
     wait_until(lambda: threading.active_count() <= before, 10)
 
 
+def test_what_is_told_of_progress_may_close_but_not_ask(monkeypatch):
+    """It is told on the thread that would answer."""
+    monkeypatch.setenv("MARK", "test_progress")
+    translator = Translator(BUNDLE)
+    with pytest.raises(RuntimeError, match="progress"):
+        translator.translate_document(b"a", "text/plain", progress=lambda _: print(translator.models()))
+    with pytest.raises(Cancelled):
+        translator.translate_document(b"a", "text/plain", progress=lambda _: translator.close())
+    wait_until(lambda: not processes("test_progress"), 10)
+
+
 async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):
     """Cells run within a running event loop, and nobody closes what the cell before has made."""
     monkeypatch.setenv("MARK", "test_a_cell")

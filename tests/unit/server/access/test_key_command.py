@@ -56,12 +56,12 @@ def test_a_file_keeps_its_mode_and_its_link(keys, path, tmp_path):
 
 def test_rotate_lets_older_keys_expire(keys, path):
     keys("add", "a", "--sentences-per-second", "5")
-    keys("add", "a", "--expires", "2001-01-01T00:00:00Z")
-    code, out, _ = keys("rotate", "a", "--keep", "2030-01-01T00:00:00+01:00")
+    keys("add", "a", "--expires", "2090-01-01T00:00:00Z")
+    code, out, _ = keys("rotate", "a", "--keep", "2100-01-01T00:00:00+01:00")
     holder = load_keys(path)["a"]
     ends = [key.expires for key in holder.keys]
     assert code == 0
-    assert ends == [datetime(2029, 12, 31, 23, tzinfo=UTC), datetime(2001, 1, 1, tzinfo=UTC), None]
+    assert ends == [datetime(2099, 12, 31, 23, tzinfo=UTC), datetime(2090, 1, 1, tzinfo=UTC), None]
     assert bytes.fromhex(holder.keys[2].sha256) == digest_of(out.strip())
     assert holder.sentences_per_second == 5
 
@@ -144,6 +144,13 @@ def test_a_holder_has_a_bounded_number_of_keys(keys, path):
     code, out, err = keys("add", "a")
     assert (code, out) == (2, "")
     assert "at most 16 items" in err
+
+
+def test_rotation_goes_on_when_older_keys_have_expired(keys, path):
+    keys("add", "a", "--expires", "2001-01-01T00:00:00Z")
+    for _ in range(MOST_KEYS_OF_A_HOLDER):
+        assert keys("rotate", "a", "--keep", "2001-01-01T00:00:00Z")[0] == 0
+    assert len(load_keys(path)["a"].keys) == 2
 
 
 def test_a_wrong_file_is_not_overwritten(keys, path):
