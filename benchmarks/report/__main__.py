@@ -26,7 +26,6 @@ _TABLES = {
     "offline": tables.offline,
     "serving": tables.serving,
     "growth": tables.growth,
-    "mixed": tables.mixed,
     "soak": tables.soak,
 }
 

@@ -18,7 +18,6 @@ COMMANDS = {
     "serving": "python -m benchmarks.runs.serving",
     "growth": "python -m benchmarks.runs.growth",
     "products": "python -m benchmarks.runs.products BUNDLE",
-    "mixed": "python -m benchmarks.runs.mixed",
     "soak": "PYTHONPATH=tests python -m reliability.soak -o runs/bench/soak.json",
 }
 TITLES = {
@@ -27,7 +26,6 @@ TITLES = {
     "serving": "Servers under load",
     "growth": "How steps, memory and start-up grow",
     "products": "Steps over their matrix products",
-    "mixed": "Plain rows beside a row of another kind",
     "soak": "Memory over many requests",
 }
 ENGINES = ("translane", "ctranslate2")

@@ -85,22 +85,6 @@ def over_products(found: Mapping[str, Sequence[float]]) -> float:
     return statistics.median(step / products for step, products in zip(found["step"], found["products"], strict=True))
 
 
-def mixed(record: Record) -> Iterator[str]:
-    """What plain rows pay for a row of another kind beside them."""
-    plain = statistics.median(record["plain"])
-    yield circumstances(record)
-    yield f"A step of {record['plain_rows']} plain rows of {record['model']}, {record['precision']}, takes"
-    yield f"{_MILLI * plain:.2f} ms of processor time. The last column is (together - alone) over that."
-    yield from (
-        "",
-        "| beside them | alone [ms] | together [ms] | what the plain rows take then |",
-        "|---|---:|---:|---:|",
-    )
-    for kind, found in record["kinds"].items():
-        alone, together = (statistics.median(found[name]) for name in ("alone", "together"))
-        yield f"| {kind} | {_MILLI * alone:.2f} | {_MILLI * together:.2f} | {(together - alone) / plain:.2f} |"
-
-
 def soak(record: Record) -> Iterator[str]:
     """How memory and open files grow while a server translates."""
     first, last = record["first"], record["last"]

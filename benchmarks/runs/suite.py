@@ -58,7 +58,6 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "serving": ("--plan quick --models demo --precisions int8 --searches greedy", 5),
         "growth": ("--models demo --rounds 2 --rows 1 8 32 128", 4),
         "products": ("--rounds 2 --rows 1 32", 1),
-        "mixed": ("--rounds 3", 1),
     },
     "usual": {
         "offline": ("--quick --batches 1 8 32 64", 45),
@@ -66,8 +65,6 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "serving": ("--plan usual --precisions int8", 45),
         "growth": ("--rounds 3 --rows 1 8 32 128", 12),
         "products": ("--rounds 3 --rows 1 8 32 64", 3),
-        "mixed": ("--rounds 9", 2),
-        "revision": ("--rounds 3", 8),
     },
     "full": {
         "offline": ("", 180),
@@ -75,8 +72,6 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "serving": ("", 150),
         "growth": ("", 45),
         "products": ("--rounds 9", 10),
-        "mixed": ("--rounds 25", 3),
-        "revision": ("--rounds 9", 25),
     },
 }
 
@@ -96,7 +91,7 @@ def parts(
         if name == "without_vnni":
             words = ("benchmarks.runs.avx2", "python", "-m", "benchmarks.runs.offline", *words[1:])
             words += ("-o", str(places.result(name)))
-        if name in ("offline", "serving", "without_vnni", "revision"):
+        if name in ("offline", "serving", "without_vnni"):
             words += texts
         if name != "products":
             yield Part(name, words, minutes)
@@ -173,7 +168,7 @@ def remove(names: Collection[str], device: str) -> None:
     """Remove what these benchmarks wrote before, so that the report mixes no runs."""
     for name in names:
         folder = places.result(name, device).parent
-        for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name == "products" else ())):
+        for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name != "offline" else ())):
             path.unlink(missing_ok=True)
 
 
