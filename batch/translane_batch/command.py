@@ -68,8 +68,11 @@ def _show(settings: BatchSettings, summary: Summary) -> None:
         print(content, end="", flush=True)
         return
     if settings.summary is not None:
-        with written_whole(settings.summary) as file:
-            file.write(content.encode())
+        if settings.summary.exists() and not settings.summary.is_file():  # a pipe or a device, which stays
+            settings.summary.write_bytes(content.encode())
+        else:
+            with written_whole(settings.summary.resolve()) as file:
+                file.write(content.encode())
     print(f"{printable(str(settings.output))}: {summary.sentence}")
 
 

@@ -88,7 +88,7 @@ class ParquetFiles:
         if schema.names.count(self.field) > 1:
             raise BatchError(f"{path}: it has several columns {self.field!r}; --field names another")
         kind = schema.field(self.field).type
-        if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        if kind not in (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()):
             raise BatchError(f"{path}: its column {self.field!r} has {kind}, not texts; --field names another")
         if self.output_field in schema.names:
             raise BatchError(f"{path}: it has a column {self.output_field!r} already; --output-field names another")

@@ -40,8 +40,10 @@ def servers_of(address: str | Iterable[str]) -> tuple[str, ...]:
 
 def _with_port(address: str) -> str:
     bare = address.strip()
-    if not bare or re.match(r"https?://", bare):
+    if not bare or ("://" in bare and not _TARGET.match(bare)):
         raise ValueError(f"HOST:PORT is needed, not {address!r}")
+    if ":" in bare and _ip(bare):  # an IPv6 address, whose last part is no port
+        return f"[{bare}]:{DEFAULT_PORT}"
     return f"{bare}:{DEFAULT_PORT}" if _WITHOUT_PORT.fullmatch(bare) else bare
 
 

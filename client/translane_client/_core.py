@@ -131,6 +131,7 @@ class Batches(Generic[Item]):
     def __init__(self, items: Iterable[Item] | AsyncIterable[Item], size: int, job: Job[Item, Any]) -> None:
         self.job = job
         self.are_over = False  # whether all items are known to be read
+        self.error: Exception | None = None  # of the caller's iterator, which ends the items
         self._items = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
         self._count = len(items) if isinstance(items, list) else None
         self._size = size
@@ -143,7 +144,10 @@ class Batches(Generic[Item]):
         items, self._waiting = self._waiting, []
         size = sum(map(self._bytes_of, items))
         while len(items) < self._size and not self.are_over:
-            item = yield Next(self._items)
+            try:
+                item = yield Next(self._items)
+            except Exception as error:  # noqa: BLE001 (it is the caller's)
+                self.error, item = error, END
             if item is END:
                 self.are_over = True
                 break
@@ -307,18 +311,23 @@ class BaseClient:
         return steps()
 
     def _window(self, batches: Batches[Any], deadline: Callable[[], float], *, patient: bool) -> Steps:
-        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
+        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first.
+
+        An error of the caller's iterator comes after the answers to the items before it.
+        """
         window = deque[Any]()
         while (batch := (yield from batches.next()))[0]:
             answering = self._answers(batches.job.call(*batch), deadline(), patient)
             if batches.are_over and not window:  # nothing runs beside it
                 yield from answering
-                return
+                break
             window.append((yield Start(answering)))
             if len(window) == self._concurrency:
                 yield Hand((yield Join(window.popleft())))
         while window:
             yield Hand((yield Join(window.popleft())))
+        if batches.error:
+            raise batches.error
 
     def _answers(self, call: Call[list[Any]], deadline: float, patient: bool = False) -> Steps:
         yield Hand((yield from self._exchange(call, deadline, patient)))

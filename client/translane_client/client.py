@@ -179,7 +179,7 @@ class _Running:
                     continue
                 try:
                     outcome = self._perform(effect)
-                except grpc.RpcError as failure:
+                except Exception as failure:  # noqa: BLE001 (the steps know what to do)
                     effect = steps.throw(failure)
                 else:
                     effect = steps.send(outcome)

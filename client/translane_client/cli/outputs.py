@@ -103,7 +103,7 @@ def check_place(path: Path) -> None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise FileError(f"{path}: it is a folder")
-    if not (_is_special(target) or os.access(target.parent, os.W_OK | os.X_OK) or os.access(target, os.W_OK)):
+    if not (_is_special(path) or os.access(target.parent, os.W_OK | os.X_OK) or os.access(target, os.W_OK)):
         raise FileError(f"{path}: no file can be written in its folder")
 
 
@@ -112,8 +112,8 @@ def write_whole(path: Path, content: bytes) -> None:
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{token_hex(8)}.part")  # nobody else's file, and no other command's
     try:
-        if _is_special(target) or not os.access(target.parent, os.W_OK | os.X_OK):
-            target.write_bytes(content)
+        if _is_special(path) or not os.access(target.parent, os.W_OK | os.X_OK):
+            path.write_bytes(content)
             return
         try:
             with part.open("xb") as file:
@@ -129,9 +129,9 @@ def write_whole(path: Path, content: bytes) -> None:
         raise FileError(f"{path}: {error.strerror or error}") from error
 
 
-def _is_special(target: Path) -> bool:
-    """Whether it is a pipe or a device, which is written, and not replaced."""
-    return target.exists() and not target.is_file()
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device, which is written, and not replaced. A link to a pipe leads to no path."""
+    return path.exists() and not path.is_file()
 
 
 def on_a_line(text: str) -> str:

@@ -195,11 +195,25 @@ def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: t
 
 
 async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
-    """The items, which are read on another thread than that of the event loop, because they may come slowly."""
+    """The items, which are read on another thread than that of the event loop, because they may come slowly.
+
+    An error of the iterator comes after the items before it.
+    """
     iterator = iter(items)
-    while batch := await asyncio.to_thread(lambda: list(itertools.islice(iterator, _READ_AHEAD))):
+    batch: list[_Item] = []
+    failure: Exception | None = None
+    while not failure:
+        batch.clear()
+        try:
+            await asyncio.to_thread(batch.extend, itertools.islice(iterator, _READ_AHEAD))
+        except Exception as error:  # noqa: BLE001 (it is the caller's)
+            failure = error
         for item in batch:
             yield item
+        if not batch:
+            break
+    if failure:
+        raise failure
 
 
 async def _next(items: AsyncGenerator[_Item], end: _Item, turn: asyncio.Lock) -> _Item:

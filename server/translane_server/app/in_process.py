@@ -290,10 +290,17 @@ class AsyncTranslator:
     async def _windows(
         self, items: Iterable[_Item] | AsyncIterable[_Item], ask: _Ask[_Item, _Answer]
     ) -> AsyncGenerator[_Answer]:
-        """Keep some requests under way; yield the answers of the oldest one first."""
+        """Keep some requests under way; yield the answers of the oldest one first.
+
+        An error of the caller's iterator comes after the answers to the items before it.
+        """
+        failure: Exception | None = None
         window: deque[asyncio.Task[list[_Answer]]] = deque()
         try:
             async for batch, offset in _batches(items, self._most):
+                if isinstance(batch, Exception):
+                    failure = batch
+                    break
                 task = asyncio.create_task(ask(batch, offset))
                 # An iterator that nobody goes on with says nothing of an error.
                 task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -305,6 +312,8 @@ class AsyncTranslator:
             for task in window:
                 for answer in await task:
                     yield answer
+            if failure:
+                raise failure
         finally:
             for task in window:
                 task.cancel()
@@ -407,17 +416,27 @@ def _error(error: RequestError, offset: int = 0) -> TranslaneError:
 
 async def _batches(
     items: Iterable[_Item] | AsyncIterable[_Item], size: int
-) -> AsyncIterator[tuple[Sequence[_Item], int]]:
-    """Batches of items, each with the number of its first item. Items are read only as far as batches are taken."""
+) -> AsyncIterator[tuple[Sequence[_Item] | Exception, int]]:
+    """Batches of items, each with the number of its first item; at the end the error of an iterator that breaks off.
+
+    Items are read only as far as batches are taken.
+    """
     batch: list[_Item] = []
     offset = 0
-    async for item in items if isinstance(items, AsyncIterable) else _each(items):
-        batch.append(item)
-        if len(batch) == size:
-            yield batch, offset
-            offset, batch = offset + size, []
+    failure: Exception | None = None
+    source = items if isinstance(items, AsyncIterable) else _each(items)
+    try:
+        async for item in source:
+            batch.append(item)
+            if len(batch) == size:
+                yield batch, offset
+                offset, batch = offset + size, []
+    except Exception as error:  # noqa: BLE001 (it is the caller's)
+        failure = error
     if batch:
         yield batch, offset
+    if failure:
+        yield failure, offset
 
 
 async def _each(items: Iterable[_Item]) -> AsyncIterator[_Item]:

@@ -108,6 +108,17 @@ def test_any_number_of_texts_is_answered_in_order_and_read_as_it_is_needed(trans
     assert caught.value.field == "texts[600]"
 
 
+def test_an_error_of_the_callers_iterator_comes_after_the_answers_before_it(translator):
+    def texts():
+        yield from SENTENCES
+        raise OSError("the disk is gone")
+
+    received: list[str] = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        received.extend(each.text for each in translator.translate_iter(texts()))
+    assert received == [each.text for each in translator.translate(SENTENCES)]
+
+
 def test_ctrl_c_ends_an_iterator(translator):
     texts = (SENTENCES[0] for _ in itertools.count())
     threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -33,6 +34,11 @@ def test_a_run_says_what_it_has_done(argv, tmp_path, workers, capsys):
     assert (figures["records"], figures["left_out"]) == (5, {"refused": 1})
     assert batch([*argv, "--summary", "-"], {}) == 0
     assert json.loads(capsys.readouterr().out) == figures
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as thread:  # a pipe or a device is written, and not replaced
+        read = thread.submit((tmp_path / "pipe").read_text)
+        assert batch([*argv, "--summary", str(tmp_path / "pipe")], {}) == 0
+    assert json.loads(read.result()) == figures
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,15 @@ def test_several_translations_are_a_list(tmp_path):
     assert table["translation"].to_pylist() == [["a1", "2"], None, ["b1", "2"]]
 
 
+def test_texts_as_views_are_texts(tmp_path):
+    try:
+        parquet.write_table(pyarrow.table({"text": pyarrow.array(["a"], pyarrow.string_view())}), tmp_path / "a")
+    except pyarrow.ArrowNotImplementedError:
+        pytest.skip("this pyarrow writes no views")
+    table = parquet.read_table(written(tmp_path / "a", lambda record: Answer(record.source * 2)))
+    assert table["translation"].to_pylist() == ["aa"]
+
+
 def test_rows_are_gathered_to_groups_and_compressed_as_before(tmp_path):
     path = table_of(tmp_path / "a.parquet", text=["a"] * 100)
     metadata = parquet.ParquetFile(written(path, lambda _: Answer("b"))).metadata

@@ -72,6 +72,7 @@ def test_an_address_where_nobody_answers_holds_up_no_other(silent, server, conne
         ("host:1", ("host:1",)),
         ("10.0.0.1", ("10.0.0.1:50051",)),
         ("[::1]", ("[::1]:50051",)),
+        ("::1", ("[::1]:50051",)),
         ("a, b:2 ,[::1]", ("a:50051", "b:2", "[::1]:50051")),
         ("a,a:50051", ("a:50051",)),
         (["a", "b:2"], ("a:50051", "b:2")),
@@ -87,7 +88,8 @@ def test_addresses_of_servers(address, servers):
 
 
 @pytest.mark.parametrize(
-    "address", ["", " ", "a,", ",", [], [""], "http://a", "a,https://b", ["a:x", "b"], ["a:1", "b:65536"], "a,dns:///b"]
+    "address",
+    ["", " ", "a,", ",", [], [""], "http://a", "a,grpc://b:1", ["a:x", "b"], ["a:1", "b:65536"], "a,dns:///b"],
 )
 def test_what_is_no_address(address):
     with pytest.raises(ValueError, match=r"HOST:PORT is needed|names all servers by itself"):

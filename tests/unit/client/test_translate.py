@@ -175,6 +175,18 @@ def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server, conne
     assert len(server.requests) <= 3
 
 
+@pytest.mark.parametrize("count", [3, 12])
+def test_an_error_of_the_callers_iterator_comes_after_the_answers_before_it(server, connect, count):
+    def texts():
+        yield from map(str, range(count))
+        raise OSError("the disk is gone")
+
+    received: list[str] = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        received.extend(each.text for each in connect(server.address, batch_size=5).translate_iter(texts()))
+    assert received == [f"<{number}>" for number in range(count)]
+
+
 def test_reading_runs_at_most_the_window_ahead(server, connect):
     read = 0
 

@@ -1,5 +1,6 @@
 """`translane translate` of files that the server translates whole."""
 
+import os
 import stat
 
 import pytest
@@ -113,6 +114,17 @@ def test_a_file_that_cannot_be_written_costs_no_translation(server, command, tmp
     assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / target)) == 1
     assert command.err.startswith(f"translane translate: {tmp_path / target}: ")
     assert server.requests == []
+
+
+def test_a_link_to_a_pipe_is_written(command, tmp_path):
+    """As /dev/stdout is one, and what a shell makes of >(…)."""
+    (tmp_path / "x.md").write_text("a")
+    reading, writing = os.pipe()
+    (tmp_path / "y.md").symlink_to(f"/dev/fd/{writing}")
+    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 0
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "A"
 
 
 def test_a_link_to_itself_is_replaced(command, tmp_path):
