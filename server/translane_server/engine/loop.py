@@ -78,6 +78,7 @@ class EngineLoop:
         self._encoded: deque[tuple[Sequence, int]] = deque()  # sequences, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
+        self._entering: list[Sequence] = []  # sequences whose searches begin
         self._ended: list[Search] = []  # searches that the last step has ended, until their results are there
         self._output = EngineOutput()  # what the server is told next
         self._must_answer = False
@@ -147,12 +148,12 @@ class EngineLoop:
             if batch.reserved:
                 self._decode()
         except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
-            lost = [*[search.sequence for search in self._ended], *batch.sequences]
-            self._batch, self._newcomers, self._ended = self._empty_batch(), [], []
+            lost = dict.fromkeys([*self._entering, *[search.sequence for search in self._ended], *batch.sequences])
+            self._batch, self._newcomers, self._ended, self._entering = self._empty_batch(), [], [], []
             encoded, self._encoded = self._encoded, deque()
             for sequence, _ in encoded:  # they are encoded again
                 heappush(self._queue, (-sequence.priority, next(self._arrivals), sequence))
-            self._fail(lost, error, decoder=True)
+            self._fail([*lost], error, decoder=True)
 
     def _fail(self, sequences: abc.Sequence[Sequence], error: Exception, *, decoder: bool) -> None:
         """Report the sequences of a step that has failed, and run the model over one that cannot be at fault.
@@ -209,7 +210,9 @@ class EngineLoop:
             sources.append(source)
         if not sequences:
             return
+        self._entering = sequences
         searches = self._batch.add(sequences)
+        self._entering = []
         limits = any(search.options.shortlist for search in searches)
         allowed = [sequence.sentence.allowed_ids for sequence in sequences] if limits else ()
         self.backend.enter(sources, [search.rows[0] for search in searches], allowed)

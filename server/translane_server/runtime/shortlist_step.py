@@ -33,7 +33,7 @@ class RowShortlists:
     """The list of each of R rows; None for a row that may use every token of the V that there are.
 
     Attributes:
-        tokens: the tokens of the step, ascending; after `used` of them comes padding that no row may use, [U].
+        tokens: the tokens of the step, ascending; after `used` of them comes padding: tokens that no row may use, [U].
         outside: 0 for the tokens of a row's own list, -inf for all others, [n, U].
     """
 
@@ -79,6 +79,9 @@ class RowShortlists:
         size = _GRANULE * math.ceil(max(self.used, self._least, least) / _GRANULE)
         self.tokens = np.zeros(size, np.int64)
         self.tokens[: self.used] = joined
+        # A step with more candidates than tokens takes some of the padding: each must be a token of its own.
+        unused = np.flatnonzero(~present)[: size - self.used]
+        self.tokens[self.used : self.used + len(unused)] = unused
         self.outside = np.full((n, size), -np.inf, np.float32)
         for row, own in enumerate(lists):
             self.outside[row, self._place[0 if own is None else own]] = 0

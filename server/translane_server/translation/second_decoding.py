@@ -115,12 +115,15 @@ class SecondDecoding:
         result = result._replace(hypotheses=(hypothesis,))
         segment.is_settled = not any(self._faults(segment, hypothesis))
         missing = {token for token in segment.stand_ins if token not in hypothesis.token_ids}
-        forced, again = hypothesis.token_ids[:-1], self._required(segment) if missing else None
-        length = again.options.max_length - len(forced) + len(again.forced_ids) if again else 0
+        again = self._required(segment) if missing else None
+        given = len(self.plan.forced_ids)
+        forced = hypothesis.token_ids[: max(given, len(hypothesis.token_ids) - 1)]
+        length = again.options.max_length - len(forced) + given - again.counted_ids if again else 0
         if again and length >= 1:
             most = len(forced) + _room(again.required_phrases)
             options = replace(again.options, max_length=min(length, most), min_length=0)
-            again = again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=False)
+            word_follows = again.word_follows and len(forced) == given
+            again = again._replace(options=options, forced_ids=forced, counted_ids=0, word_follows=word_follows)
             for found in await self._again([segment], [again]):
                 ended = [each for each in found.hypotheses if each.is_complete or not hypothesis.is_complete]
                 right = [each for each in ended if missing.issubset(each.token_ids)]

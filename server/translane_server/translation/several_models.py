@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from translane.options import Format, Options
@@ -200,8 +201,17 @@ class ByLanguage:
         parts: dict[str, list[int]] = {}
         for number, language in enumerate(await self.find(request, ticket.caller)):
             parts.setdefault(language, []).append(number)
+        facts: dict[str, dict[str, Any]] = {language: {} for language in parts}
+
+        def note(language: str, **told: Any) -> None:
+            facts[language] |= told
+            ticket.note(**{name: sum(each.get(name, 0) for each in facts.values()) for name in told})
+
         translated = await together(
-            [self._part(request, language, numbers, ticket) for language, numbers in parts.items()]
+            [
+                self._part(request, language, numbers, replace(ticket, note=partial(note, language)))
+                for language, numbers in parts.items()
+            ]
         )
         found: dict[int, Translation] = {}
         for (language, numbers), part in zip(parts.items(), translated, strict=True):

@@ -133,8 +133,16 @@ class TokenizerPool:
                 thread = threading.Thread(
                     target=_work_off, args=(self._handed, self._ended), name=_THREAD_NAME, daemon=True
                 )
+                try:
+                    thread.start()
+                except RuntimeError:  # the system allows no more of them
+                    self._running.discard(work)
+                    self._open.discard(work)
+                    if not work.outcome.done():
+                        refusal = QueueFullError("no thread can be started to read texts", retry_after=_RETRY_FULL)
+                        work.outcome.set_exception(refusal)
+                    continue
                 self._threads.append(thread)
-                thread.start()
             self._handed.put(work)
 
     def _next(self) -> _Work[Any] | None:

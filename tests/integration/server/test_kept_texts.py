@@ -101,6 +101,14 @@ def test_the_tokens_are_those_of_the_text_without_what_is_kept(demo):
     assert replace(marked, hypotheses=(best,), treatment=None) == plain
 
 
+@pytest.mark.parametrize("text", ["我有3只猫。", "他有3个孩子。", "他在2023年去了北京。"])
+def test_a_stream_that_lacks_a_number_keeps_its_prefix(demo, text):
+    """The model ends right after the prefix, and the sentence is decoded on for its number."""
+    prefix = demo.translate(text.translate({ord(each): None for each in "0123456789"})).text
+    with demo.translate_stream(text, target_prefix=prefix) as stream:
+        assert "".join(stream).startswith(prefix)
+
+
 def test_sentences_of_a_text_are_translated_as_they_are_alone(demo):
     alone = demo.translate(SOURCES, split_sentences=False, return_token_scores=True)
     together = demo.translate("".join(SOURCES), return_token_scores=True)

@@ -13,6 +13,7 @@ from translane_server.core.errors import EngineError
 from translane_server.engine import offline
 from translane_server.engine.loop import EngineLoop, ServerGoneError
 from translane_server.engine.options import DecodingOptions
+from translane_server.engine.search import SearchFactory
 from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
 from translane_server.workers.worker_process import Activity
 
@@ -337,6 +338,22 @@ def test_a_backend_that_fails_whatever_the_sentence_ends_the_loop(broken, error,
     assert calls.server.outputs == outputs
     assert caplog.messages[0] == "a step of 1 sentences has failed"
     assert caplog.messages[-1] == "the replica failed"
+
+
+def test_a_search_that_cannot_begin_loses_no_sentence(monkeypatch):
+    calls, begin = Calls(rows=3), SearchFactory.begin
+    for token in (10, 11, 12, 13):
+        calls.submit(token, length=3)
+    fail = {11: once(MemoryError())}
+
+    def failing(factory, sequence, *arguments):
+        fail.get(sequence.number, lambda: None)()
+        return begin(factory, sequence, *arguments)
+
+    monkeypatch.setattr(SearchFactory, "begin", failing)
+    calls.run()
+    assert sorted(failed(calls)) == [10, 11, 12]
+    assert calls.order == [13]
 
 
 def test_an_alignment_that_fails_loses_no_sentence(monkeypatch):

@@ -112,6 +112,16 @@ def test_a_join_is_made_again_only_where_lists_change(draw):
     assert len(lists.tokens) == 512
 
 
+def test_padding_is_of_tokens_that_no_row_may_use():
+    """More candidates are asked for than the rows have tokens, and a rule looks at the logit of each."""
+    lists = RowShortlists(2, 600, threads=1)
+    lists.set(0, np.array([5, 9]))
+    lists.set(1, np.array([0, 9]))
+    lists.join(2, 300)
+    assert lists.tokens[: lists.used].tolist() == [0, 5, 9]
+    assert len(set(lists.tokens.tolist())) == len(lists.tokens) == 512
+
+
 def test_every_thread_has_many_columns():
     lists = RowShortlists(1, VOCABULARY, threads=16)
     lists.set(0, np.array([1, 2]))

@@ -27,7 +27,7 @@ from translane_server.core.errors import FieldViolation, InvalidRequestError, Qu
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.translation import several_models
-from translane_server.translation.translator import FREE
+from translane_server.translation.translator import FREE, Ticket
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
@@ -48,6 +48,7 @@ class Step(Model):
     async def translate(self, request, ticket=FREE):
         self.steps.requests.append((self.name, request))
         ticket.pay(len(request.texts))
+        ticket.note(sentences=len(request.texts))
         try:
             await (self.steps.gate.wait() if self.steps.gate else asyncio.sleep(0))
         except asyncio.CancelledError:
@@ -221,7 +222,10 @@ async def test_the_only_language_needs_no_library(make_registry, monkeypatch):
 
 
 async def test_languages_at_the_same_time_take_as_long_as_the_slowest(make_registry):
-    answer = await translate(make_registry("fr--en", "de--en"), automatic(FRENCH, GERMAN, FRENCH))
+    facts: dict[str, Any] = {}
+    ticket = Ticket(note=facts.update)
+    answer = await translate(make_registry("fr--en", "de--en"), automatic(FRENCH, GERMAN, FRENCH), ticket)
+    assert facts["sentences"] == 3
     assert [each.text for each in answer.translations] == [
         f"fr--en({FRENCH})",
         f"de--en({GERMAN})",

@@ -54,6 +54,16 @@ def begin(workers, size, work):
     return asyncio.create_task(workers.read(size, work))
 
 
+async def test_a_thread_that_cannot_start_refuses_one_request(make, monkeypatch):
+    pool = make()
+    with monkeypatch.context() as system:
+        system.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        for _ in range(3):
+            with pytest.raises(QueueFullError, match="no thread"):
+                await pool.read(SMALL, lambda _: None)
+    assert await pool.read(SMALL, lambda _: "read") == "read"
+
+
 async def test_little_work_is_done_at_once_and_other_work_on_threads(make):
     budgets: list[Budget] = []
     await make().read(LITTLE, budgets.append)
